@@ -17,6 +17,7 @@ mod perf;
 mod protovm;
 mod smb;
 mod symbols;
+mod tables;
 mod traces;
 mod wire;
 
@@ -29,6 +30,7 @@ pub use perf::{perf_config, perf_records};
 pub use protovm::protovm;
 pub use smb::smb_pages;
 pub use symbols::{elf_symbols, kallsyms};
+pub use tables::tables;
 pub use traces::traces;
 pub use wire::wire_fields;
 
@@ -53,7 +55,7 @@ pub fn config_text(data: &[u8]) {
 pub type Target = fn(&[u8]);
 
 /// All of them, by name.
-pub const TARGETS: [(&str, Target); 17] = [
+pub const TARGETS: [(&str, Target); 18] = [
     ("wire_fields", wire_fields),
     ("ipc_frames", ipc_frames),
     ("smb_pages", smb_pages),
@@ -71,6 +73,7 @@ pub const TARGETS: [(&str, Target); 17] = [
     ("jit", jit),
     ("traces", traces),
     ("protovm", protovm),
+    ("tables", tables),
 ];
 
 /// Runs a target over the files named on the command line.
