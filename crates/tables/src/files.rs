@@ -56,7 +56,7 @@ impl<'a> FileImport<'a> {
         let budget = Budget::new(options.memory.min(1 << 30));
         let store = Store::new(options.tables);
         Self {
-            importer: Importer::new(store, &budget, options.full_sort),
+            importer: Importer::new(store, &budget, options.memory, options.full_sort),
             options,
             progress,
             files: Vec::new(),
@@ -129,12 +129,12 @@ impl<'a> FileImport<'a> {
 
     /// Parses all that waits, and returns what was filled, and what is missing, in sentences.
     pub(crate) fn finish(mut self) -> (Context, Vec<String>) {
-        let mut context = self.importer.finish();
+        let (mut context, is_over) = self.importer.finish();
         for file in &self.files {
             context.store.trace_file = file.row;
             end_file(&mut context, file.bytes);
         }
-        if self.is_over {
+        if is_over {
             self.remarks.push(format!(
                 "the tables take more than the {} bytes allowed; the rest of the file is left out",
                 self.options.memory
@@ -151,7 +151,7 @@ impl<'a> FileImport<'a> {
         row: u32,
         depth: usize,
     ) -> Result<(), ImportError> {
-        let members = formats::members(format, &mut source);
+        let members = formats::members(format, &mut source, self.options.memory as u64);
         let members = members.map_err(|error| broken(&error.to_string(), name))?;
         if !self.importer.sort_fully() {
             return Err(broken("an archive behind packets", name));
@@ -172,7 +172,7 @@ impl<'a> FileImport<'a> {
             total = bytes;
             importer.batch(batch);
             is_cancelled = (self.progress)(bytes) == Continue::No;
-            is_over = importer.memory() > options.memory;
+            is_over = importer.is_over();
             !is_cancelled && !is_over
         };
         let damage = read_packets(source, options.limits, options.threads, each)?;
@@ -213,7 +213,7 @@ impl<'a> FileImport<'a> {
             if (self.progress)(total) == Continue::No {
                 return Err(ImportError::Cancelled);
             }
-            self.is_over = self.importer.memory() > self.options.memory;
+            self.is_over = self.importer.is_over();
             if self.is_over {
                 return Ok(total);
             }

@@ -46,6 +46,11 @@ impl Store {
         self.wanted.has(table)
     }
 
+    /// Returns the memory that tables and texts take, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.tables.memory() + self.strings.memory()
+    }
+
     /// Reads and parses for this machine from now on.
     #[inline]
     pub(crate) fn set_machine(&mut self, machine: u32) {

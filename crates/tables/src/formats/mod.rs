@@ -49,15 +49,20 @@ pub(crate) fn reader(format: Format) -> Option<Box<dyn FileReader>> {
 }
 
 /// Returns the files in an archive, in the order in which they are to be read: packets first, then
-/// other archives, then other formats, and names of functions last.
+/// other archives, then other formats, and names of functions last. They take as many bytes as are
+/// allowed at most.
 ///
 /// # Errors
 ///
-/// If the archive is damaged.
-pub(crate) fn members(format: Format, input: &mut dyn Read) -> io::Result<Vec<Member>> {
+/// If the archive is damaged, or too large.
+pub(crate) fn members(
+    format: Format,
+    input: &mut dyn Read,
+    allowed: u64,
+) -> io::Result<Vec<Member>> {
     let mut members = match format {
-        Format::Zip => archive::zip_members(input)?,
-        _ => archive::tar_members(input)?,
+        Format::Zip => archive::zip_members(input, allowed)?,
+        _ => archive::tar_members(input, allowed)?,
     };
     members.retain(|member| !member.is_hidden());
     let mut ranked = Vec::with_capacity(members.len());

@@ -93,6 +93,9 @@ pub(super) fn is_pprof(head: &[u8]) -> bool {
     has_core
 }
 
+/// Larger profiles are refused: they are kept until all of them is there. Real ones are some MiB.
+const MAX_BYTES: usize = 64 << 20;
+
 /// Reads a profile, once all of it is there: names come last.
 #[derive(Debug, Default)]
 pub(super) struct PprofFile {
@@ -101,6 +104,10 @@ pub(super) struct PprofFile {
 
 impl FileReader for PprofFile {
     fn push(&mut self, _importer: &mut Importer, bytes: &[u8]) -> Result<(), FileError> {
+        if self.bytes.len() + bytes.len() > MAX_BYTES {
+            let most = MAX_BYTES >> 20;
+            return Err(FileError(format!("the profile has more than {most} MiB")));
+        }
         self.bytes.extend_from_slice(bytes);
         Ok(())
     }

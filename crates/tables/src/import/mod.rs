@@ -114,17 +114,24 @@ pub(crate) struct Importer {
     parked: Vec<(Box<[u8]>, u64)>,
     parked_bytes: usize,
     is_at_end: bool,
+    /// The memory that tables and waiting packets may take, in bytes.
+    allowed: usize,
+    /// True if they take more. The rest is left out.
+    is_over: bool,
     /// The machine that took the place of the one that recorded, as that one wrote nothing.
     adopted: Option<u32>,
     has_host: bool,
 }
 
+/// The memory of tables is looked at each time that so many events were parsed.
+const EVENTS_A_CHECK: u32 = 256;
 /// Packets that are parked beyond so many bytes are dropped.
 const MAX_PARKED: usize = 256 << 20;
 
 impl Importer {
-    /// Returns an import of which nothing was read. What sequences keep is taken from `budget`.
-    pub(crate) fn new(store: Store, budget: &Budget, is_full_sort: bool) -> Self {
+    /// Returns an import of which nothing was read. What sequences keep is taken from `budget`, and
+    /// all that is kept may take the bytes `allowed`.
+    pub(crate) fn new(store: Store, budget: &Budget, allowed: usize, is_full_sort: bool) -> Self {
         let mut context = Context::new(store);
         let (machine, _) = context.machines.intern(&mut context.store, 0);
         context.store.set_machine(machine);
@@ -140,6 +147,8 @@ impl Importer {
             parked: Vec::new(),
             parked_bytes: 0,
             is_at_end: false,
+            allowed,
+            is_over: false,
             adopted: None,
             has_host: false,
         }
@@ -197,15 +206,16 @@ impl Importer {
         self.arena.tokenized(number);
     }
 
-    /// Returns the memory that tables and waiting packets take, in bytes.
-    pub(crate) fn memory(&self) -> usize {
-        let store = &self.context.store;
+    /// Returns true if tables and waiting packets take more memory than is allowed, or did before.
+    pub(crate) fn is_over(&mut self) -> bool {
         let waiting = self.arena.memory() + self.sorter.memory() + self.parked_bytes;
-        waiting + store.tables.memory() + store.strings.memory()
+        self.is_over |= waiting + self.context.store.memory() > self.allowed;
+        self.is_over
     }
 
-    /// Parses all that waits, and returns what was filled.
-    pub(crate) fn finish(mut self) -> Context {
+    /// Parses all that waits, and returns what was filled. True if something was left out, as it
+    /// would take more memory than is allowed.
+    pub(crate) fn finish(mut self) -> (Context, bool) {
         self.is_at_end = true;
         let parked = std::mem::take(&mut self.parked);
         let mut batch = Batch::default();
@@ -220,7 +230,7 @@ impl Importer {
         self.topics.finish(&mut self.context);
         service::finish(&mut self.context, &self.sequences);
         self.context.finish();
-        self.context
+        (self.context, self.is_over)
     }
 
     /// Takes packets that were parked. What they say for later ones was taken in then.
@@ -453,13 +463,21 @@ impl Importer {
             arena,
             sorter,
             topics,
+            allowed,
+            is_over,
             ..
         } = self;
         let machine = context.store.machine;
+        let mut events = 0_u32;
         sorter.take(context, is_all, |context, token: Token, is_late| {
             let state = sequences.state(token.state);
             let bytes = token.event.span().map_or(&[][..], |span| arena.bytes(span));
-            if !is_late {
+            events = events.wrapping_add(1);
+            if events.is_multiple_of(EVENTS_A_CHECK) {
+                // What waits has been allowed: tables take its place.
+                *is_over |= context.store.memory() > *allowed;
+            }
+            if !is_late && !*is_over {
                 context.store.set_machine(state.machine);
                 let state = EventState { sequences, state };
                 topics.parse(context, token.ts, &token.event, bytes, state);

@@ -9,13 +9,15 @@ use super::context::Context;
 use crate::schema::ArgValue;
 use crate::store::Store;
 use crate::strings::StringId;
-use crate::trackers::args::ArgSet;
+use crate::trackers::args::{ArgSet, key_room};
 
 /// The path to an argument: with the indexes of arrays, and without.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
     flat: String,
     full: String,
+    /// The bytes that paths of arguments may have yet.
+    room: usize,
 }
 
 /// The lengths of both paths at some time.
@@ -28,9 +30,26 @@ impl Keys {
         self.full.clear();
     }
 
+    /// Gives room to the paths of an event of so many bytes. Arguments whose paths find none are
+    /// left out.
+    pub(crate) fn start(&mut self, bytes: usize) {
+        self.room = key_room(bytes);
+    }
+
+    /// Takes room for the path at hand. Returns false if there is none.
+    fn take_room(&mut self) -> bool {
+        let left = self.room.checked_sub(self.full.len());
+        self.room = left.unwrap_or(0);
+        left.is_some()
+    }
+
     /// Goes to a member. Returns where it was before.
     pub(crate) fn push(&mut self, name: &str) -> Mark {
         let mark = (self.flat.len(), self.full.len());
+        if self.full.len() + name.len() > self.room {
+            self.room = 0;
+            return mark;
+        }
         for path in [&mut self.flat, &mut self.full] {
             if !path.is_empty() {
                 path.push('.');
@@ -54,13 +73,16 @@ impl Keys {
         self.full.truncate(full);
     }
 
-    /// Returns the text of this path.
-    pub(crate) fn id(&self, store: &mut Store) -> StringId {
-        store.strings.intern(&self.full)
+    /// Returns the text of this path; `None` if there is no room for it.
+    pub(crate) fn id(&mut self, store: &mut Store) -> Option<StringId> {
+        self.take_room().then(|| store.strings.intern(&self.full))
     }
 
-    /// Adds an argument with this path.
-    pub(crate) fn add(&self, store: &mut Store, value: ArgValue, args: &mut ArgSet) {
+    /// Adds an argument with this path, if there is room for it.
+    pub(crate) fn add(&mut self, store: &mut Store, value: ArgValue, args: &mut ArgSet) {
+        if !self.take_room() {
+            return;
+        }
         let full = store.strings.intern(&self.full);
         let flat = match self.flat.len() == self.full.len() {
             true => full,

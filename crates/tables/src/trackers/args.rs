@@ -9,6 +9,16 @@ const MAX_ARGS: usize = 1 << 16;
 /// Elements of more arrays than this are counted from 0 each time.
 const MAX_ARRAYS: usize = 256;
 
+/// Bytes of keys that the arguments of one event may have for each of its own, and beside that.
+const KEY_BYTES: usize = 64;
+const FREE_KEY_BYTES: usize = 1 << 12;
+
+/// Returns how many bytes the keys of an event's arguments may have, if the event has so many. A
+/// key repeats those above it, so that a small event could ask for any number.
+pub(crate) fn key_room(event_bytes: usize) -> usize {
+    FREE_KEY_BYTES + KEY_BYTES * event_bytes
+}
+
 /// The lengths of arrays, by their keys.
 pub(crate) type Arrays = Vec<(StringId, usize)>;
 

@@ -3,6 +3,8 @@
 //! An event that goes on until another one comes has a cookie. While it is open, it keeps its lane;
 //! a new one takes the lowest lane that is free.
 
+use std::collections::BTreeSet;
+
 use rustc_hash::FxHashMap;
 
 use crate::store::Store;
@@ -12,8 +14,21 @@ use crate::trackers::track::{Dimension, EventKind, TrackKey, TrackSpec, TrackTra
 #[derive(Debug, Default)]
 pub(crate) struct LaneTracker {
     by_key: FxHashMap<TrackKey, u32>,
-    groups: Vec<Vec<Lane>>,
+    groups: Vec<Group>,
 }
+
+#[derive(Debug, Default)]
+struct Group {
+    lanes: Vec<Lane>,
+    /// The lanes that cookies have, or had last.
+    of_cookies: FxHashMap<i64, u32>,
+    /// Those of them that are free.
+    free: BTreeSet<u32>,
+}
+
+/// Lanes of slices with known ends are searched one after the other. Slices that would need more of
+/// them share the last one.
+const MAX_SEARCHED: usize = 1 << 12;
 
 #[derive(Debug)]
 struct Lane {
@@ -54,7 +69,7 @@ impl LaneTracker {
         let key = TrackKey::new(store.machine, type_, EventKind::Slice, dimensions);
         let groups = &mut self.groups;
         *self.by_key.entry(key).or_insert_with(|| {
-            groups.push(Vec::new());
+            groups.push(Group::default());
             groups.len() as u32 - 1
         })
     }
@@ -62,11 +77,13 @@ impl LaneTracker {
     /// Returns the lane for the beginning of a slice.
     pub(crate) fn begin(&mut self, group: u32, cookie: i64, nesting: Nesting) -> LaneId {
         let place = self.of_cookie(group, cookie);
-        if let Holder::Cookie { open, .. } = &mut self.groups[group as usize][place].holder {
+        let of = &mut self.groups[group as usize];
+        if let Holder::Cookie { open, .. } = &mut of.lanes[place].holder {
             *open = match nesting {
                 Nesting::Nested => *open + 1,
                 Nesting::Flat => 1,
             };
+            of.free.remove(&(place as u32));
         }
         self.lane(group, place)
     }
@@ -74,8 +91,12 @@ impl LaneTracker {
     /// Returns the lane for the end of a slice.
     pub(crate) fn end(&mut self, group: u32, cookie: i64) -> LaneId {
         let place = self.of_cookie(group, cookie);
-        if let Holder::Cookie { open, .. } = &mut self.groups[group as usize][place].holder {
+        let of = &mut self.groups[group as usize];
+        if let Holder::Cookie { open, .. } = &mut of.lanes[place].holder {
             *open = open.saturating_sub(1);
+            if *open == 0 {
+                of.free.insert(place as u32);
+            }
         }
         self.lane(group, place)
     }
@@ -89,7 +110,7 @@ impl LaneTracker {
     /// Returns the lane for a slice of which the end is known.
     pub(crate) fn scoped(&mut self, group: u32, ts: i64, dur: i64) -> LaneId {
         let until = ts.saturating_add(dur);
-        let lanes = &mut self.groups[group as usize];
+        let lanes = &mut self.groups[group as usize].lanes;
         let free = |lane: &Lane| matches!(lane.holder, Holder::Until(end) if end <= ts);
         let holder = Holder::Until(until);
         let place = match lanes.iter().position(free) {
@@ -97,6 +118,7 @@ impl LaneTracker {
                 lanes[place].holder = holder;
                 place
             }
+            None if lanes.len() >= MAX_SEARCHED => lanes.len() - 1,
             None => add(lanes, holder),
         };
         self.lane(group, place)
@@ -105,7 +127,7 @@ impl LaneTracker {
     /// Returns the lane for a slice of which the end is known, and in which others may nest.
     pub(crate) fn nested(&mut self, group: u32, ts: i64, dur: i64) -> LaneId {
         let until = ts.saturating_add(dur);
-        let lanes = &mut self.groups[group as usize];
+        let lanes = &mut self.groups[group as usize].lanes;
         let fits = |lane: &mut Lane| match &mut lane.holder {
             Holder::Nested(ends) => {
                 while ends.last().is_some_and(|end| *end <= ts) {
@@ -121,6 +143,7 @@ impl LaneTracker {
         };
         let place = match lanes.iter_mut().position(fits) {
             Some(place) => place,
+            None if lanes.len() >= MAX_SEARCHED => lanes.len() - 1,
             None => add(lanes, Holder::Nested(vec![until])),
         };
         self.lane(group, place)
@@ -128,7 +151,7 @@ impl LaneTracker {
 
     /// Returns the first lane of a group.
     pub(crate) fn first(&mut self, group: u32) -> LaneId {
-        if self.groups[group as usize].is_empty() {
+        if self.groups[group as usize].lanes.is_empty() {
             self.of_cookie(group, 0);
         }
         self.lane(group, 0)
@@ -153,34 +176,41 @@ impl LaneTracker {
         };
         let track = TrackTracker::create(store, spec);
         store.tables.track.track_group_id.set(track, Some(group));
-        self.groups[group as usize][place as usize].track = Some(track);
+        self.groups[group as usize].lanes[place as usize].track = Some(track);
         track
     }
 
     fn lane(&self, group: u32, place: usize) -> LaneId {
-        let track = self.groups[group as usize][place].track;
+        let track = self.groups[group as usize].lanes[place].track;
         (group, place as u32, track)
     }
 
     fn of_cookie(&mut self, group: u32, wanted: i64) -> usize {
-        let lanes = &mut self.groups[group as usize];
-        let is_its =
-            |lane: &Lane| matches!(lane.holder, Holder::Cookie { cookie, .. } if cookie == wanted);
-        if let Some(place) = lanes.iter().position(is_its) {
-            return place;
+        let of = &mut self.groups[group as usize];
+        if let Some(place) = of.of_cookies.get(&wanted) {
+            return *place as usize;
         }
-        let is_free = |lane: &Lane| matches!(lane.holder, Holder::Cookie { open: 0, .. });
         let holder = Holder::Cookie {
             cookie: wanted,
             open: 0,
         };
-        match lanes.iter().position(is_free) {
+        let place = match of.free.first() {
             Some(place) => {
-                lanes[place].holder = holder;
+                let lane = &mut of.lanes[*place as usize];
+                if let Holder::Cookie { cookie, .. } = lane.holder {
+                    of.of_cookies.remove(&cookie);
+                }
+                lane.holder = holder;
+                *place
+            }
+            None => {
+                let place = add(&mut of.lanes, holder) as u32;
+                of.free.insert(place);
                 place
             }
-            None => add(lanes, holder),
-        }
+        };
+        of.of_cookies.insert(wanted, place);
+        place as usize
     }
 }
 

@@ -54,13 +54,31 @@ impl Member {
 }
 
 /// The members of an archive as they are collected.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Members {
     members: Vec<Member>,
     bytes: u64,
+    /// The most that they may take together.
+    allowed: u64,
 }
 
 impl Members {
+    fn new(allowed: u64) -> Self {
+        Self {
+            members: Vec::new(),
+            bytes: 0,
+            allowed: allowed.min(MAX_BYTES),
+        }
+    }
+
+    /// Checks that there is room for a file of so many bytes.
+    fn check(&self, size: u64) -> io::Result<()> {
+        match self.bytes.saturating_add(size) > self.allowed {
+            true => Err(invalid(format!("more than {} MiB", self.allowed >> 20))),
+            false => Ok(()),
+        }
+    }
+
     fn push(&mut self, name: String, bytes: Vec<u8>, is_deflated: bool) -> io::Result<()> {
         if self.members.len() >= MAX_MEMBERS {
             return Err(invalid(format!("more than {MAX_MEMBERS} files")));
@@ -76,9 +94,7 @@ impl Members {
 
     /// Reads so many bytes.
     fn read(&self, input: &mut dyn Read, size: u64) -> io::Result<Vec<u8>> {
-        if self.bytes.saturating_add(size) > MAX_BYTES {
-            return Err(invalid(format!("more than {} GiB", MAX_BYTES >> 30)));
-        }
+        self.check(size)?;
         let mut bytes = Vec::new();
         input.take(size).read_to_end(&mut bytes)?;
         match bytes.len() as u64 == size {

@@ -9,8 +9,8 @@ const BLOCK: usize = 512;
 const MAX_NAME: u64 = 1 << 16;
 
 /// Reads the regular files of an archive.
-pub(in super::super) fn members(input: &mut dyn Read) -> io::Result<Vec<Member>> {
-    let mut members = Members::default();
+pub(in super::super) fn members(input: &mut dyn Read, allowed: u64) -> io::Result<Vec<Member>> {
+    let mut members = Members::new(allowed);
     let mut long_name = None;
     let mut long_size = None;
     while let Some(header) = read_header(input)? {

@@ -18,12 +18,12 @@ const IS_STREAMED: u16 = 1 << 3;
 const LARGE: u16 = 1;
 
 /// Reads the files of an archive.
-pub(in super::super) fn members(input: &mut dyn Read) -> io::Result<Vec<Member>> {
+pub(in super::super) fn members(input: &mut dyn Read, allowed: u64) -> io::Result<Vec<Member>> {
     let mut input = Peekable {
         input,
         ahead: Vec::new(),
     };
-    let mut members = Members::default();
+    let mut members = Members::new(allowed);
     while let Some(header) = input.header()? {
         let name = header.name.clone();
         let is_folder = name.ends_with('/');
@@ -155,9 +155,7 @@ impl Peekable<'_> {
 impl Members {
     /// Reads some of the bytes of a file of which `so_far` are there.
     fn read_some(&self, input: &mut dyn Read, so_far: u64) -> io::Result<Vec<u8>> {
-        if self.bytes.saturating_add(so_far) > super::MAX_BYTES {
-            return Err(invalid(format!("more than {} GiB", super::MAX_BYTES >> 30)));
-        }
+        self.check(so_far)?;
         let mut chunk = vec![0; 1 << 15];
         match input.read(&mut chunk)? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),

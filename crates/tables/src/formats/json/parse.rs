@@ -10,16 +10,13 @@ use crate::import::Context;
 use crate::schema::{ArgValue, SchedSliceRow, ThreadStateRow};
 use crate::stats::Stat;
 use crate::strings::StringId;
-use crate::trackers::args::ArgSet;
+use crate::trackers::args::{ArgSet, key_room};
 use crate::trackers::flow::FlowTracker;
 use crate::trackers::lane::Nesting;
 use crate::trackers::process::{ProcessNameSource, ThreadNameSource};
 use crate::trackers::slice::SliceStart;
 use crate::trackers::track::{Dimension, TrackSpec};
 
-/// Bytes of keys that the arguments of one event may have for each of its own, and beside that.
-const KEY_BYTES: usize = 64;
-const FREE_KEY_BYTES: usize = 1 << 12;
 /// The state of events in JSON.
 #[derive(Debug, Default)]
 pub(crate) struct JsonEvents {
@@ -96,7 +93,7 @@ impl JsonEvents {
             let mut keys = Keys {
                 key: "args".to_owned(),
                 flat: "args".to_owned(),
-                room: FREE_KEY_BYTES + KEY_BYTES * bytes.len(),
+                room: key_room(bytes.len()),
             };
             for (key, value) in event.args.iter().flatten() {
                 keys.add_member(cx, key, value, &mut args);

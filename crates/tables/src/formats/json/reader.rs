@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::value::Json;
 
 /// Values of more bytes are skipped.
-const MAX_VALUE: usize = 64 << 20;
+const MAX_VALUE: usize = 16 << 20;
 
 /// A part of the file.
 #[derive(Debug)]

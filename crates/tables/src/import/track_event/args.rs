@@ -68,6 +68,7 @@ impl ArgsReader {
         stacks: &mut Profiles,
         args: &mut ArgSet,
     ) -> Option<u32> {
+        self.keys.start(event.bytes.len());
         let mut callsite = None;
         let wants_args = cx.store.wants(TableId::args);
         let mut has_reflected = false;
@@ -226,7 +227,7 @@ impl ArgsReader {
             return Ok(has_any);
         }
         if annotation.has_elements {
-            let array = self.keys.id(&mut cx.store);
+            let array = self.keys.id(&mut cx.store).ok_or(Fault)?;
             let mut index = args.array_length(array);
             for part in children(debug_annotation::ARRAY_VALUES) {
                 let bytes = part.as_bytes().unwrap_or_default();
