@@ -1,0 +1,478 @@
+// The page's state and what may be done to it. Input, panels and the picture know the app, and not each other.
+
+import { Axis } from './axis';
+import { Cache } from './cache';
+import { palette, type Palette } from './colors';
+import { byId } from './dom';
+import { rowAt, refOf } from './draw';
+import { count, duration } from './format';
+import { Labels, title } from './labels';
+import { isGroup, Layout } from './layout';
+import { Kind, type Details, type Found, type Ref, type Step, type Tile, type Trace } from './model';
+import { Panel } from './panel';
+import { Link } from './permalink';
+import { OVERVIEW, RULER, Scene, type Arrow, type Box, type Picture } from './scene';
+import type { Source } from './source';
+import { flowArrows } from './flows';
+import { load } from './overview';
+
+export interface Selection {
+    from: number;
+    to: number;
+    /** Rows that the box touches, or null for all. */
+    boxes: Set<number> | null;
+}
+
+const MOST_HITS = 10_000;
+
+export class App {
+    readonly stage = byId('stage');
+    readonly scene = new Scene(byId<HTMLCanvasElement>('boxes'), byId<HTMLCanvasElement>('letters'));
+    readonly axis: Axis;
+    layout: Layout;
+    cache: Cache;
+    colors: Palette;
+    scroll = 0;
+    selected: Ref | null = null;
+    details: Details | null = null;
+    range: Selection | null = null;
+    baseline: { from: number; to: number } | null = null;
+    arrows: Arrow[] = [];
+    found: Found | null = null;
+    query = '';
+    hit = -1;
+    /** The node whose row the keyboard is at. */
+    focus: number;
+    hoverX: number | null = null;
+    readonly labels: Labels;
+    readonly panel: Panel;
+    private overview: Float32Array | null = null;
+    private overviewAsked = false;
+    private scheduled = false;
+    private pending = 0;
+    private link: Link;
+    private asked = 0;
+
+    constructor(
+        readonly source: Source,
+        public trace: Trace,
+    ) {
+        const em = parseFloat(getComputedStyle(document.body).fontSize);
+        this.axis = new Axis(trace.end, 100);
+        this.layout = new Layout(trace.nodes, Math.round(em * 1.38));
+        this.cache = this.newCache();
+        this.colors = palette(document.documentElement.dataset.theme === 'dark');
+        this.focus = this.layout.length > 0 ? this.layout.row(0).node : 0;
+        this.labels = new Labels(this);
+        this.panel = new Panel(this);
+        this.link = new Link(this);
+        byId('title').textContent = trace.name;
+        document.title = trace.name ? `${trace.name} – Ferretto` : 'Ferretto';
+        this.sayEmpty();
+        new ResizeObserver(() => this.resize()).observe(this.stage);
+        this.resize();
+        this.link.read();
+        addEventListener('hashchange', () => this.link.read());
+    }
+
+    private newCache(): Cache {
+        const cache = new Cache(this.source, this.trace.end, () => this.invalidate());
+        cache.failed = (error) => this.say(`Part of the picture could not be fetched: ${text(error)}`);
+        return cache;
+    }
+
+    private sayEmpty(): void {
+        const { nodes } = this.trace;
+        const empty = byId('empty');
+        const none = nodes.length === 0 || this.layout.weight.every((weight) => weight === 0);
+        empty.hidden = !none;
+        if (none) empty.textContent = 'This trace has no events that can be drawn. The tab “Trace” lists what is known about it.';
+    }
+
+    /** A trace that grew: the same state over new data. */
+    renew(trace: Trace): void {
+        const old = this.trace;
+        const atEnd = this.axis.t1 >= old.end;
+        const whole = this.axis.span >= old.end;
+        const renumbered = old.nodes.length !== trace.nodes.length;
+        this.trace = trace;
+        this.axis.end = trace.end;
+        if (renumbered) {
+            const opened = this.layout;
+            this.layout = new Layout(trace.nodes, opened.unit);
+            this.selected = null;
+            this.arrows = [];
+        } else this.layout.renew(trace.nodes);
+        this.cache.renew(this.trace.end);
+        this.overviewAsked = false;
+        if (whole) this.axis.all();
+        else if (atEnd) this.axis.set(trace.end - this.axis.span * 0.98, trace.end + this.axis.span * 0.02);
+        this.sayEmpty();
+        this.invalidate();
+    }
+
+    setTheme(dark: boolean): void {
+        document.documentElement.dataset.theme = dark ? 'dark' : 'light';
+        this.colors = palette(dark);
+        this.panel.redraw();
+        this.invalidate();
+    }
+
+    private resize(): void {
+        const { width, height } = this.stage.getBoundingClientRect();
+        const em = parseFloat(getComputedStyle(document.body).fontSize);
+        const [t0, t1] = [this.axis.t0, this.axis.t1];
+        this.axis.width = Math.max(width, 1);
+        this.axis.set(t0, t1);
+        this.scene.resize(width, height, devicePixelRatio, em);
+        this.invalidate();
+    }
+
+    get picture(): Picture {
+        return {
+            axis: this.axis,
+            layout: this.layout,
+            cache: this.cache,
+            nodes: this.trace.nodes,
+            scroll: this.scroll,
+            colors: this.colors,
+            selected: this.selected,
+            range: this.range,
+            baseline: this.baseline,
+            arrows: this.arrows,
+            losses: this.trace.losses,
+            hits: this.found?.rows ?? [],
+            overview: this.overview,
+            wall: this.trace.wall,
+            hoverX: this.hoverX,
+            end: this.trace.end,
+        };
+    }
+
+    /** Has the picture drawn anew with the screen's next frame. */
+    invalidate(): void {
+        if (this.scheduled) return;
+        this.scheduled = true;
+        document.documentElement.dataset.busy = '1';
+        requestAnimationFrame(() => {
+            this.scheduled = false;
+            this.frame();
+        });
+    }
+
+    private frame(): void {
+        this.setScroll(this.scroll, false);
+        const picture = this.picture;
+        const complete = this.cache.want(
+            this.scene.wanted(picture),
+            this.axis.t0,
+            this.axis.t1,
+            this.axis.perPixel / this.scene.ratio,
+        );
+        this.scene.draw(picture);
+        this.labels.draw(this.scene.visible(picture));
+        const root = document.documentElement;
+        root.dataset.frames = String(Number(root.dataset.frames ?? 0) + 1);
+        if (complete && !this.overviewAsked) {
+            this.overviewAsked = true;
+            void this.task(load(this.source, this.trace, this.layout), (overview) => {
+                this.overview = overview;
+                this.invalidate();
+            });
+        }
+        this.link.note();
+        this.settle();
+    }
+
+    /** Marks the page as busy until a promise is kept; failures are told. */
+    async task<T>(promise: Promise<T>, then: (value: T) => void): Promise<void> {
+        this.pending += 1;
+        document.documentElement.dataset.busy = '1';
+        try {
+            then(await promise);
+        } catch (error) {
+            this.say(text(error));
+        }
+        this.pending -= 1;
+        this.settle();
+    }
+
+    private settle(): void {
+        if (this.scheduled || this.pending > 0 || this.cache.busy) return;
+        this.link.write();
+        document.documentElement.dataset.busy = '0';
+        document.dispatchEvent(new Event('settled'));
+    }
+
+    /** Tells people who do not see it, too. */
+    say(sentence: string): void {
+        byId('status').textContent = sentence;
+        byId('where').textContent = sentence;
+    }
+
+    // ---- rows
+
+    get bodyHeight(): number {
+        return Math.max(0, this.scene.height - this.scene.top(this.picture));
+    }
+
+    setScroll(scroll: number, draw = true): void {
+        this.scroll = Math.max(0, Math.min(scroll, this.layout.total - this.bodyHeight));
+        const thumb = byId('thumb');
+        const all = Math.max(this.layout.total, 1);
+        const rail = this.scene.height;
+        const size = Math.max(24, Math.min(rail, (rail * this.bodyHeight) / all));
+        const most = Math.max(1, this.layout.total - this.bodyHeight);
+        thumb.style.height = `${size}px`;
+        thumb.style.top = `${((rail - size) * this.scroll) / most}px`;
+        thumb.hidden = this.layout.total <= this.bodyHeight;
+        if (draw) this.invalidate();
+    }
+
+    toggle(node: number): void {
+        if (!this.layout.canOpen(node)) return;
+        this.layout.setOpen(node, !this.layout.isOpen(node));
+        this.invalidate();
+    }
+
+    pin(node: number): void {
+        this.layout.pin(node);
+        this.say(`${title(this.trace.nodes, node)} is ${this.layout.pinned.includes(node) ? 'pinned' : 'not pinned any more'}`);
+        this.invalidate();
+    }
+
+    setFocus(node: number): void {
+        this.focus = node;
+        this.revealRow(node);
+        this.invalidate();
+    }
+
+    moveFocus(by: number): void {
+        if (this.layout.length === 0) return;
+        const at = Math.max(0, this.layout.indexOf(this.focus));
+        const next = Math.min(Math.max(at + by, 0), this.layout.length - 1);
+        this.setFocus(this.layout.row(next).node);
+    }
+
+    private revealRow(node: number, depth = 0): void {
+        this.layout.reveal(node);
+        const index = this.layout.indexOf(node);
+        if (index < 0) return;
+        const row = this.layout.row(index);
+        const lane = this.layout.lanes(row.node).find((lane) => lane.node === node);
+        const y = row.y + (lane && depth > 0 ? lane.y + depth * lane.step : 0);
+        const h = depth > 0 && lane ? lane.step : Math.min(row.h, this.bodyHeight);
+        if (y < this.scroll) this.scroll = y;
+        else if (y + h > this.scroll + this.bodyHeight) this.scroll = y + h - this.bodyHeight + Math.min(this.bodyHeight / 3, 60);
+    }
+
+    // ---- events
+
+    boxAt(y: number): Box | null {
+        const boxes = this.scene.visible(this.picture);
+        const pinned = boxes.find((box) => box.pinned && y >= box.y && y < box.y + box.h);
+        if (pinned) return pinned;
+        if (y < this.scene.top(this.picture)) return null;
+        return boxes.find((box) => !box.pinned && y >= box.y && y < box.y + box.h) ?? null;
+    }
+
+    /** The event at a point of the stage. */
+    at(x: number, y: number): { tile: Tile; row: number; node: number } | null {
+        const box = y < OVERVIEW + RULER ? null : this.boxAt(y);
+        if (!box) return null;
+        const time = this.axis.time(x);
+        const around = 4 * this.axis.perPixel;
+        for (const lane of this.layout.lanes(box.node)) {
+            const inside = y - box.y - lane.y;
+            if (inside < 0 || inside > lane.h + 1) continue;
+            const { near, whole } = this.cache.tiles(lane.node);
+            const tile = near && time >= near.from && time <= near.to ? near : whole;
+            if (!tile) continue;
+            const depth = this.trace.nodes.depth[lane.node] > 1 ? Math.floor(inside / lane.step) : 0;
+            const row = rowAt(tile, this.trace.nodes.kind[lane.node], depth, time, around);
+            if (row >= 0) return { tile, row, node: lane.node };
+        }
+        return null;
+    }
+
+    clickAt(x: number, y: number): void {
+        const box = this.boxAt(y);
+        if (box) this.focus = box.node;
+        const at = this.at(x, y);
+        if (!at) return this.clear();
+        if (at.tile.count[at.row] > 1) {
+            // Merged: what is clicked has to be told apart first.
+            const [from, dur] = [at.tile.start[at.row], at.tile.dur[at.row]];
+            this.say(`${count(at.tile.count[at.row])} events are drawn as one; zoom in to tell them apart`);
+            if (dur / this.axis.perPixel > 24) this.select({ ...refOf(at.tile, at.row) }, false);
+            else {
+                const room = Math.max(dur, this.axis.perPixel * 4);
+                this.axis.set(from - room, from + dur + room);
+                this.invalidate();
+            }
+            return;
+        }
+        this.select(refOf(at.tile, at.row), false);
+    }
+
+    select(ref: Ref, reveal = true): void {
+        this.selected = ref;
+        this.details = null;
+        this.arrows = [];
+        this.focus = ref.node;
+        if (reveal) {
+            this.axis.reveal(ref.start, ref.dur);
+            this.revealRow(ref.node, ref.depth);
+        }
+        const asked = ++this.asked;
+        this.panel.loading('details');
+        void this.task(this.source.details(ref.node, ref.id), (details) => {
+            if (asked !== this.asked) return;
+            this.details = details;
+            this.selected = { ...ref, start: details.start, dur: details.dur, depth: details.depth ?? ref.depth, name: details.name };
+            this.arrows = flowArrows(details);
+            this.panel.show('details');
+            byId('status').textContent = `${details.name || 'unnamed'}, ${duration(details.dur)}, on ${title(this.trace.nodes, ref.node)}`;
+            this.invalidate();
+        });
+        this.invalidate();
+    }
+
+    step(to: Step): void {
+        if (!this.selected) return this.selectInFocus();
+        void this.task(this.source.step(this.selected, to), (ref) => {
+            if (ref) this.select(ref);
+            else this.say({ next: 'The last one', previous: 'The first one', parent: 'Nothing around it', child: 'Nothing within it' }[to]);
+        });
+    }
+
+    /** Selects the first event in sight on the row of the keyboard. */
+    selectInFocus(): void {
+        const index = this.layout.indexOf(this.focus);
+        if (index < 0) return;
+        const lanes = this.layout.lanes(this.layout.row(index).node);
+        for (const lane of [...lanes].reverse()) {
+            const { near, whole } = this.cache.tiles(lane.node);
+            const tile = near ?? whole;
+            if (!tile) continue;
+            for (let i = 0; i < tile.length; i++) {
+                if (tile.start[i] >= this.axis.t0 && tile.start[i] <= this.axis.t1) return this.select(refOf(tile, i));
+            }
+        }
+        this.say('No event of this row is in sight');
+    }
+
+    /** Goes along an arrow at the selected event. */
+    follow(out: boolean): void {
+        const flow = this.details?.flows?.find((flow) => flow.out === out);
+        if (flow) this.select(flow.to);
+        else this.say(out ? 'No flow leads away from here' : 'No flow leads here');
+    }
+
+    fit(): void {
+        const target = this.selected ?? (this.range && { start: this.range.from, dur: this.range.to - this.range.from });
+        if (!target) return this.all();
+        const room = Math.max(target.dur * 0.15, 10);
+        this.axis.set(target.start - room, target.start + target.dur + room);
+        this.invalidate();
+    }
+
+    all(): void {
+        this.axis.all();
+        this.invalidate();
+    }
+
+    zoom(factor: number, x = this.hoverX ?? this.axis.width / 2): void {
+        this.axis.zoom(factor, x);
+        this.invalidate();
+    }
+
+    pan(pixels: number): void {
+        this.axis.pan(pixels);
+        this.invalidate();
+    }
+
+    // ---- ranges
+
+    setRange(range: Selection | null, show = true): void {
+        this.range = range;
+        this.invalidate();
+        if (!show) return;
+        if (range) this.panel.ranged();
+        else this.panel.redraw();
+    }
+
+    /** The nodes of the box: rows that stand for all below them only if these have no rows of their own. */
+    rangeNodes(): number[] | null {
+        if (!this.range?.boxes) return null;
+        const all = [...this.range.boxes];
+        const { kind } = this.trace.nodes;
+        const own = all.filter((node) => !isGroup(kind[node]) || kind[node] === Kind.Thread || !this.layout.isOpen(node));
+        return own.length > 0 ? own : all;
+    }
+
+    clear(): void {
+        this.asked += 1;
+        this.selected = null;
+        this.details = null;
+        this.arrows = [];
+        this.range = null;
+        this.panel.redraw();
+        this.invalidate();
+    }
+
+    // ---- search
+
+    /** Searches without going anywhere: an address said what to look at. */
+    remember(query: string): void {
+        byId<HTMLInputElement>('query').value = query;
+        this.search(query, false);
+    }
+
+    search(query: string, go = true): void {
+        this.query = query.trim();
+        this.hit = -1;
+        this.found = null;
+        this.showHits();
+        if (this.query === '') return this.panel.redraw();
+        const wanted = this.query;
+        void this.task(this.source.search(wanted, MOST_HITS), (found) => {
+            if (wanted !== this.query) return;
+            this.found = found;
+            this.showHits();
+            this.invalidate();
+            if (!go) return;
+            this.panel.open('search');
+            // The first one that is in sight, so that the picture does not jump.
+            this.hit = found.rows.findIndex((row) => row.start >= this.axis.t0) - 1;
+            if (this.hit < -1) this.hit = -1;
+            if (found.rows.length > 0) this.nextHit(1);
+        });
+    }
+
+    nextHit(by: number): void {
+        const rows = this.found?.rows;
+        if (!rows || rows.length === 0) return;
+        this.goToHit((((this.hit + by) % rows.length) + rows.length) % rows.length);
+    }
+
+    goToHit(index: number): void {
+        this.hit = index;
+        this.select(this.found!.rows[index]);
+        this.showHits();
+    }
+
+    private showHits(): void {
+        const { found } = this;
+        const output = byId('hits');
+        const some = found !== null && found.rows.length > 0;
+        byId('hit-next').hidden = byId('hit-previous').hidden = !some;
+        if (!found) output.textContent = this.query ? '…' : '';
+        else if (!some) output.textContent = found.nodes.length > 0 ? `${count(found.nodes.length)} tracks` : 'No match';
+        else output.textContent = `${count(this.hit + 1)} of ${count(found.total)}`;
+    }
+}
+
+export function text(error: unknown): string {
+    return error instanceof Error ? error.message : String(error);
+}

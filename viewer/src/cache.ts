@@ -1,0 +1,119 @@
+// What nodes show, kept for as long as the picture may need it: for each node the whole trace from far away, and what
+// was seen last, with room on both sides. While better rows are fetched, the old ones are drawn.
+
+import type { Tile, Window } from './model';
+import type { Source } from './source';
+import { emptyTile } from './tiles';
+
+interface Kept {
+    whole: Tile | null;
+    near: Tile | null;
+    used: number;
+    generation: number;
+}
+
+/** Nodes that are kept, of which most are out of sight. */
+const KEPT_NODES = 600;
+/** Nodes of one request. */
+const MOST_NODES = 2000;
+/** Rows that are kept: about 50 bytes each. */
+const KEPT_ROWS = 1_000_000;
+
+export class Cache {
+    private nodes = new Map<number, Kept>();
+    private clock = 0;
+    private generation = 0;
+    private running = false;
+    /** A request that failed, told once. */
+    failed: ((error: unknown) => void) | null = null;
+
+    constructor(
+        private source: Source,
+        public end: number,
+        private changed: () => void,
+    ) {}
+
+    get busy(): boolean {
+        return this.running;
+    }
+
+    /** The best rows there are: `near` drawn over `whole` where it does not reach. */
+    tiles(node: number): { whole: Tile | null; near: Tile | null } {
+        const kept = this.nodes.get(node);
+        if (kept) kept.used = this.clock;
+        return kept ?? { whole: null, near: null };
+    }
+
+    /** The trace has changed: all is fetched anew, and drawn as it was until then. */
+    renew(end: number): void {
+        this.end = end;
+        this.generation += 1;
+    }
+
+    /** Asks for what the nodes lack to be drawn between two times. Returns whether all is there. */
+    want(nodes: number[], t0: number, t1: number, perPixel: number): boolean {
+        this.clock += 1;
+        const level = Math.max(0, Math.floor(Math.log2(Math.max(1, perPixel))));
+        const from = Math.max(t0, 0);
+        const to = Math.min(t1, this.end);
+        const lacking = nodes.filter((node) => !this.serves(node, from, to, level)).slice(0, MOST_NODES);
+        if (lacking.length === 0) return true;
+        if (this.running) return false;
+        const grid = 2 ** level * 1024;
+        const room = t1 - t0;
+        void this.fetch({
+            from: Math.max(0, Math.floor((t0 - room * 0.75) / grid) * grid),
+            to: Math.min(this.end + 1, Math.ceil((t1 + room * 0.75) / grid) * grid),
+            level,
+            nodes: lacking,
+        });
+        return false;
+    }
+
+    private serves(node: number, t0: number, t1: number, level: number): boolean {
+        const kept = this.nodes.get(node);
+        if (!kept || kept.generation !== this.generation) return false;
+        const good = (tile: Tile | null) =>
+            tile !== null && tile.from <= t0 && tile.to >= t1 && (tile.exact || tile.level === level);
+        return good(kept.near) || good(kept.whole);
+    }
+
+    private async fetch(request: Window): Promise<void> {
+        this.running = true;
+        const { generation } = this;
+        try {
+            for (const tile of await this.source.tiles(request)) this.keep(tile, generation);
+        } catch (error) {
+            this.failed?.(error);
+            for (const node of request.nodes) this.keep(emptyTile(node, request.from, request.to, request.level), generation);
+        }
+        this.running = false;
+        this.trim();
+        this.changed();
+    }
+
+    private keep(tile: Tile, generation: number): void {
+        const kept = this.nodes.get(tile.node) ?? { whole: null, near: null, used: this.clock, generation: this.generation };
+        if (kept.generation !== generation) kept.whole = null;
+        if (tile.from <= 0 && tile.to >= this.end && (!kept.whole || !kept.whole.exact || tile.exact)) kept.whole = tile;
+        kept.near = tile;
+        kept.generation = generation;
+        kept.used = this.clock;
+        this.nodes.set(tile.node, kept);
+    }
+
+    private trim(): void {
+        const size = (kept: Kept) =>
+            (kept.near?.length ?? 0) + (kept.whole && kept.whole !== kept.near ? kept.whole.length : 0);
+        let rows = 0;
+        for (const kept of this.nodes.values()) rows += size(kept);
+        if (this.nodes.size <= KEPT_NODES && rows <= KEPT_ROWS) return;
+        for (const [node, kept] of [...this.nodes].sort((a, b) => a[1].used - b[1].used)) {
+            if (kept.used >= this.clock) break;
+            this.nodes.delete(node);
+            rows -= size(kept);
+            if (this.nodes.size <= KEPT_NODES / 2 && rows <= KEPT_ROWS / 2) break;
+        }
+    }
+}
+

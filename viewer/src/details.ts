@@ -1,0 +1,76 @@
+// The tab of the selected event.
+
+import type { App } from './app';
+import { css, nameColor } from './colors';
+import { el, name } from './dom';
+import { date, clock, duration, instant } from './format';
+import { title } from './labels';
+import type { Details, Ref } from './model';
+
+function refs(app: App, caption: string, list: { ref: Ref; note?: string }[]): HTMLElement | null {
+    if (list.length === 0) return null;
+    return el('section', {}, el('h3', {}, caption), el('ol', { class: 'refs' }, ...list.map(({ ref, note }) =>
+        el('li', {},
+            el('button', { class: 'link', click: () => app.select(ref) }, name(ref.name)),
+            ' ', el('span', { class: 'faint' },
+                [ref.dur > 0 ? duration(ref.dur) : '', note ?? ''].filter(Boolean).join(', ')),
+        ))));
+}
+
+export function details(app: App): HTMLElement {
+    const { details: it, selected } = app;
+    if (!selected) {
+        return el('p', { class: 'hint' },
+            'Click an event to see its details, drag across the picture to sum up a range of time. ',
+            'The keys W, A, S and D zoom and pan; ', el('kbd', {}, '?'), ' lists all keys.');
+    }
+    if (!it) return el('p', { class: 'hint' }, '…');
+    const { nodes, wall } = app.trace;
+    const on = title(nodes, it.node);
+    const facts: [string, string | Node][] = [];
+    const link = (text: string, node: number) => el('button', { class: 'link', click: () => app.setFocus(node) }, name(text));
+    facts.push(['Track', link(on, it.node)]);
+    facts.push(['Start', instant(it.start)]);
+    if (wall !== null) {
+        const at = wall + BigInt(Math.round(it.start));
+        facts.push(['Wall clock', `${date(at)} ${clock(at, 1000)}`]);
+    }
+    if (it.dur > 0) facts.push(['Duration', duration(it.dur)]);
+    if (it.category) facts.push(['Category', it.category]);
+    for (const [key, value, node] of it.facts ?? []) facts.push([key, node == null ? value : link(value, node)]);
+    const flows = it.flows ?? [];
+    const place = (ref: Ref) => `on ${title(nodes, ref.node)}`;
+    return el('div', {},
+        el('h2', { class: 'title' }, swatch(app, it), name(it.name),
+            it.dur > 0 ? el('span', { class: 'faint' }, duration(it.dur)) : null),
+        el('div', { class: 'buttons' },
+            el('button', { title: 'F', click: () => app.fit() }, 'Zoom to it'),
+            el('button', { title: ',', click: () => app.step('previous') }, 'Previous'),
+            el('button', { title: '.', click: () => app.step('next') }, 'Next'),
+            it.dur > 0 && el('button', { title: 'M', click: () => app.setRange({ from: it.start, to: it.start + it.dur, boxes: null }) }, 'Sum up its time'),
+            (it.children ?? 0) > 0 && el('button', { title: '>', click: () => app.step('child') }, `First of ${it.children!.toLocaleString('en-US')} within`)),
+        el('div', { class: 'columns' },
+            el('section', {}, el('h3', {}, 'Event'), list(facts)),
+            (it.args?.length ?? 0) > 0 && el('section', {}, el('h3', {}, 'Arguments'), list(it.args!.map(([key, value]) => [key, value]))),
+            refs(app, 'Around it', (it.parents ?? []).map((ref) => ({ ref }))),
+            refs(app, 'Flows from here', flows.filter((flow) => flow.out).map(({ to }) => ({ ref: to, note: place(to) }))),
+            refs(app, 'Flows to here', flows.filter((flow) => !flow.out).map(({ to }) => ({ ref: to, note: place(to) }))),
+            refs(app, 'Woken by', (it.chain ?? []).map(({ ref, text }) => ({ ref, note: text }))),
+            stack(it)));
+}
+
+function swatch(app: App, it: Details): HTMLElement {
+    const swatch = el('span', { class: 'swatch' });
+    swatch.style.background = css(app.colors.fills[nameColor(it.name)]);
+    return swatch;
+}
+
+function list(rows: [string, string | Node][]): HTMLElement {
+    return el('dl', {}, ...rows.flatMap(([key, value]) => [el('dt', {}, name(key)), el('dd', {}, typeof value === 'string' ? el('bdi', {}, value) : value)]));
+}
+
+function stack(it: Details): HTMLElement | null {
+    if (!it.stack || it.stack.length === 0) return null;
+    return el('section', {}, el('h3', {}, 'Callstack, innermost first'), el('ol', { class: 'refs' }, ...it.stack.map(([symbol, file, line]) =>
+        el('li', {}, name(symbol, 'unknown'), ' ', el('span', { class: 'faint' }, el('bdi', {}, line || file))))));
+}

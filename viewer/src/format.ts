@@ -1,0 +1,86 @@
+// Times and numbers as people read them.
+
+const UNITS: [number, string][] = [
+    [86_400e9, 'd'],
+    [3600e9, 'h'],
+    [60e9, 'min'],
+    [1e9, 's'],
+    [1e6, 'ms'],
+    [1e3, 'µs'],
+    [1, 'ns'],
+];
+
+const digits = (value: number, most: number) =>
+    value.toLocaleString('en-US', { maximumFractionDigits: most, useGrouping: true });
+
+/** A duration with about four significant digits. */
+export function duration(ns: number): string {
+    if (ns < 0) return `−${duration(-ns)}`;
+    for (const [size, unit] of UNITS) {
+        if (ns >= size || size === 1) {
+            const value = ns / size;
+            return `${digits(value, size === 1 ? 0 : value < 10 ? 3 : value < 100 ? 2 : 1)} ${unit}`;
+        }
+    }
+    return '0 ns';
+}
+
+/** A time since the beginning, exact to the nanosecond. */
+export function instant(ns: number): string {
+    const sign = ns < 0 ? '−' : '';
+    const whole = Math.round(Math.abs(ns));
+    const seconds = Math.floor(whole / 1e9);
+    const fraction = String(whole % 1e9).padStart(9, '0');
+    return `${sign}${seconds.toLocaleString('en-US')}.${fraction.slice(0, 3)} ${fraction.slice(3, 6)} ${fraction.slice(6)} s`;
+}
+
+/** A time since the beginning for the ruler, as exact as a step between its lines asks. */
+export function tick(ns: number, step: number): string {
+    const [size, unit] = UNITS.find(([size]) => Math.max(Math.abs(ns), step) >= size && size <= 1e9) ?? [1, 'ns'];
+    const places = Math.max(0, Math.ceil(Math.log10(size / step) - 1e-9));
+    const value = ns / size;
+    return `${value.toLocaleString('en-US', { minimumFractionDigits: places, maximumFractionDigits: places })} ${unit}`;
+}
+
+/** A time of day of the place the browser is in, as exact as a step asks. */
+export function clock(unixNs: bigint, step: number): string {
+    const date = new Date(Number(unixNs / 1_000_000n));
+    const base = date.toLocaleTimeString('en-GB', { hour12: false });
+    const places = Math.min(9, Math.max(0, Math.ceil(Math.log10(1e9 / step) - 1e-9)));
+    if (places === 0) return base;
+    return `${base}.${String(unixNs % 1_000_000_000n).padStart(9, '0').slice(0, places)}`;
+}
+
+export function date(unixNs: bigint): string {
+    const date = new Date(Number(unixNs / 1_000_000n));
+    const two = (value: number) => String(value).padStart(2, '0');
+    return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+}
+
+export function count(value: number): string {
+    return value.toLocaleString('en-US');
+}
+
+/** A value with its unit. Bytes get binary prefixes, times decimal ones. */
+export function quantity(value: number, unit: string): string {
+    if (!Number.isFinite(value)) return '–';
+    if (unit === 'ns') return duration(value);
+    if (unit === 'bytes' || unit === 'B') {
+        const steps = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB'];
+        let step = 0;
+        while (Math.abs(value) >= 1024 && step < steps.length - 1) {
+            value /= 1024;
+            step += 1;
+        }
+        return `${digits(value, step === 0 || value >= 100 ? 0 : 1)} ${steps[step]}`;
+    }
+    const text =
+        Math.abs(value) >= 1e15 || (value !== 0 && Math.abs(value) < 1e-3)
+            ? value.toExponential(3)
+            : digits(value, Math.abs(value) >= 1000 ? 0 : 3);
+    return unit ? `${text} ${unit}` : text;
+}
+
+export function percent(part: number, whole: number): string {
+    return whole > 0 ? `${digits((100 * part) / whole, 1)} %` : '–';
+}

@@ -1,0 +1,40 @@
+// The tab of what a search found.
+
+import type { App } from './app';
+import { el, name } from './dom';
+import { count, duration, instant } from './format';
+import { title } from './labels';
+
+const SHOWN = 300;
+
+export function found(app: App): HTMLElement {
+    const { found: it } = app;
+    if (!app.query) {
+        return el('p', { class: 'hint' }, 'Search for a part of a name or of an argument’s value (', el('kbd', {}, '/'),
+            '). Matches are marked above the ruler; ', el('kbd', {}, 'N'), ' goes to the next one.');
+    }
+    if (!it) return el('p', { class: 'hint' }, 'Searching…');
+    const { nodes } = app.trace;
+    // The matches around the one that is selected.
+    const first = Math.max(0, Math.min(app.hit - SHOWN / 2, it.rows.length - SHOWN));
+    const rows = it.rows.slice(first, first + SHOWN).map((row, i) => {
+        const at = first + i;
+        return el('tr', { 'aria-current': at === app.hit ? 'true' : undefined },
+            el('td', { class: 'number' }, count(at + 1)),
+            el('td', { class: 'name' }, el('button', { class: 'link', click: () => app.goToHit(at) }, name(row.name))),
+            el('td', { class: 'number' }, instant(row.start)),
+            el('td', { class: 'number' }, row.dur > 0 ? duration(row.dur) : ''),
+            el('td', { class: 'name' }, name(title(nodes, row.node))));
+    });
+    const head = (text: string, number = false) => el('th', { scope: 'col', class: number ? 'number' : '' }, el('button', { disabled: true }, text));
+    return el('div', {},
+        el('h2', { class: 'title' }, `${count(it.total)} ${it.total === 1 ? 'match' : 'matches'}`, el('span', { class: 'faint' }, name(app.query))),
+        it.total > it.rows.length ? el('p', { class: 'hint' }, `The first ${count(it.rows.length)} are listed; search for more letters to see others.`) : null,
+        it.nodes.length > 0
+            ? el('section', {}, el('h3', {}, 'Tracks'), el('ul', { class: 'refs' }, ...it.nodes.slice(0, 50).filter((node) => node < nodes.length).map((node) =>
+                el('li', {}, el('button', { class: 'link', click: () => app.setFocus(node) }, name(title(nodes, node)))))))
+            : null,
+        rows.length > 0
+            ? el('table', {}, el('thead', {}, el('tr', {}, head('#', true), head('Name'), head('Start', true), head('Duration', true), head('Track'))), el('tbody', {}, ...rows))
+            : it.nodes.length === 0 ? el('p', { class: 'hint' }, 'No name and no argument has this in it.') : null);
+}

@@ -1,0 +1,147 @@
+// Rectangles, many of them in one call: WebGL2 instances, or the 2D canvas where there is no WebGL.
+
+import { css } from './colors';
+
+const WORDS = 5;
+
+/** A list of rectangles in device pixels, filled anew for each frame. */
+export class RectList {
+    private floats = new Float32Array(4096 * WORDS);
+    private words = new Uint32Array(this.floats.buffer);
+    length = 0;
+
+    clear(): void {
+        this.length = 0;
+    }
+
+    add(x: number, y: number, w: number, h: number, color: number): void {
+        let at = this.length * WORDS;
+        if (at + WORDS > this.floats.length) {
+            const more = new Float32Array(this.floats.length * 2);
+            more.set(this.floats);
+            this.floats = more;
+            this.words = new Uint32Array(more.buffer);
+        }
+        this.floats[at++] = x;
+        this.floats[at++] = y;
+        this.floats[at++] = w;
+        this.floats[at++] = h;
+        this.words[at] = color;
+        this.length += 1;
+    }
+
+    bytes(): Uint8Array {
+        return new Uint8Array(this.floats.buffer, 0, this.length * WORDS * 4);
+    }
+
+    each(visit: (x: number, y: number, w: number, h: number, color: number) => void): void {
+        for (let i = 0; i < this.length; i++) {
+            const at = i * WORDS;
+            visit(this.floats[at], this.floats[at + 1], this.floats[at + 2], this.floats[at + 3], this.words[at + 4]);
+        }
+    }
+}
+
+/** Something that draws rectangles on its canvas. */
+export interface Painter {
+    readonly name: string;
+    draw(list: RectList, width: number, height: number): void;
+}
+
+const VERTEX = `#version 300 es
+layout(location=0) in vec4 box;
+layout(location=1) in vec4 color;
+uniform vec2 size;
+flat out vec4 fill;
+void main() {
+    vec2 corner = vec2(gl_VertexID & 1, gl_VertexID >> 1);
+    vec2 at = (box.xy + corner * box.zw) / size * 2.0 - 1.0;
+    gl_Position = vec4(at.x, -at.y, 0.0, 1.0);
+    fill = vec4(color.rgb * color.a, color.a);
+}`;
+
+const FRAGMENT = `#version 300 es
+precision mediump float;
+flat in vec4 fill;
+out vec4 pixel;
+void main() { pixel = fill; }`;
+
+class GlPainter implements Painter {
+    readonly name = 'WebGL2';
+    private size: WebGLUniformLocation | null = null;
+    private capacity = 0;
+
+    constructor(
+        private gl: WebGL2RenderingContext,
+        canvas: HTMLCanvasElement,
+    ) {
+        this.prepare();
+        canvas.addEventListener('webglcontextlost', (event) => event.preventDefault());
+        canvas.addEventListener('webglcontextrestored', () => this.prepare());
+    }
+
+    private prepare(): void {
+        const gl = this.gl;
+        const program = gl.createProgram();
+        for (const [type, text] of [
+            [gl.VERTEX_SHADER, VERTEX],
+            [gl.FRAGMENT_SHADER, FRAGMENT],
+        ] as const) {
+            const shader = gl.createShader(type)!;
+            gl.shaderSource(shader, text);
+            gl.compileShader(shader);
+            gl.attachShader(program, shader);
+        }
+        gl.linkProgram(program);
+        gl.useProgram(program);
+        this.size = gl.getUniformLocation(program, 'size');
+        gl.bindBuffer(gl.ARRAY_BUFFER, gl.createBuffer());
+        this.capacity = 0;
+        gl.enableVertexAttribArray(0);
+        gl.vertexAttribPointer(0, 4, gl.FLOAT, false, WORDS * 4, 0);
+        gl.vertexAttribDivisor(0, 1);
+        gl.enableVertexAttribArray(1);
+        gl.vertexAttribPointer(1, 4, gl.UNSIGNED_BYTE, true, WORDS * 4, 16);
+        gl.vertexAttribDivisor(1, 1);
+        gl.enable(gl.BLEND);
+        gl.blendFunc(gl.ONE, gl.ONE_MINUS_SRC_ALPHA);
+    }
+
+    draw(list: RectList, width: number, height: number): void {
+        const gl = this.gl;
+        gl.viewport(0, 0, width, height);
+        gl.clearColor(0, 0, 0, 0);
+        gl.clear(gl.COLOR_BUFFER_BIT);
+        if (list.length === 0) return;
+        const bytes = list.bytes();
+        if (bytes.length > this.capacity) {
+            this.capacity = 2 ** Math.ceil(Math.log2(bytes.length));
+            gl.bufferData(gl.ARRAY_BUFFER, this.capacity, gl.DYNAMIC_DRAW);
+        }
+        gl.bufferSubData(gl.ARRAY_BUFFER, 0, bytes);
+        gl.uniform2f(this.size, width, height);
+        gl.drawArraysInstanced(gl.TRIANGLE_STRIP, 0, 4, list.length);
+    }
+}
+
+class FlatPainter implements Painter {
+    readonly name = '2D canvas';
+
+    constructor(private context: CanvasRenderingContext2D) {}
+
+    draw(list: RectList, width: number, height: number): void {
+        this.context.clearRect(0, 0, width, height);
+        let last = -1;
+        list.each((x, y, w, h, color) => {
+            if (color !== last) this.context.fillStyle = css(color);
+            last = color;
+            this.context.fillRect(x, y, w, h);
+        });
+    }
+}
+
+export function painter(canvas: HTMLCanvasElement): Painter {
+    const gl = canvas.getContext('webgl2', { alpha: true, antialias: false, depth: false, desynchronized: false });
+    if (gl) return new GlPainter(gl, canvas);
+    return new FlatPainter(canvas.getContext('2d')!);
+}

@@ -1,0 +1,296 @@
+// Mouse, touchpad and keyboard.
+
+import type { App } from './app';
+import { byId } from './dom';
+import { openHelp } from './help';
+import { OVERVIEW, RULER } from './scene';
+import { showTip, hideTip } from './tip';
+
+/** A press that moves less is a click. */
+const SLOP = 4;
+/** The share of the width that a key pans by. */
+const KEY_PAN = 0.12;
+const KEY_ZOOM = 0.75;
+
+export function listen(app: App): void {
+    pointer(app);
+    wheel(app);
+    edges();
+    scrollbar(app);
+    keys(app);
+    bar(app);
+}
+
+function pointer(app: App): void {
+    const { stage } = app;
+    type Drag = { mode: 'overview' | 'ruler' | 'box' | 'pan'; x: number; y: number; lastX: number; lastY: number; moved: boolean; time: number };
+    let drag: Drag | null = null;
+    const at = (event: PointerEvent | MouseEvent) => {
+        const { left, top } = stage.getBoundingClientRect();
+        return [event.clientX - left, event.clientY - top] as const;
+    };
+    const centre = (x: number) => {
+        const time = (x / app.axis.width) * Math.max(app.trace.end, 1);
+        app.axis.set(time - app.axis.span / 2, time + app.axis.span / 2);
+        app.invalidate();
+    };
+    stage.addEventListener('pointerdown', (event) => {
+        if (event.button > 1) return;
+        const [x, y] = at(event);
+        const mode =
+            event.button === 1 || event.shiftKey || event.pointerType === 'touch'
+                ? 'pan'
+                : y < OVERVIEW
+                  ? 'overview'
+                  : y < OVERVIEW + RULER
+                    ? 'ruler'
+                    : 'box';
+        drag = { mode, x, y, lastX: x, lastY: y, moved: false, time: app.axis.time(x) };
+        stage.setPointerCapture(event.pointerId);
+        stage.focus({ preventScroll: true });
+        hideTip();
+        if (mode === 'overview') centre(x);
+        event.preventDefault();
+    });
+    stage.addEventListener('pointermove', (event) => {
+        const [x, y] = at(event);
+        app.hoverX = x;
+        if (!drag) {
+            showTip(app, x, y, event.clientX, event.clientY);
+            app.invalidate();
+            return;
+        }
+        if (!drag.moved && Math.hypot(x - drag.x, y - drag.y) < SLOP) return;
+        drag.moved = true;
+        if (drag.mode === 'overview') centre(x);
+        else if (drag.mode === 'pan') {
+            stage.classList.add('panning');
+            app.pan(drag.lastX - x);
+            app.setScroll(app.scroll + drag.lastY - y);
+        } else {
+            const time = app.axis.time(x);
+            const [from, to] = [Math.max(0, Math.min(drag.time, time)), Math.min(app.trace.end, Math.max(drag.time, time))];
+            let boxes: Set<number> | null = null;
+            if (drag.mode === 'box') {
+                const [top, bottom] = [Math.min(drag.y, y), Math.max(drag.y, y)];
+                boxes = new Set(
+                    app.scene
+                        .visible(app.picture)
+                        .filter((box) => box.y < bottom && box.y + box.h > top)
+                        .map((box) => box.node),
+                );
+            }
+            if (to > from) app.setRange({ from, to, boxes }, false);
+        }
+        drag.lastX = x;
+        drag.lastY = y;
+    });
+    const end = (event: PointerEvent) => {
+        if (!drag) return;
+        const { mode, moved } = drag;
+        drag = null;
+        stage.classList.remove('panning');
+        const [x, y] = at(event);
+        if (moved && (mode === 'box' || mode === 'ruler')) app.setRange(app.range);
+        else if (!moved && mode !== 'overview') {
+            if (mode === 'ruler') app.clear();
+            else app.clickAt(x, y);
+        }
+    };
+    stage.addEventListener('pointerup', end);
+    stage.addEventListener('pointercancel', () => (drag = null));
+    stage.addEventListener('pointerleave', () => {
+        app.hoverX = null;
+        hideTip();
+        app.invalidate();
+    });
+    stage.addEventListener('dblclick', () => app.fit());
+}
+
+function wheel(app: App): void {
+    const turn = (event: WheelEvent) => {
+        event.preventDefault();
+        const unit = event.deltaMode === 1 ? 18 : event.deltaMode === 2 ? app.scene.height : 1;
+        const [dx, dy] = [event.deltaX * unit, event.deltaY * unit];
+        const { left } = app.stage.getBoundingClientRect();
+        hideTip();
+        // Touchpads send pinches as turns with Ctrl.
+        if (event.ctrlKey || event.metaKey) {
+            const strength = Math.abs(dy) < 40 ? 0.012 : 0.0025;
+            app.zoom(Math.exp(Math.max(-1, Math.min(1, dy * strength))), Math.max(0, event.clientX - left));
+        } else if (event.shiftKey && dx === 0) app.pan(dy);
+        else if (Math.abs(dx) > Math.abs(dy)) app.pan(dx);
+        else app.setScroll(app.scroll + dy);
+    };
+    app.stage.addEventListener('wheel', turn, { passive: false });
+    byId('labels').addEventListener('wheel', turn, { passive: false });
+}
+
+/** A bar between two parts that moves with the mouse or the arrow keys. */
+function edge(id: string, variable: string, value: () => number, of: (event: PointerEvent) => number, keys: [string, string], least: number, most: () => number): void {
+    const bar = byId(id);
+    const set = (size: number) => {
+        const pixels = Math.round(Math.min(Math.max(size, least), most()));
+        document.documentElement.style.setProperty(variable, `${pixels}px`);
+        bar.setAttribute('aria-valuenow', String(pixels));
+    };
+    bar.addEventListener('pointerdown', (event) => bar.setPointerCapture(event.pointerId));
+    bar.addEventListener('pointermove', (event) => {
+        if (bar.hasPointerCapture(event.pointerId)) set(of(event));
+    });
+    bar.addEventListener('keydown', (event) => {
+        const by = event.key === keys[0] ? 24 : event.key === keys[1] ? -24 : 0;
+        if (by === 0) return;
+        event.preventDefault();
+        event.stopPropagation();
+        set(value() + by);
+    });
+}
+
+function edges(): void {
+    const side = byId('side');
+    const panel = byId('panel');
+    edge('side-edge', '--side', () => side.offsetWidth, (event) => event.clientX - side.getBoundingClientRect().left,
+        ['ArrowRight', 'ArrowLeft'], 120, () => innerWidth * 0.6);
+    edge('panel-edge', '--panel', () => panel.offsetHeight, (event) => innerHeight - event.clientY,
+        ['ArrowUp', 'ArrowDown'], 60, () => innerHeight * 0.75);
+}
+
+function scrollbar(app: App): void {
+    const rail = byId('scroll');
+    const thumb = byId('thumb');
+    let grip = 0;
+    rail.addEventListener('pointerdown', (event) => {
+        rail.setPointerCapture(event.pointerId);
+        const box = thumb.getBoundingClientRect();
+        grip = event.target === thumb ? event.clientY - box.top : box.height / 2;
+        move(event);
+    });
+    const move = (event: PointerEvent) => {
+        if (!rail.hasPointerCapture(event.pointerId)) return;
+        const { top, height } = rail.getBoundingClientRect();
+        const free = Math.max(1, height - thumb.offsetHeight);
+        app.setScroll(((event.clientY - top - grip) / free) * (app.layout.total - app.bodyHeight));
+    };
+    rail.addEventListener('pointermove', move);
+}
+
+function keys(app: App): void {
+    const labels = byId('labels');
+    document.addEventListener('keydown', (event) => {
+        const target = event.target as HTMLElement;
+        const typing = target.matches('input, select, textarea');
+        if (byId<HTMLDialogElement>('help').open) return;
+        if (event.key === 'Escape') {
+            if (typing) target.blur();
+            else app.clear();
+            return;
+        }
+        if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+        if (target.closest('[role="tablist"]') && event.key.startsWith('Arrow')) return;
+        const inContent = target.closest('#content') !== null;
+        const width = app.axis.width;
+        const inTree = target === labels;
+        const actions: Record<string, () => void> = {
+            w: () => app.zoom(KEY_ZOOM),
+            '+': () => app.zoom(KEY_ZOOM),
+            '=': () => app.zoom(KEY_ZOOM),
+            s: () => app.zoom(1 / KEY_ZOOM),
+            '-': () => app.zoom(1 / KEY_ZOOM),
+            a: () => app.pan(-width * KEY_PAN),
+            d: () => app.pan(width * KEY_PAN),
+            f: () => app.fit(),
+            n: () => app.nextHit(1),
+            N: () => app.nextHit(-1),
+            '.': () => app.step('next'),
+            ',': () => app.step('previous'),
+            '<': () => app.step('parent'),
+            '>': () => app.step('child'),
+            '[': () => app.follow(false),
+            ']': () => app.follow(true),
+            e: () => app.selectInFocus(),
+            m: () => markRange(app),
+            v: () => app.setRange({ from: Math.max(0, app.axis.t0), to: Math.min(app.trace.end, app.axis.t1), boxes: null }),
+            b: () => app.panel.setBaseline(),
+            p: () => app.pin(app.focus),
+            t: () => app.setTheme(document.documentElement.dataset.theme !== 'dark'),
+            '/': () => byId('query').focus(),
+            g: () => labels.focus(),
+            '?': () => openHelp(),
+            Home: () => app.all(),
+        };
+        for (let i = 1; i <= 6; i++) actions[String(i)] = () => app.panel.openNumber(i - 1);
+        if (!inContent) {
+            Object.assign(actions, {
+                ArrowUp: () => (event.shiftKey ? moveRow(app, false) : app.moveFocus(-1)),
+                ArrowDown: () => (event.shiftKey ? moveRow(app, true) : app.moveFocus(1)),
+                PageUp: () => app.setScroll(app.scroll - app.bodyHeight * 0.85),
+                PageDown: () => app.setScroll(app.scroll + app.bodyHeight * 0.85),
+                ArrowLeft: () => (inTree ? openRow(app, false) : app.pan(-width * KEY_PAN)),
+                ArrowRight: () => (inTree ? openRow(app, true) : app.pan(width * KEY_PAN)),
+                Enter: () => {
+                    if (target === labels || target === app.stage) app.selectInFocus();
+                },
+            });
+            if (target.matches('button') && (event.key === 'Enter' || event.key === ' ')) return;
+        }
+        const action = actions[event.key] ?? (event.shiftKey && event.key !== 'N' ? actions[event.key.toLowerCase()] : undefined);
+        if (!action) return;
+        event.preventDefault();
+        action();
+    });
+}
+
+/** The time of the selected event, or all that is in sight, as a range. */
+function markRange(app: App): void {
+    const { selected } = app;
+    if (selected && selected.dur > 0) app.setRange({ from: selected.start, to: selected.start + selected.dur, boxes: null });
+    else app.say('Select an event that lasts to mark its time');
+}
+
+function moveRow(app: App, down: boolean): void {
+    if (app.layout.move(app.focus, down)) app.setFocus(app.focus);
+}
+
+function openRow(app: App, open: boolean): void {
+    const { layout, focus } = app;
+    if (layout.canOpen(focus) && layout.isOpen(focus) !== open) return app.toggle(focus);
+    if (open) return app.moveFocus(1);
+    const above = app.trace.nodes.parent[focus];
+    if (above >= 0) app.setFocus(above);
+}
+
+function bar(app: App): void {
+    const query = byId<HTMLInputElement>('query');
+    byId('find').addEventListener('submit', (event) => {
+        event.preventDefault();
+        if (query.value.trim() === app.query && app.found) app.nextHit(1);
+        else app.search(query.value);
+    });
+    query.addEventListener('input', () => {
+        if (query.value === '') app.search('');
+    });
+    byId('hit-next').addEventListener('click', () => app.nextHit(1));
+    byId('hit-previous').addEventListener('click', () => app.nextHit(-1));
+    byId('zoom-in').addEventListener('click', () => app.zoom(0.5, app.axis.width / 2));
+    byId('zoom-out').addEventListener('click', () => app.zoom(2, app.axis.width / 2));
+    byId('zoom-all').addEventListener('click', () => app.all());
+    byId('theme').addEventListener('click', () => app.setTheme(document.documentElement.dataset.theme !== 'dark'));
+    byId('help-open').addEventListener('click', () => openHelp());
+    const filter = byId<HTMLInputElement>('filter');
+    filter.addEventListener('input', () => {
+        const found = app.layout.filter(filter.value);
+        app.scroll = 0;
+        if (filter.value.trim()) app.say(found === 0 ? 'No track has this in its name' : `${found.toLocaleString('en-US')} tracks`);
+        else app.say('');
+        app.invalidate();
+    });
+    byId('open-all').addEventListener('click', () => {
+        app.layout.setAllOpen(true);
+        app.invalidate();
+    });
+    byId('close-all').addEventListener('click', () => {
+        app.layout.setAllOpen(false);
+        app.invalidate();
+    });
+}

@@ -1,0 +1,142 @@
+// The names of the rows, left of the picture: a tree that keyboard and screen readers know.
+
+import type { App } from './app';
+import { byId, el } from './dom';
+import { count, quantity } from './format';
+import { isGroup } from './layout';
+import { Kind, type Nodes } from './model';
+import { OVERVIEW, RULER, type Box } from './scene';
+
+const NAMES: Record<number, string> = {
+    [Kind.Machine]: 'Machine',
+    [Kind.Process]: 'Process',
+    [Kind.Thread]: 'Thread',
+    [Kind.Group]: 'Group',
+    [Kind.Slices]: 'Slices',
+    [Kind.Counter]: 'Counter',
+    [Kind.Cpu]: 'CPU',
+    [Kind.States]: 'States',
+    [Kind.Values]: 'Values',
+    [Kind.Samples]: 'Samples',
+    [Kind.Log]: 'Log',
+    [Kind.Heap]: 'Heap dumps',
+};
+
+/** A node's name as it is shown. */
+export function title(nodes: Nodes, node: number): string {
+    const name = nodes.name(node);
+    const kind = nodes.kind[node];
+    const number = nodes.number[node];
+    if (kind === Kind.Cpu) return name || `CPU ${number}`;
+    const shown = name || NAMES[kind] || 'Track';
+    return kind === Kind.Process && Number.isNaN(number) === false ? `${shown} ${number}` : shown;
+}
+
+function meta(nodes: Nodes, node: number): string {
+    const kind = nodes.kind[node];
+    const number = nodes.number[node];
+    switch (kind) {
+        case Kind.Thread:
+            return Number.isNaN(number) ? '' : String(number);
+        case Kind.Counter:
+            return nodes.rows[node] > 0 ? `${quantity(nodes.min[node], nodes.unit(node))} – ${quantity(nodes.max[node], nodes.unit(node))}` : '';
+        case Kind.Log:
+            return count(nodes.rows[node]);
+        default:
+            return '';
+    }
+}
+
+interface Label {
+    root: HTMLElement;
+    twist: HTMLElement;
+    what: HTMLElement;
+    meta: HTMLElement;
+    pin: HTMLButtonElement;
+    key: string;
+    node: number;
+}
+
+export class Labels {
+    private root = byId('labels');
+    private pool: Label[] = [];
+
+    constructor(private app: App) {
+        this.root.addEventListener('click', (event) => {
+            const label = this.of(event.target as Node);
+            if (!label) return;
+            if ((event.target as Element).closest('.pin')) return this.app.pin(label.node);
+            this.app.focus = label.node;
+            const group = isGroup(this.app.trace.nodes.kind[label.node]);
+            if (group || (event.target as Element).closest('.twist')) this.app.toggle(label.node);
+            this.app.invalidate();
+        });
+    }
+
+    private of(target: Node): Label | undefined {
+        return this.pool.find((label) => label.root.contains(target));
+    }
+
+    private make(): Label {
+        const twist = el('span', { class: 'twist', 'aria-hidden': 'true' });
+        const what = el('bdi', { class: 'what' });
+        const meta = el('span', { class: 'meta' });
+        const pin = el('button', { class: 'pin', tabindex: -1, title: 'Pin (P)', 'aria-label': 'Pin' }, '⚲');
+        const root = el('div', { class: 'label', role: 'treeitem' }, twist, what, meta, pin);
+        this.root.append(root);
+        return { root, twist, what, meta, pin, key: '', node: -1 };
+    }
+
+    draw(boxes: Box[]): void {
+        const { app } = this;
+        const { nodes } = app.trace;
+        while (this.pool.length < boxes.length) this.pool.push(this.make());
+        const above = OVERVIEW + RULER;
+        const lastPinned = boxes.filter((box) => box.pinned).length - 1;
+        const bodyTop = lastPinned >= 0 ? boxes[lastPinned].y + boxes[lastPinned].h : above;
+        let active = '';
+        this.pool.forEach((label, i) => {
+            const box = boxes[i];
+            label.root.hidden = !box;
+            if (!box) return;
+            const { node } = box;
+            const { style } = label.root;
+            label.node = node;
+            // A row that begins above still shows its name at the top.
+            const cut = box.pinned ? 0 : Math.max(0, Math.min(bodyTop - box.y, box.h - 22));
+            const top = box.y + cut - above;
+            style.top = `${top}px`;
+            style.height = `${box.h - cut}px`;
+            const focused = app.focus === node && !box.pinned;
+            const openable = app.layout.canOpen(node);
+            const open = app.layout.isOpen(node);
+            const key = `${node} ${box.level} ${box.pinned} ${focused} ${openable} ${open} ${i === lastPinned} ${nodes.rows[node]}`;
+            if (focused) active = `row-${node}`;
+            if (key === label.key) return;
+            label.key = key;
+            const kind = nodes.kind[node];
+            label.root.id = `${box.pinned ? 'pin' : 'row'}-${node}`;
+            label.root.className = [
+                'label',
+                isGroup(kind) && kind !== Kind.Thread ? 'group' : '',
+                kind === Kind.Machine ? 'machine' : '',
+                box.pinned ? 'pinned' : '',
+                i === lastPinned ? 'last-pinned' : '',
+                focused ? 'focus' : '',
+            ].filter(Boolean).join(' ');
+            label.root.setAttribute('aria-level', String(box.level + 1));
+            if (openable) label.root.setAttribute('aria-expanded', String(open));
+            else label.root.removeAttribute('aria-expanded');
+            label.root.setAttribute('aria-selected', String(focused));
+            style.paddingLeft = `${0.25 + Math.min(box.level, 8) * 0.7}rem`;
+            label.twist.textContent = openable ? (open ? '▾' : '▸') : '';
+            const shown = title(nodes, node);
+            label.what.textContent = shown;
+            label.root.title = `${shown}${nodes.rows[node] ? `, ${count(nodes.rows[node])} events` : ''}`;
+            label.meta.textContent = meta(nodes, node);
+            label.pin.setAttribute('aria-pressed', String(box.pinned));
+        });
+        if (active) this.root.setAttribute('aria-activedescendant', active);
+        else this.root.removeAttribute('aria-activedescendant');
+    }
+}

@@ -1,0 +1,354 @@
+// The rows of the picture: which nodes are shown, in which order, how high, and what lies in each row.
+
+import { Kind, NONE, type Nodes } from './model';
+
+/** A node's place within a row. */
+export interface Lane {
+    node: number;
+    y: number;
+    h: number;
+    /** The height of one depth of slices. */
+    step: number;
+}
+
+export interface Row {
+    node: number;
+    y: number;
+    h: number;
+    level: number;
+}
+
+/** Whether a node has others below it rather than events of its own. */
+export function isGroup(kind: number): boolean {
+    return kind === Kind.Machine || kind === Kind.Process || kind === Kind.Thread || kind === Kind.Group;
+}
+
+/** More nodes than this are not all opened at the start. */
+const OPEN_ALL = 90;
+const OPEN_ROWS = 60;
+
+export class Layout {
+    readonly first: Int32Array;
+    readonly next: Int32Array;
+    /** The top of the tree: the first node without a parent. */
+    private root = NONE;
+    private open: Uint8Array;
+    private compact: Uint8Array;
+    private shown: Uint8Array | null = null;
+    private inRow: Uint8Array;
+    /** Events of the node and all below it. */
+    readonly weight: Float64Array;
+    pinned: number[] = [];
+
+    private rows: Int32Array = new Int32Array(0);
+    private levels: Uint8Array = new Uint8Array(0);
+    private tops: Float64Array = new Float64Array(1);
+    length = 0;
+
+    constructor(
+        public nodes: Nodes,
+        /** The height of a slice, in pixels. */
+        public unit: number,
+    ) {
+        const { length: count, parent, kind } = nodes;
+        this.first = new Int32Array(count).fill(NONE);
+        this.next = new Int32Array(count).fill(NONE);
+        this.open = new Uint8Array(count);
+        this.compact = new Uint8Array(count);
+        this.inRow = new Uint8Array(count);
+        this.weight = new Float64Array(count);
+        for (let node = count - 1; node >= 0; node--) {
+            this.weight[node] += nodes.rows[node];
+            const above = parent[node];
+            if (above === NONE) {
+                this.next[node] = this.root;
+                this.root = node;
+            } else {
+                this.next[node] = this.first[above];
+                this.first[above] = node;
+                this.weight[above] += this.weight[node];
+            }
+        }
+        for (let node = 0; node < count; node++) {
+            if (kind[node] !== Kind.Thread) continue;
+            for (const lane of this.threadLanes(node)) this.inRow[lane] = 1;
+        }
+        this.openSome();
+        this.arrange();
+    }
+
+    /** The same tree with more events. */
+    renew(nodes: Nodes): void {
+        this.nodes = nodes;
+        this.weight.fill(0);
+        for (let node = nodes.length - 1; node >= 0; node--) {
+            this.weight[node] += nodes.rows[node];
+            if (nodes.parent[node] !== NONE) this.weight[nodes.parent[node]] += this.weight[node];
+        }
+        this.arrange();
+    }
+
+    /** The nodes that are drawn in a thread's own row. */
+    private threadLanes(thread: number): number[] {
+        const lanes: number[] = [];
+        let slices = false;
+        for (let child = this.first[thread]; child !== NONE; child = this.next[child]) {
+            const kind = this.nodes.kind[child];
+            if (kind === Kind.States || kind === Kind.Samples) {
+                if (this.nodes.rows[child] > 0) lanes.push(child);
+            }
+            else if (kind === Kind.Slices && !slices && this.first[child] === NONE) {
+                slices = true;
+                lanes.push(child);
+            }
+        }
+        return lanes;
+    }
+
+    private openSome(): void {
+        const { length: count } = this.nodes;
+        if (count <= OPEN_ALL) {
+            this.open.fill(1);
+            return;
+        }
+        // Level by level, the busiest first, until the picture has enough rows.
+        let rows = 0;
+        let level: number[] = [];
+        for (let node = this.root; node !== NONE; node = this.next[node]) level.push(node);
+        while (level.length > 0 && rows < OPEN_ROWS) {
+            const deeper: number[] = [];
+            rows += level.length > OPEN_ROWS ? 0 : level.length;
+            level.sort((a, b) => this.weight[b] - this.weight[a]);
+            for (const node of level.slice(0, OPEN_ROWS)) {
+                if (this.first[node] === NONE) continue;
+                if (rows > OPEN_ROWS) break;
+                let children = 0;
+                for (let child = this.first[node]; child !== NONE; child = this.next[child]) {
+                    if (this.inRow[child]) continue;
+                    children += 1;
+                    if (children <= OPEN_ROWS) deeper.push(child);
+                }
+                rows += Math.min(children, OPEN_ROWS);
+                this.open[node] = 1;
+            }
+            level = deeper;
+        }
+    }
+
+    isOpen(node: number): boolean {
+        return this.nodes.kind[node] === Kind.Slices ? !this.compact[node] : this.open[node] === 1;
+    }
+
+    /** Whether there is something to open or to make small. */
+    canOpen(node: number): boolean {
+        if (this.nodes.kind[node] === Kind.Slices && this.nodes.depth[node] > 1) return true;
+        for (let child = this.first[node]; child !== NONE; child = this.next[child]) {
+            if (!this.inRow[child]) return true;
+            if (this.nodes.kind[child] === Kind.Slices && this.nodes.depth[child] > 1) return true;
+        }
+        return false;
+    }
+
+    setOpen(node: number, open: boolean): void {
+        this.compact[node] = open ? 0 : 1;
+        this.open[node] = open ? 1 : 0;
+        this.arrange();
+    }
+
+    setAllOpen(open: boolean): void {
+        this.open.fill(open ? 1 : 0);
+        this.compact.fill(0);
+        this.arrange();
+    }
+
+    /** Opens all above a node, so that it has a row. */
+    reveal(node: number): void {
+        let changed = false;
+        for (let above = this.nodes.parent[node]; above !== NONE; above = this.nodes.parent[above]) {
+            if (!this.open[above]) {
+                this.open[above] = 1;
+                changed = true;
+            }
+        }
+        if (this.shown && !this.shown[node]) {
+            this.shown = null;
+            changed = true;
+        }
+        if (changed) this.arrange();
+    }
+
+    /** Shows only nodes whose name has the text, with what is above and below them. Returns how many have it. */
+    filter(text: string): number {
+        const wanted = text.trim().toLowerCase();
+        if (wanted === '') {
+            this.shown = null;
+            this.arrange();
+            return this.nodes.length;
+        }
+        const { length: count, parent } = this.nodes;
+        const shown = new Uint8Array(count);
+        let found = 0;
+        for (let node = 0; node < count; node++) {
+            if (this.nodes.name(node).toLowerCase().includes(wanted)) {
+                shown[node] = 2;
+                found += 1;
+            } else if (parent[node] !== NONE && shown[parent[node]] === 2) shown[node] = 2;
+        }
+        for (let node = count - 1; node >= 0; node--) {
+            if (shown[node] && parent[node] !== NONE && !shown[parent[node]]) shown[parent[node]] = 1;
+        }
+        this.shown = shown;
+        this.arrange();
+        return found;
+    }
+
+    get filtered(): boolean {
+        return this.shown !== null;
+    }
+
+    /** Moves a node before its previous sibling, or behind the next. */
+    move(node: number, down: boolean): boolean {
+        const siblings: number[] = [];
+        const parent = this.nodes.parent[node];
+        let at = parent === NONE ? this.root : this.first[parent];
+        for (; at !== NONE; at = this.next[at]) siblings.push(at);
+        const from = siblings.indexOf(node);
+        let to = from + (down ? 1 : -1);
+        while (siblings[to] !== undefined && (this.inRow[siblings[to]] || (this.shown && !this.shown[siblings[to]]))) {
+            to += down ? 1 : -1;
+        }
+        if (siblings[to] === undefined) return false;
+        siblings.splice(from, 1);
+        siblings.splice(to, 0, node);
+        siblings.forEach((sibling, i) => (this.next[sibling] = siblings[i + 1] ?? NONE));
+        if (parent === NONE) this.root = siblings[0];
+        else this.first[parent] = siblings[0];
+        this.arrange();
+        return true;
+    }
+
+    pin(node: number): void {
+        this.pinned = this.pinned.includes(node) ? this.pinned.filter((other) => other !== node) : [...this.pinned, node];
+    }
+
+    /** Computes the rows anew. */
+    arrange(): void {
+        const { length: count, parent } = this.nodes;
+        if (this.rows.length < count) {
+            this.rows = new Int32Array(count);
+            this.levels = new Uint8Array(count);
+            this.tops = new Float64Array(count + 1);
+        }
+        let length = 0;
+        let y = 0;
+        let level = 0;
+        let node = this.root;
+        while (node !== NONE) {
+            const visible = !this.inRow[node] && (this.shown === null || this.shown[node] > 0);
+            if (visible) {
+                this.rows[length] = node;
+                this.levels[length] = Math.min(level, 255);
+                this.tops[length] = y;
+                y += this.height(node);
+                length += 1;
+            }
+            const descend =
+                visible && this.first[node] !== NONE && (this.open[node] || (this.shown !== null && this.shown[node] === 1));
+            if (descend) {
+                node = this.first[node];
+                level += 1;
+                continue;
+            }
+            while (node !== NONE && this.next[node] === NONE) {
+                node = parent[node];
+                level -= 1;
+            }
+            if (node !== NONE) node = this.next[node];
+        }
+        this.tops[length] = y;
+        this.length = length;
+    }
+
+    get total(): number {
+        return this.tops[this.length];
+    }
+
+    row(index: number): Row {
+        return {
+            node: this.rows[index],
+            y: this.tops[index],
+            h: this.tops[index + 1] - this.tops[index],
+            level: this.levels[index],
+        };
+    }
+
+    /** The index of the row at a height, or the nearest. */
+    at(y: number): number {
+        let low = 0;
+        let high = this.length - 1;
+        while (low < high) {
+            const middle = (low + high + 1) >> 1;
+            if (this.tops[middle] <= y) low = middle;
+            else high = middle - 1;
+        }
+        return low;
+    }
+
+    /** The row that shows a node: its own, its thread's, or that of the nearest one above that is closed. */
+    indexOf(node: number): number {
+        for (let at = node; at !== NONE; at = this.nodes.parent[at]) {
+            if (this.inRow[at]) continue;
+            for (let i = 0; i < this.length; i++) if (this.rows[i] === at) return i;
+        }
+        return -1;
+    }
+
+    height(node: number): number {
+        const lanes = this.lanes(node);
+        const last = lanes[lanes.length - 1];
+        const least = isGroup(this.nodes.kind[node]) ? this.unit + 8 : this.unit + 4;
+        return Math.max(least, last ? last.y + last.h + 3 : 0);
+    }
+
+    lanes(node: number): Lane[] {
+        const { kind } = this.nodes;
+        const unit = this.unit;
+        if (kind[node] === Kind.Process) return [{ node, y: 2, h: unit + 4, step: unit }];
+        if (kind[node] === Kind.Machine || kind[node] === Kind.Group) return [];
+        if (kind[node] === Kind.Thread) {
+            let y = 3;
+            const lanes: Lane[] = [];
+            const order = (lane: number) => (kind[lane] === Kind.States ? 0 : kind[lane] === Kind.Samples ? 1 : 2);
+            for (const lane of this.threadLanes(node).sort((a, b) => order(a) - order(b))) {
+                const step = this.step(lane, this.isOpen(lane) && this.isOpen(node));
+                const h = this.laneHeight(lane, step);
+                lanes.push({ node: lane, y, h, step });
+                y += h + 2;
+            }
+            return lanes;
+        }
+        const step = this.step(node, this.isOpen(node));
+        return [{ node, y: 2, h: this.laneHeight(node, step), step }];
+    }
+
+    private step(node: number, open: boolean): number {
+        const deep = this.nodes.kind[node] === Kind.Slices && this.nodes.depth[node] > 1;
+        return deep && !open ? Math.max(3, Math.round(this.unit / (this.nodes.depth[node] > 4 ? 6 : 4))) : this.unit;
+    }
+
+    private laneHeight(node: number, step: number): number {
+        switch (this.nodes.kind[node]) {
+            case Kind.Slices:
+                return Math.max(1, this.nodes.depth[node]) * step;
+            case Kind.Counter:
+                return Math.round(this.unit * 2.1);
+            case Kind.States:
+                return Math.round(this.unit * 0.55);
+            case Kind.Samples:
+            case Kind.Heap:
+                return Math.round(this.unit * 0.6);
+            default:
+                return this.unit;
+        }
+    }
+}

@@ -1,0 +1,60 @@
+// The page: opens the trace that is in it, or the server's, and draws.
+
+import { App, text } from './app';
+import { byId } from './dom';
+import { EmbeddedSource } from './embedded';
+import { listen } from './input';
+import { RemoteSource } from './remote';
+import type { Source } from './source';
+import { readFrames, Store } from './store';
+
+async function source(): Promise<Source> {
+    const frames = await readFrames(document);
+    return frames ? new EmbeddedSource(new Store(frames)) : new RemoteSource('');
+}
+
+function theme(): void {
+    const dark = matchMedia('(prefers-color-scheme: dark)');
+    const set = () => (document.documentElement.dataset.theme = dark.matches ? 'dark' : 'light');
+    set();
+    dark.addEventListener('change', set);
+}
+
+async function main(): Promise<void> {
+    theme();
+    try {
+        const from = await source();
+        const app = new App(from, await from.open());
+        listen(app);
+        matchMedia('(prefers-color-scheme: dark)').addEventListener('change', (event) => app.setTheme(event.matches));
+        follow(app, from);
+    } catch (error) {
+        const empty = byId('empty');
+        empty.hidden = false;
+        empty.textContent = `The trace cannot be shown: ${text(error)}`;
+        document.documentElement.dataset.busy = '0';
+    }
+}
+
+function follow(app: App, from: Source): void {
+    const live = byId('live');
+    live.hidden = !app.trace.live;
+    live.addEventListener('click', () => {
+        const on = live.getAttribute('aria-pressed') !== 'true';
+        live.setAttribute('aria-pressed', String(on));
+        if (on) renew();
+    });
+    const renew = () =>
+        void app.task(from.open(), (trace) => {
+            live.hidden = !trace.live;
+            app.renew(trace);
+        });
+    from.follow?.(
+        () => {
+            if (live.getAttribute('aria-pressed') === 'true') renew();
+        },
+        () => app.say('The server has ended; what is on the screen stays, the rest cannot be fetched any more'),
+    );
+}
+
+void main();

@@ -1,0 +1,128 @@
+// The panel below the picture: one tab at a time.
+
+import type { App } from './app';
+import { text } from './app';
+import { details } from './details';
+import { byId, el } from './dom';
+import { FlameTab } from './flame';
+import { found } from './found';
+import { facts } from './facts';
+import { log } from './log';
+import { summary } from './summary';
+
+export const TABS = ['details', 'range', 'flame', 'log', 'search', 'trace'] as const;
+export type Tab = (typeof TABS)[number];
+
+const NAMES: Record<Tab, string> = {
+    details: 'Details',
+    range: 'Range',
+    flame: 'Flamegraph',
+    log: 'Log',
+    search: 'Search',
+    trace: 'Trace',
+};
+
+export class Panel {
+    tab: Tab = 'details';
+    private content = byId('content');
+    private buttons = new Map<Tab, HTMLButtonElement>();
+    private flame: FlameTab;
+    private drawn = 0;
+
+    constructor(private app: App) {
+        this.flame = new FlameTab(app);
+        const tabs = byId('tabs');
+        for (const tab of TABS) {
+            const button = el('button', { role: 'tab', id: `tab-${tab}`, 'aria-controls': 'content', click: () => this.open(tab) }, NAMES[tab]);
+            this.buttons.set(tab, button);
+            tabs.append(button);
+        }
+        tabs.addEventListener('keydown', (event) => {
+            const by = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
+            if (by === 0) return;
+            const at = (TABS.indexOf(this.tab) + by + TABS.length) % TABS.length;
+            this.open(TABS[at]);
+            this.buttons.get(TABS[at])!.focus();
+        });
+        this.open('details');
+    }
+
+    open(tab: Tab): void {
+        if (!TABS.includes(tab)) return;
+        this.tab = tab;
+        for (const [other, button] of this.buttons) {
+            button.setAttribute('aria-selected', String(other === tab));
+            button.tabIndex = other === tab ? 0 : -1;
+        }
+        this.content.setAttribute('aria-labelledby', `tab-${tab}`);
+        this.redraw();
+        this.app.invalidate();
+    }
+
+    openNumber(at: number): void {
+        if (TABS[at]) this.open(TABS[at]);
+    }
+
+    /** Shows a tab that got something to show, unless the reader is in the list of matches. */
+    show(tab: Tab): void {
+        if (this.tab === 'search' && tab === 'details') return this.redraw();
+        this.open(tab);
+    }
+
+    /** A tab's content is on its way. */
+    loading(tab: Tab): void {
+        if (this.tab === tab) this.content.setAttribute('aria-busy', 'true');
+    }
+
+    /** A range was chosen: the tab that is open shows it if it can. */
+    ranged(): void {
+        this.open(this.tab === 'flame' || this.tab === 'log' ? this.tab : 'range');
+    }
+
+    setBaseline(): void {
+        const { range } = this.app;
+        if (!range) return this.app.say('Select a range first, then keep it with B to compare others with it');
+        this.app.baseline = { from: range.from, to: range.to };
+        this.app.say('The range is kept; select another to compare it in the flamegraph');
+        this.flame.compareRange();
+        this.redraw();
+        this.app.invalidate();
+    }
+
+    redraw(): void {
+        const { app, content } = this;
+        const drawn = ++this.drawn;
+        content.classList.toggle('flame', this.tab === 'flame');
+        content.removeAttribute('aria-busy');
+        const put = (...nodes: Node[]) => {
+            if (drawn !== this.drawn) return;
+            content.replaceChildren(...nodes);
+            content.scrollTop = 0;
+        };
+        const later = (promise: Promise<Node>) => {
+            content.setAttribute('aria-busy', 'true');
+            void app.task(
+                promise.catch((error) => el('p', { class: 'warn' }, text(error))),
+                (node) => {
+                    put(node);
+                    if (drawn === this.drawn) content.removeAttribute('aria-busy');
+                },
+            );
+        };
+        switch (this.tab) {
+            case 'details':
+                return put(details(app));
+            case 'range':
+                return later(summary(app));
+            case 'flame':
+                if (this.flame.root.parentNode !== content) content.replaceChildren(this.flame.root);
+                return this.flame.update();
+            case 'log':
+                return later(log(app));
+            case 'search':
+                return put(found(app));
+            case 'trace':
+                return put(facts(app));
+        }
+    }
+}

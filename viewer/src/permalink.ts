@@ -1,0 +1,81 @@
+// What is seen, in the fragment of the address: a link to a moment of the trace.
+
+import type { App } from './app';
+import type { Tab } from './panel';
+
+export class Link {
+    private shown = '';
+    private wanted = false;
+
+    constructor(private app: App) {}
+
+    /** Notes that the address is to be written when nothing is under way. */
+    note(): void {
+        this.wanted = true;
+    }
+
+    write(): void {
+        if (!this.wanted) return;
+        this.wanted = false;
+        const { app } = this;
+        const parts = [`at=${Math.round(app.axis.t0)},${Math.round(app.axis.t1)}`];
+        if (app.scroll > 0) parts.push(`y=${Math.round(app.scroll)}`);
+        if (app.selected) {
+            const { node, id, start, dur, depth } = app.selected;
+            parts.push(`event=${[node, id, start, dur, depth].join(',')}`);
+        }
+        if (app.range) {
+            const { from, to, boxes } = app.range;
+            parts.push(`range=${Math.round(from)},${Math.round(to)}${boxes ? `,${[...boxes].slice(0, 200).join('.')}` : ''}`);
+        }
+        if (app.layout.pinned.length > 0) parts.push(`pin=${app.layout.pinned.join('.')}`);
+        if (app.query) parts.push(`find=${encodeURIComponent(app.query)}`);
+        parts.push(`tab=${app.panel.tab}`);
+        const hash = `#${parts.join('&')}`;
+        if (hash === this.shown) return;
+        this.shown = hash;
+        try {
+            history.replaceState(null, '', hash);
+        } catch {
+            // Browsers allow only so many changes in a time; the next one tells of this one, too.
+            this.shown = '';
+        }
+    }
+
+    read(): void {
+        const { app } = this;
+        if (location.hash.length < 2 || location.hash === this.shown) return;
+        this.shown = location.hash;
+        const parts = new Map(location.hash.slice(1).split('&').map((part) => part.split('=', 2) as [string, string]));
+        const numbers = (key: string) => (parts.get(key) ?? '').split(/[,.]/).map(Number);
+        const finite = (values: number[], least: number) => values.length >= least && values.every(Number.isFinite) && parts.size > 0;
+        const { length } = app.trace.nodes;
+        const there = (node: number) => Number.isInteger(node) && node >= 0 && node < length;
+        if (parts.has('pin')) app.layout.pinned = numbers('pin').filter(there);
+        const at = numbers('at');
+        if (parts.has('at') && finite(at, 2)) app.axis.set(at[0], at[1]);
+        if (parts.has('y')) app.scroll = Number(parts.get('y')) || 0;
+        const tab = parts.get('tab') as Tab | undefined;
+        if (parts.has('range')) {
+            const [from, to, ...nodes] = numbers('range');
+            if (finite([from, to], 2) && to > from) {
+                app.setRange({ from, to, boxes: nodes.length > 0 ? new Set(nodes.filter(there)) : null }, false);
+            }
+        }
+        const [node, id, start, dur, depth] = numbers('event');
+        if (parts.has('event') && there(node) && [id, start, dur, depth].every(Number.isFinite)) {
+            app.select({ node, id, start, dur, depth, name: '' }, !parts.has('at'));
+        }
+        if (parts.has('find')) {
+            let query = '';
+            try {
+                query = decodeURIComponent(parts.get('find')!);
+            } catch {
+                // An address that was cut.
+            }
+            app.remember(query);
+        }
+        if (tab) app.panel.open(tab);
+        app.invalidate();
+    }
+}

@@ -1,0 +1,87 @@
+// A trace that the server has in its memory.
+
+import { Frame } from './frame';
+import type { By, Details, Found, Lines, Range, Ref, Stacks, Step, Summary, Tile, Trace, Window } from './model';
+import type { Source } from './source';
+import { readStacks } from './stacks';
+import { readTiles } from './tiles';
+import { readTrace } from './trace';
+
+export class RemoteSource implements Source {
+    /** Requests are relative to the page's own address, which has the token in it. */
+    constructor(private base: string) {}
+
+    private async ask(path: string, body?: unknown): Promise<Response> {
+        const response = await fetch(
+            this.base + path,
+            body === undefined
+                ? { cache: 'no-store' }
+                : { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) },
+        );
+        if (!response.ok) throw new Error((await response.text()) || `the server answered ${response.status}`);
+        return response;
+    }
+
+    private async frame(path: string, body?: unknown): Promise<Frame> {
+        return Frame.read(await (await this.ask(path, body)).arrayBuffer());
+    }
+
+    async open(): Promise<Trace> {
+        return readTrace(await this.frame('trace'));
+    }
+
+    async tiles(window: Window): Promise<Tile[]> {
+        return readTiles(await this.frame('tiles', window));
+    }
+
+    async details(node: number, id: number): Promise<Details> {
+        return (await this.ask(`details?node=${node}&id=${id}`)).json();
+    }
+
+    async step(from: Ref, to: Step): Promise<Ref | null> {
+        return (await this.ask(`next?node=${from.node}&id=${from.id}&to=${to}`)).json();
+    }
+
+    async search(text: string, limit: number): Promise<Found> {
+        const frame = await this.frame(`search?text=${encodeURIComponent(text)}&in=all&limit=${limit}`);
+        const node = frame.u32('node');
+        const id = frame.u32('id', node.length);
+        const depth = frame.u32('depth', node.length);
+        const start = frame.f64('start', node.length);
+        const dur = frame.f64('dur', node.length);
+        const name = frame.u32('name', node.length);
+        const rows: Ref[] = [];
+        for (let i = 0; i < node.length; i++) {
+            rows.push({
+                node: node[i],
+                id: id[i],
+                start: start[i],
+                dur: dur[i],
+                depth: depth[i],
+                name: frame.strings[name[i]] ?? '',
+            });
+        }
+        return { total: frame.header.total ?? rows.length, rows, nodes: frame.header.nodes ?? [] };
+    }
+
+    async summary(range: Range): Promise<Summary> {
+        return (await this.ask('summary', range)).json();
+    }
+
+    async profile(profile: number, range: Range, by: By, before: boolean): Promise<Stacks> {
+        return readStacks(await this.frame('profile', { profile, ...range, by, of: before ? 'before' : 'this' }));
+    }
+
+    async list(range: Range, offset: number, limit: number): Promise<Lines> {
+        return (await this.ask('list', { ...range, offset, limit })).json();
+    }
+
+    follow(grown: () => void, gone: () => void): void {
+        const stream = new EventSource(`${this.base}alive`);
+        stream.addEventListener('more', grown);
+        stream.addEventListener('error', () => {
+            if (stream.readyState === EventSource.CLOSED) gone();
+        });
+    }
+}
+

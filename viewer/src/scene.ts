@@ -1,0 +1,459 @@
+// The picture: the whole trace in small, the ruler, pinned rows and the rows in sight, on two canvases that lie on each
+// other: rectangles below, text above.
+
+import { ticks, type Axis } from './axis';
+import type { Cache } from './cache';
+import type { Palette } from './colors';
+import { drawLane, type Brush, type Label, type Mark } from './draw';
+import { clock, date, duration, tick } from './format';
+import { painter, RectList, type Painter } from './gl';
+import type { Lane, Layout } from './layout';
+import type { Loss, Nodes, Ref } from './model';
+
+export const OVERVIEW = 30;
+export const RULER = 40;
+
+/** A row as it is on the screen, in CSS pixels from the top of the stage. */
+export interface Box {
+    node: number;
+    y: number;
+    h: number;
+    level: number;
+    pinned: boolean;
+}
+
+export interface Arrow {
+    from: Ref;
+    to: Ref;
+}
+
+/** What the picture shows. */
+export interface Picture {
+    axis: Axis;
+    layout: Layout;
+    cache: Cache;
+    nodes: Nodes;
+    scroll: number;
+    colors: Palette;
+    selected: Ref | null;
+    range: { from: number; to: number; boxes: Set<number> | null } | null;
+    baseline: { from: number; to: number } | null;
+    arrows: Arrow[];
+    losses: Loss[];
+    hits: Ref[];
+    /** How busy the whole trace is, from 0 to 1, in equal steps. */
+    overview: Float32Array | null;
+    wall: bigint | null;
+    hoverX: number | null;
+    end: number;
+}
+
+export class Scene {
+    private painter: Painter;
+    private text: CanvasRenderingContext2D;
+    private rects = new RectList();
+    private widths = new Map<string, number>();
+    private font = '';
+    width = 0;
+    height = 0;
+    ratio = 1;
+    em = 13;
+
+    constructor(
+        private boxes: HTMLCanvasElement,
+        private letters: HTMLCanvasElement,
+    ) {
+        this.painter = painter(boxes);
+        this.text = letters.getContext('2d')!;
+    }
+
+    get backend(): string {
+        return this.painter.name;
+    }
+
+    resize(width: number, height: number, ratio: number, em: number): void {
+        this.width = width;
+        this.height = height;
+        this.ratio = ratio;
+        this.em = em;
+        for (const canvas of [this.boxes, this.letters]) {
+            const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
+            if (canvas.width !== w) canvas.width = w;
+            if (canvas.height !== h) canvas.height = h;
+        }
+        const font = `${Math.round(em * 0.92 * ratio)}px system-ui, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif`;
+        if (font !== this.font) this.widths.clear();
+        this.font = font;
+    }
+
+    /** The top of the rows that scroll. */
+    top(picture: Picture): number {
+        let y = OVERVIEW + RULER;
+        for (const box of this.pinned(picture)) y = box.y + box.h;
+        return y;
+    }
+
+    private pinned(picture: Picture): Box[] {
+        const boxes: Box[] = [];
+        let y = OVERVIEW + RULER;
+        for (const node of picture.layout.pinned) {
+            const h = picture.layout.height(node);
+            if (y + h > this.height * 0.6 && boxes.length > 0) break;
+            boxes.push({ node, y, h, level: 0, pinned: true });
+            y += h;
+        }
+        return boxes;
+    }
+
+    /** The rows in sight. */
+    visible(picture: Picture): Box[] {
+        const boxes = this.pinned(picture);
+        const last = boxes[boxes.length - 1];
+        const top = last ? last.y + last.h : OVERVIEW + RULER;
+        const { layout, scroll } = picture;
+        if (layout.length === 0) return boxes;
+        for (let i = layout.at(scroll); i < layout.length; i++) {
+            const row = layout.row(i);
+            const y = top + row.y - scroll;
+            if (y >= this.height) break;
+            boxes.push({ node: row.node, y, h: row.h, level: row.level, pinned: false });
+        }
+        return boxes;
+    }
+
+    /** The nodes that have to be drawn. */
+    wanted(picture: Picture): number[] {
+        const nodes = new Set<number>();
+        for (const box of this.visible(picture)) for (const lane of picture.layout.lanes(box.node)) nodes.add(lane.node);
+        return [...nodes];
+    }
+
+    draw(picture: Picture): void {
+        const { axis, colors, layout } = picture;
+        const ratio = this.ratio;
+        const width = Math.round(this.width * ratio);
+        const height = Math.round(this.height * ratio);
+        const text = this.text;
+        text.clearRect(0, 0, width, height);
+        text.font = this.font;
+        text.textBaseline = 'middle';
+        this.rects.clear();
+        const boxes = this.visible(picture);
+        const top = Math.round(this.top(picture) * ratio);
+        this.grid(picture, width, height);
+        const brush: Brush = {
+            rects: this.rects,
+            labels: [],
+            marks: [],
+            colors,
+            ratio,
+            t0: axis.t0,
+            scale: width / axis.span,
+            width,
+            top,
+            bottom: height,
+        };
+        for (const pass of [false, true]) {
+            if (pass) {
+                const start = Math.round((OVERVIEW + RULER) * ratio);
+                brush.top = start;
+                brush.bottom = top;
+                if (top > start) {
+                    text.clearRect(0, start, width, top - start);
+                    this.rects.add(0, start, width, top - start, colors.ground);
+                }
+            }
+            brush.labels = [];
+            brush.marks = [];
+            for (const box of boxes) {
+                if (box.pinned !== pass) continue;
+                const y = Math.round(box.y * ratio);
+                this.rects.add(0, y + Math.round(box.h * ratio) - 1, width, 1, colors.line);
+                for (const lane of layout.lanes(box.node)) this.lane(picture, brush, lane, y);
+            }
+            text.save();
+            text.beginPath();
+            text.rect(0, brush.top, width, Math.max(0, brush.bottom - brush.top));
+            text.clip();
+            this.marks(brush.marks, colors);
+            this.labels(brush.labels, colors);
+            this.outline(picture, boxes, pass, brush);
+            text.restore();
+        }
+        if (top > Math.round((OVERVIEW + RULER) * ratio)) this.rects.add(0, top - 1, width, Math.max(1, ratio), colors.border);
+        this.ranges(picture, boxes, width, height);
+        this.arrows(picture, boxes, brush, top);
+        this.head(picture, width);
+        this.painter.draw(this.rects, width, height);
+    }
+
+    private lane(picture: Picture, brush: Brush, lane: Lane, rowY: number): void {
+        const y = rowY + Math.round(lane.y * this.ratio);
+        if (y > this.height * this.ratio || y + lane.h * this.ratio < 0) return;
+        const { t0, t1 } = picture.axis;
+        const { whole, near } = picture.cache.tiles(lane.node);
+        const draw = (tile: NonNullable<typeof near>, from: number, to: number) =>
+            drawLane(brush, picture.nodes, lane, y, tile, from, to);
+        if (near && (!whole || near === whole || (near.to > t0 && near.from < t1))) {
+            if (whole && near !== whole && near.from > t0 && near.from > 0) draw(whole, t0, near.from);
+            draw(near, Math.max(t0, near.from), near.to >= picture.end ? t1 : Math.min(t1, near.to));
+            if (whole && near !== whole && near.to < t1 && near.to < picture.end) draw(whole, near.to, t1);
+        } else if (whole) draw(whole, t0, t1);
+    }
+
+    private grid(picture: Picture, width: number, height: number): void {
+        const { axis, colors } = picture;
+        const { times } = ticks(axis.t0, axis.t1, this.width, 8 * this.em);
+        const top = Math.round(OVERVIEW * this.ratio);
+        for (const time of times) this.rects.add(Math.round(axis.x(time) * this.ratio), top, 1, height - top, colors.line);
+        for (const time of [0, picture.end]) {
+            const x = Math.round(axis.x(time) * this.ratio);
+            if (x >= 0 && x < width) this.rects.add(x, top, 1, height - top, colors.border);
+        }
+    }
+
+    private measure(word: string): number {
+        let width = this.widths.get(word);
+        if (width === undefined) {
+            width = this.text.measureText(word).width;
+            if (this.widths.size > 50_000) this.widths.clear();
+            this.widths.set(word, width);
+        }
+        return width;
+    }
+
+    /** As much of a text as there is room for, with a sign of what is missing. */
+    private fit(word: string, room: number): string {
+        const long = word.length > 400 ? word.slice(0, 400) : word;
+        const full = this.measure(long);
+        if (full <= room) return long;
+        let letters = Math.floor((long.length * room) / full) - 1;
+        while (letters > 0) {
+            const cut = `${long.slice(0, letters)}…`;
+            if (this.measure(cut) <= room) return cut;
+            letters -= letters > 12 ? 2 : 1;
+        }
+        return '';
+    }
+
+    private labels(labels: Label[], colors: Palette): void {
+        const text = this.text;
+        text.fillStyle = colors.text;
+        const room = 4 * this.ratio;
+        for (const { x, y, w, h, text: word } of labels) {
+            const shown = this.fit(word, w - 2 * room);
+            if (shown !== '') text.fillText(shown, x + room, y + h / 2 + this.ratio * 0.5);
+        }
+    }
+
+    private marks(marks: Mark[], colors: Palette): void {
+        const text = this.text;
+        const size = 4 * this.ratio;
+        text.fillStyle = colors.mark;
+        text.beginPath();
+        for (const { x, y, h } of marks) {
+            const half = Math.min(size, h / 2);
+            text.moveTo(x, y + 1);
+            text.lineTo(x + half, y + h / 2);
+            text.lineTo(x, y + h - 1);
+            text.lineTo(x - half, y + h / 2);
+            text.closePath();
+        }
+        text.fill();
+    }
+
+    /** The middle of an event on the screen, in device pixels; at its row's edge if its depth is out of sight. */
+    private place(picture: Picture, boxes: Box[], ref: Ref): { y: number; h: number; box: Box } | null {
+        for (const box of boxes) {
+            for (const lane of picture.layout.lanes(box.node)) {
+                if (lane.node !== ref.node) continue;
+                const deep = picture.nodes.depth[ref.node] > 1;
+                const h = deep ? lane.step : lane.h;
+                return { y: (box.y + lane.y + (deep ? ref.depth * lane.step : 0)) * this.ratio, h: h * this.ratio, box };
+            }
+        }
+        return null;
+    }
+
+    private outline(picture: Picture, boxes: Box[], pinned: boolean, brush: Brush): void {
+        const { selected, colors } = picture;
+        if (!selected) return;
+        const place = this.place(picture, boxes.filter((box) => box.pinned === pinned), selected);
+        if (!place) return;
+        const x0 = Math.max((selected.start - brush.t0) * brush.scale, -10);
+        const x1 = Math.min((selected.start + selected.dur - brush.t0) * brush.scale, brush.width + 10);
+        if (x1 < -9 || x0 > brush.width + 9) return;
+        const text = this.text;
+        const thick = Math.max(2, Math.round(2 * this.ratio));
+        text.strokeStyle = colors.select;
+        text.lineWidth = thick;
+        const w = Math.max(x1 - x0, 4 * this.ratio);
+        const left = x1 - x0 < w ? (x0 + x1 - w) / 2 : x0;
+        text.strokeRect(left, place.y + thick / 2, w - 1, Math.max(place.h - thick - 1, 3));
+    }
+
+    private ranges(picture: Picture, boxes: Box[], width: number, height: number): void {
+        const { axis, range, baseline, colors, losses, hoverX } = picture;
+        const text = this.text;
+        const ratio = this.ratio;
+        const top = Math.round((OVERVIEW + RULER) * ratio);
+        const edges = (from: number, to: number) => {
+            const x0 = Math.max(-2, axis.x(from) * ratio);
+            const x1 = Math.min(width + 2, axis.x(to) * ratio);
+            return [x0, Math.max(x1, x0 + 1)] as const;
+        };
+        if (baseline) {
+            const [x0, x1] = edges(baseline.from, baseline.to);
+            text.strokeStyle = colors.flow;
+            text.lineWidth = ratio;
+            text.setLineDash([4 * ratio, 3 * ratio]);
+            text.strokeRect(x0, top - 4 * ratio, x1 - x0, height - top + 8 * ratio);
+            text.setLineDash([]);
+        }
+        if (range) {
+            const [x0, x1] = edges(range.from, range.to);
+            text.fillStyle = colors.range;
+            if (range.boxes) {
+                for (const box of boxes) {
+                    if (range.boxes.has(box.node)) text.fillRect(x0, box.y * ratio, x1 - x0, box.h * ratio);
+                }
+            } else text.fillRect(x0, top, x1 - x0, height - top);
+            text.fillStyle = colors.accent;
+            text.fillRect(x0, top - 3 * ratio, x1 - x0, 3 * ratio);
+            text.fillRect(x0, top, ratio, height - top);
+            text.fillRect(x1 - ratio, top, ratio, height - top);
+        }
+        for (const loss of losses) {
+            const [x0, x1] = edges(loss.start, loss.start + loss.dur);
+            if (x1 < 0 || x0 > width) continue;
+            text.fillStyle = colors.lossFill;
+            text.fillRect(x0, top, Math.max(x1 - x0, ratio), height - top);
+            text.fillStyle = colors.loss;
+            text.fillRect(x0, top, Math.max(1, ratio), height - top);
+            text.beginPath();
+            text.moveTo(x0 - 5 * ratio, top - 9 * ratio);
+            text.lineTo(x0 + 5 * ratio, top - 9 * ratio);
+            text.lineTo(x0, top);
+            text.fill();
+        }
+        if (hoverX !== null) {
+            text.fillStyle = colors.faint;
+            text.fillRect(Math.round(hoverX * ratio), OVERVIEW * ratio, 1, height);
+        }
+    }
+
+    private arrows(picture: Picture, boxes: Box[], brush: Brush, top: number): void {
+        if (picture.arrows.length === 0) return;
+        const text = this.text;
+        const { layout, scroll } = picture;
+        const ratio = this.ratio;
+        const height = this.height * ratio;
+        // Ends out of sight are where their rows would be.
+        const y = (ref: Ref): number => {
+            const place = this.place(picture, boxes, ref);
+            if (place) return place.y + place.h / 2;
+            const index = layout.indexOf(ref.node);
+            if (index < 0) return height + 20;
+            const row = layout.row(index);
+            return top + (row.y + row.h / 2 - scroll) * ratio;
+        };
+        text.save();
+        text.beginPath();
+        text.rect(0, (OVERVIEW + RULER) * ratio, brush.width, height);
+        text.clip();
+        text.strokeStyle = text.fillStyle = picture.colors.flow;
+        text.lineWidth = 1.6 * ratio;
+        for (const { from, to } of picture.arrows.slice(0, 500)) {
+            const x0 = (from.start + from.dur - brush.t0) * brush.scale;
+            const x1 = (to.start - brush.t0) * brush.scale;
+            if ((x0 < 0 && x1 < 0) || (x0 > brush.width && x1 > brush.width)) continue;
+            const [y0, y1] = [y(from), y(to)];
+            const bend = Math.min(Math.max(30 * ratio, Math.abs(x1 - x0) / 2), 160 * ratio);
+            text.beginPath();
+            text.moveTo(x0, y0);
+            text.bezierCurveTo(x0 + bend, y0, x1 - bend, y1, x1, y1);
+            text.stroke();
+            text.beginPath();
+            text.moveTo(x1, y1);
+            text.lineTo(x1 - 8 * ratio, y1 - 4.5 * ratio);
+            text.lineTo(x1 - 8 * ratio, y1 + 4.5 * ratio);
+            text.fill();
+        }
+        text.restore();
+    }
+
+    /** The whole trace in small, and the ruler. They cover what scrolls below them. */
+    private head(picture: Picture, width: number): void {
+        const { axis, colors, end, overview, hits, wall } = picture;
+        const text = this.text;
+        const ratio = this.ratio;
+        const [small, head] = [OVERVIEW * ratio, (OVERVIEW + RULER) * ratio];
+        this.rects.add(0, 0, width, small, colors.overview);
+        this.rects.add(0, small, width, head - small, colors.ground);
+        this.rects.add(0, head - 1, width, 1, colors.border);
+        const scale = width / Math.max(end, 1);
+        if (overview) {
+            const step = width / overview.length;
+            for (let i = 0; i < overview.length; i++) {
+                const h = Math.round(overview[i] * (small - 6 * ratio));
+                if (h > 0) this.rects.add(Math.floor(i * step), small - h, Math.ceil(step), h, colors.busy);
+            }
+        }
+        let last = -9;
+        for (const hit of hits) {
+            const x = Math.round(hit.start * scale);
+            if (x - last < 2) continue;
+            last = x;
+            this.rects.add(x, 0, Math.max(2, ratio), 5 * ratio, colors.hit);
+        }
+        for (const loss of picture.losses) {
+            this.rects.add(Math.round(loss.start * scale), 0, Math.max(2, ratio), small, colors.lossBar);
+        }
+        const x0 = Math.max(0, axis.t0 * scale);
+        const x1 = Math.min(width, axis.t1 * scale);
+        text.fillStyle = colors.shade;
+        text.fillRect(0, 0, x0, small);
+        text.fillRect(x1, 0, width - x1, small);
+        text.strokeStyle = colors.accent;
+        text.lineWidth = ratio;
+        text.strokeRect(x0 + ratio / 2, ratio / 2, Math.max(2 * ratio, x1 - x0 - ratio), small - ratio);
+
+        const { step, times } = ticks(axis.t0, axis.t1, this.width, 8 * this.em);
+        const upper = small + 11 * ratio;
+        const lower = small + 28 * ratio;
+        let free = -Infinity;
+        let freeBelow = -Infinity;
+        for (const time of times) {
+            const x = axis.x(time) * ratio;
+            if (x < 0 || x > width) continue;
+            const label = tick(time, step);
+            const room = this.measure(label);
+            this.rects.add(Math.round(x), small, 1, 6 * ratio, colors.border);
+            if (x > free && x + room + 8 * ratio < width) {
+                text.fillStyle = colors.text;
+                text.fillText(label, x + 4 * ratio, upper);
+                free = x + room + 10 * ratio;
+            }
+            if (wall !== null && x > freeBelow) {
+                const at = wall + BigInt(Math.round(time));
+                const word = freeBelow === -Infinity && x < width * 0.4 ? `${date(at)} ${clock(at, step)}` : clock(at, step);
+                const long = this.measure(word);
+                if (x + long + 8 * ratio > width) continue;
+                text.fillStyle = colors.faint;
+                text.fillText(word, x + 4 * ratio, lower);
+                freeBelow = x + long + 10 * ratio;
+            }
+        }
+        const { range } = picture;
+        if (range) {
+            const word = duration(range.to - range.from);
+            const long = this.measure(word);
+            const middle = axis.x((range.from + range.to) / 2) * ratio;
+            const x = Math.min(Math.max(middle - long / 2, 6 * ratio), width - long - 6 * ratio);
+            text.fillStyle = colors.accent;
+            text.fillRect(x - 6 * ratio, small + 19 * ratio, long + 12 * ratio, 18 * ratio);
+            text.fillStyle = colors.onAccent;
+            text.fillText(word, x, lower + ratio * 0.5);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+// What happened in a range of an exported trace, in numbers.
+
+import { REF_NONE } from './frame';
+import { Kind, type CounterSum, type NameSum, type Range, type Summary } from './model';
+import { values } from './merge';
+import { lowerBound, runs, type Store } from './store';
+
+const MOST = 1000;
+
+export function sums(store: Store, { from, to, nodes }: Range): Summary {
+    const names = new Map<string, NameSum>();
+    const states = new Map<string, { name: string; count: number; total: number }>();
+    const cpu = new Map<number, number>();
+    const running = new Map<number, number>();
+    const counters: CounterSum[] = [];
+    for (const node of store.within(nodes)) {
+        const kind = store.nodes.kind[node];
+        const table = store.table(node);
+        const block = table?.blocks.get(node);
+        if (!table || !block || kind === Kind.Log || kind === Kind.Samples) continue;
+        if (kind === Kind.Counter) {
+            counters.push(...counter(store, node, from, to));
+            continue;
+        }
+        const place = store.tableName(node);
+        const texts = kind === Kind.Cpu ? null : store.column(place, kind === Kind.States ? 'state' : 'name');
+        const { strings } = table.frame;
+        const threads = kind === Kind.Cpu ? store.column('sched', 'thread', REF_NONE) : null;
+        const parent = store.nodes.parent[node];
+        let above: [number, number] | null = null;
+        runs(table, ...block, (first, end) => {
+            let row = lowerBound(table.start, first, end, from);
+            if (row > first && table.start[row - 1] + table.dur[row - 1] > from) row -= 1;
+            let outer = above ? above[0] : 0;
+            for (; row < end && table.start[row] < to; row++) {
+                const start = table.start[row];
+                const dur = Math.max(0, Math.min(start + table.dur[row], to) - Math.max(start, from));
+                if (threads) {
+                    cpu.set(threads[row], (cpu.get(threads[row]) ?? 0) + dur);
+                    continue;
+                }
+                const name = strings[texts![row]] ?? '';
+                if (kind === Kind.States) {
+                    const sum = states.get(name) ?? { name, count: 0, total: 0 };
+                    sum.count += 1;
+                    sum.total += dur;
+                    states.set(name, sum);
+                    if (name === 'Running') running.set(parent, (running.get(parent) ?? 0) + dur);
+                    continue;
+                }
+                const sum = names.get(name) ?? { name, count: 0, total: 0, self: 0, min: Infinity, max: 0 };
+                sum.count += 1;
+                sum.total += dur;
+                sum.self += dur;
+                sum.min = Math.min(sum.min, dur);
+                sum.max = Math.max(sum.max, dur);
+                names.set(name, sum);
+                if (above) {
+                    // Not the own time of what is around it.
+                    while (outer + 1 < above[1] && table.start[outer + 1] <= start) outer += 1;
+                    const around = names.get(strings[texts![outer]] ?? '');
+                    if (around && table.start[outer] <= start && table.start[outer] + table.dur[outer] >= start + table.dur[row]) around.self -= dur;
+                }
+            }
+            above = [first, end];
+        });
+    }
+    for (const [thread, time] of running) cpu.set(thread, Math.max(time, cpu.get(thread) ?? 0));
+    const threads = [...cpu]
+        .filter(([node, time]) => node < store.nodes.length && time > 0)
+        .map(([node, time]) => ({ node, name: `${store.nodes.name(node)} ${Number.isNaN(store.nodes.number[node]) ? '' : store.nodes.number[node]}`.trim(), cpu: time }))
+        .sort((a, b) => b.cpu - a.cpu);
+    const all = [...names.values()].sort((a, b) => b.total - a.total);
+    return {
+        names: all.slice(0, MOST),
+        threads: threads.slice(0, MOST),
+        states: [...states.values()].sort((a, b) => b.total - a.total),
+        counters: counters.slice(0, MOST),
+        left_out: Math.max(0, all.length - MOST) + Math.max(0, threads.length - MOST) + Math.max(0, counters.length - MOST),
+    };
+}
+
+function counter(store: Store, node: number, from: number, to: number): CounterSum[] {
+    const table = store.counters!;
+    const [first, end] = table.blocks.get(node)!;
+    const value = values(store);
+    let [min, max, area] = [Infinity, -Infinity, 0];
+    let row = Math.max(first, lowerBound(table.start, first, end, from) - 1);
+    const begin = Math.max(from, table.start[row] ?? from);
+    let last = NaN;
+    for (; row < end && table.start[row] < to; row++) {
+        last = value[row];
+        min = Math.min(min, last);
+        max = Math.max(max, last);
+        const until = row + 1 < end ? Math.min(table.start[row + 1], to) : to;
+        area += last * (until - Math.max(table.start[row], from));
+    }
+    if (Number.isNaN(last)) return [];
+    const mean = to > begin ? area / (to - begin) : last;
+    return [{ node, name: store.nodes.name(node), unit: store.nodes.unit(node), min, max, mean, last }];
+}

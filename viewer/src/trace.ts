@@ -1,0 +1,45 @@
+// The frame `trace`: what there is to draw.
+
+import { NONE, type Nodes, type Trace } from './model';
+import type { Frame } from './frame';
+
+export function readTrace(frame: Frame): Trace {
+    const { header, strings } = frame;
+    const start = BigInt(header.start ?? '0');
+    const end = Number(BigInt(header.end ?? '0') - start);
+    return {
+        name: header.name ?? '',
+        end: Math.max(0, end),
+        wall: header.wall == null ? null : BigInt(header.wall),
+        live: header.live === true,
+        before: header.before === true,
+        profiles: header.profiles ?? [],
+        losses: header.losses ?? [],
+        remarks: [...(header.remarks ?? []), ...(header.left_out ? [header.left_out] : [])],
+        facts: header.facts ?? [],
+        nodes: readNodes(frame, strings),
+    };
+}
+
+function readNodes(frame: Frame, strings: string[]): Nodes {
+    const length = frame.length('kind');
+    const parent = frame.i32('parent', length, NONE);
+    // A parent that does not come first would let walks up the tree never end.
+    for (let node = 0; node < length; node++) if (parent[node] >= node) parent[node] = NONE;
+    const names = frame.u32('name', length);
+    const units = frame.u32('unit', length);
+    return {
+        length,
+        parent,
+        kind: frame.u8('kind', length),
+        number: frame.f64('number', length, NaN),
+        rows: frame.u32('rows', length),
+        depth: frame.u16('depth', length, 1),
+        min: frame.f64('min', length),
+        max: frame.f64('max', length),
+        first: frame.f64('first', length, NaN),
+        last: frame.f64('last', length, NaN),
+        name: (node) => strings[names[node]] ?? '',
+        unit: (node) => strings[units[node]] ?? '',
+    };
+}

@@ -1,0 +1,74 @@
+// A headless browser without a network, and what tests do with the page in it.
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { chromium } from 'playwright-core';
+
+const candidates = [process.env.CHROMIUM, '/usr/lib/chromium/chromium', '/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
+
+export async function launch() {
+    const { existsSync } = await import('node:fs');
+    const executablePath = candidates.find((path) => path && existsSync(path));
+    if (!executablePath) throw new Error('no Chromium found; install the package `chromium`, or name the program in $CHROMIUM');
+    return chromium.launch({
+        executablePath,
+        args: ['--no-sandbox', '--use-angle=swiftshader', '--enable-unsafe-swiftshader', '--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1', '--disable-background-networking'],
+    });
+}
+
+export function folder() {
+    const path = mkdtempSync(join(tmpdir(), 'ferretto-viewer-'));
+    return { path, write: (name, text) => (writeFileSync(join(path, name), text), pathToFileURL(join(path, name)).href), remove: () => rmSync(path, { recursive: true }) };
+}
+
+/** Opens a page and waits until it has drawn all it needs. */
+export async function open(browser, url, options = {}) {
+    const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, colorScheme: 'light', offline: url.startsWith('file:'), ...options });
+    const page = await context.newPage();
+    const wrong = [];
+    page.on('pageerror', (error) => wrong.push(String(error)));
+    page.on('console', (message) => {
+        if (message.type() === 'error' || message.text().includes('Content Security Policy')) wrong.push(message.text());
+    });
+    page.on('request', (request) => {
+        if (!/^(file:|data:|blob:|http:\/\/127\.0\.0\.1)/.test(request.url())) wrong.push(`asked for ${request.url()}`);
+    });
+    await page.goto(url);
+    await settled(page);
+    return { page, wrong, close: () => context.close() };
+}
+
+/** Waits until nothing is under way any more. */
+export async function settled(page) {
+    await page.waitForFunction(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(document.documentElement.dataset.busy === '0')))), null, { polling: 30, timeout: 60_000 });
+}
+
+/** What the address says is seen. */
+export async function seen(page) {
+    const hash = await page.evaluate(() => location.hash);
+    return new Map(hash.slice(1).split('&').map((part) => part.split('=', 2)));
+}
+
+export async function span(page) {
+    return (await seen(page)).get('at').split(',').map(Number);
+}
+
+/** The place of a row on the screen, by the name on its label. */
+export async function row(page, name) {
+    const label = page.locator('#labels .label:visible', { has: page.locator('.what', { hasText: name }) }).first();
+    return label.boundingBox();
+}
+
+/** Where a time is on the screen. */
+export async function xOf(page, time) {
+    const [from, to] = await span(page);
+    const box = await page.locator('#stage').boundingBox();
+    return box.x + ((time - from) / (to - from)) * box.width;
+}
+
+export async function clickEvent(page, name, time, dy = 12) {
+    const { y } = await row(page, name);
+    await page.mouse.click(await xOf(page, time), y + dy);
+    await settled(page);
+}
