@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::presets::Presets;
 use crate::duration::parse_duration;
 use crate::read::DEFAULT_TRACE;
 
@@ -19,8 +20,8 @@ const DEFAULT_HZ: &str = "99";
 
 /// Record this machine, or a command, into a trace file.
 ///
-/// Without a config it records scheduling, processes and their memory, system counters, and the
-/// track events of programs that use a Perfetto SDK. It needs no daemon: service and data sources
+/// Without a config it records what presets name, by default scheduling and system counters, always
+/// with processes and their memory and the track events of programs that use a Perfetto SDK. It needs no daemon: service and data sources
 /// run inside this process for as long as it records. Ctrl-C ends the recording; the trace is
 /// complete then. A second Ctrl-C gives up waiting.
 #[derive(Debug, Args)]
@@ -29,6 +30,8 @@ Examples:
   ferretto record                     10 s of this machine into trace.pftrace
   ferretto record -d 1m -o boot.pftrace
   ferretto record -- make -j8         until make ends
+  ferretto record --io --sched        disks besides scheduling
+  ferretto record --syscalls=read,write -- ./app
   ferretto record --perf -- make      with the callstacks of make and what it starts
   ferretto record --perf=999 -p 4711  with the callstacks of process 4711
   ferretto record -c config.pbtxt     any Perfetto config, text or binary
@@ -64,7 +67,7 @@ pub(crate) struct RecordArgs {
         conflicts_with = "command"
     )]
     pub(crate) pids: Vec<i32>,
-    /// Print the config in text form and end; a start for one of your own
+    /// Print the config that the presets stand for, in text form, and end
     #[arg(long)]
     pub(crate) print_config: bool,
     /// Use the tracing service that runs on this machine (traced) and the data sources connected to
@@ -90,6 +93,8 @@ pub(crate) struct RecordArgs {
     /// Record until this command ends, its own track events included
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) presets: Presets,
 }
 
 impl RecordArgs {

@@ -1,11 +1,12 @@
-//! The config of `ferretto record` when nobody says otherwise.
+//! The config of `ferretto record` when none is given.
 
-use ferretto_proto::sys_stats_config::StatCounters;
 use ferretto_proto::trace_config::{BufferConfig, DataSource, ProducerConfig};
 use ferretto_proto::{
     DataSourceConfig, FtraceConfig, Message, MessageField, ProcessStatsConfig, SysStatsConfig,
     TraceConfig, TrackEventConfig,
 };
+
+use super::presets::Content;
 
 /// Buffers, in the order of the config.
 const KERNEL_BUFFER: u32 = 0;
@@ -25,28 +26,12 @@ const KERNEL_DRAIN_PERIOD_MS: u32 = 100;
 const KERNEL_BUFFER_PER_CPU_KB: u32 = 8192;
 /// On machines with more CPUs than this the kernel buffers are halved; load is spread there.
 const MANY_CPUS: u32 = 32;
-/// The period at which the system's counters are read, in milliseconds.
-const COUNTER_PERIOD_MS: u32 = 1000;
 
-/// Scheduling, and what names processes that come and go.
-const KERNEL_EVENTS: [&str; 10] = [
-    "sched/sched_switch",
-    "sched/sched_waking",
-    "sched/sched_wakeup_new",
-    "sched/sched_process_fork",
-    "sched/sched_process_exec",
-    "sched/sched_process_exit",
-    "sched/sched_process_free",
-    "task/task_newtask",
-    "task/task_rename",
-    "power/suspend_resume",
-];
-
-/// Scheduling of all CPUs, processes and threads with their names, memory of processes, memory,
-/// CPU, disk and pressure counters, and the track events of programs, streamed into the file. Sized
+/// The config that presets stand for: their kernel events and counters, processes and threads with
+/// their names, memory of processes, and the track events of programs, streamed into the file. Sized
 /// so that a fully loaded machine with `cpus` CPUs loses nothing. Kernel events come from the
 /// tracefs instance `instance`, or from its top level.
-pub(super) fn default_config(cpus: u32, instance: Option<&str>) -> TraceConfig {
+pub(super) fn of_presets(content: Content, cpus: u32, instance: Option<&str>) -> TraceConfig {
     let cpus = cpus.max(1);
     let buffer = |name: &str, size_kb: u32| BufferConfig {
         size_kb: Some(size_kb),
@@ -55,19 +40,23 @@ pub(super) fn default_config(cpus: u32, instance: Option<&str>) -> TraceConfig {
     };
     // A central buffer holds what comes between two writes to the file.
     let kernel_kb = (32 << 10) + cpus.saturating_mul(2048).min(512 << 10);
+    let kernel_kb = kernel_kb << u32::from(content.is_heavy);
+    let counters = (content.counters != SysStatsConfig::default())
+        .then(|| source(counters(&content.counters)));
+    let sources = [
+        Some(source(kernel(&content, cpus, instance))),
+        Some(source(processes(content.memory_period_ms))),
+        counters,
+        Some(source(named("linux.system_info", SYSTEM_BUFFER))),
+        Some(source(track_events())),
+    ];
     TraceConfig {
         buffers: vec![
             buffer("kernel", kernel_kb),
             buffer("system", 16 << 10),
             buffer("apps", 64 << 10),
         ],
-        data_sources: vec![
-            source(kernel(cpus, instance)),
-            source(processes()),
-            source(counters()),
-            source(named("linux.system_info", SYSTEM_BUFFER)),
-            source(track_events()),
-        ],
+        data_sources: sources.into_iter().flatten().collect(),
         producers: vec![ProducerConfig {
             producer_name: Some(PROBES.into()),
             shm_size_kb: Some(16 << 10),
@@ -95,12 +84,15 @@ fn named(name: &str, buffer: u32) -> DataSourceConfig {
     }
 }
 
-fn kernel(cpus: u32, instance: Option<&str>) -> DataSourceConfig {
+fn kernel(content: &Content, cpus: u32, instance: Option<&str>) -> DataSourceConfig {
     let size = KERNEL_BUFFER_PER_CPU_KB >> u32::from(cpus > MANY_CPUS);
+    let size = size << u32::from(content.is_heavy);
+    let bytes = |names: &[String]| names.iter().map(|name| name.as_str().into()).collect();
     DataSourceConfig {
         ftrace_config: Some(
             FtraceConfig {
-                ftrace_events: KERNEL_EVENTS.iter().map(|event| (*event).into()).collect(),
+                ftrace_events: bytes(&content.events),
+                syscall_events: bytes(&content.syscalls),
                 buffer_size_kb: Some(size),
                 drain_period_ms: Some(KERNEL_DRAIN_PERIOD_MS),
                 instance_name: instance.map(Into::into),
@@ -112,13 +104,13 @@ fn kernel(cpus: u32, instance: Option<&str>) -> DataSourceConfig {
     }
 }
 
-fn processes() -> DataSourceConfig {
+fn processes(memory_period_ms: u32) -> DataSourceConfig {
     DataSourceConfig {
         process_stats_config: Some(
             ProcessStatsConfig {
                 scan_all_processes_on_start: Some(true),
                 record_thread_names: Some(true),
-                proc_stats_poll_ms: Some(COUNTER_PERIOD_MS),
+                proc_stats_poll_ms: Some(memory_period_ms),
                 ..Default::default()
             }
             .encode_to_vec(),
@@ -127,21 +119,9 @@ fn processes() -> DataSourceConfig {
     }
 }
 
-fn counters() -> DataSourceConfig {
+fn counters(counters: &SysStatsConfig) -> DataSourceConfig {
     DataSourceConfig {
-        sys_stats_config: Some(
-            SysStatsConfig {
-                meminfo_period_ms: Some(COUNTER_PERIOD_MS),
-                vmstat_period_ms: Some(COUNTER_PERIOD_MS),
-                stat_period_ms: Some(COUNTER_PERIOD_MS),
-                stat_counters: vec![StatCounters::STAT_CPU_TIMES, StatCounters::STAT_FORK_COUNT],
-                cpufreq_period_ms: Some(COUNTER_PERIOD_MS),
-                diskstat_period_ms: Some(COUNTER_PERIOD_MS),
-                psi_period_ms: Some(COUNTER_PERIOD_MS),
-                ..Default::default()
-            }
-            .encode_to_vec(),
-        ),
+        sys_stats_config: Some(counters.encode_to_vec()),
         ..named("linux.sys_stats", SYSTEM_BUFFER)
     }
 }
@@ -168,7 +148,14 @@ mod tests {
 
     #[test]
     fn track_events_name_their_categories() {
-        let config = default_config(2, None);
+        let content = Content {
+            events: Vec::new(),
+            syscalls: Vec::new(),
+            counters: SysStatsConfig::default(),
+            memory_period_ms: 1000,
+            is_heavy: false,
+        };
+        let config = of_presets(content, 2, None);
         let events = config
             .data_sources
             .iter()

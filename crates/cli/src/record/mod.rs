@@ -10,6 +10,7 @@ mod launch;
 mod output;
 mod perf;
 mod place;
+mod presets;
 mod progress;
 mod remote;
 mod report;
@@ -75,6 +76,9 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     // Removed when the recording is over and its data sources are gone.
     let instance = own_instance(&args);
     let config = plan_config(&args, given, instance.as_ref().map(OwnInstance::name))?;
+    if !args.system && args.presets.want_kernel_events() {
+        report::must_have_kernel_events()?;
+    }
     if !delay(&config, &mut signals)? {
         return Ok(ExitCode::from(INTERRUPTED));
     }
@@ -148,7 +152,10 @@ fn plan_config(
     given: Option<TraceConfig>,
     instance: Option<&str>,
 ) -> Result<TraceConfig> {
-    let mut config = given.unwrap_or_else(|| config::default_config(cpus(), instance));
+    let mut config = match given {
+        Some(given) => given,
+        None => config::of_presets(args.presets.content()?, cpus(), instance),
+    };
     perf::add(&mut config, args);
     let duration = match args.duration {
         Some(duration) => Some(duration),

@@ -85,6 +85,7 @@ fn start(args: &RecordArgs, host: &str) -> Result<Child> {
     if args.off_cpu {
         words.push("--off-cpu".to_owned());
     }
+    words.extend(args.presets.words());
     words.extend(args.pids.iter().map(|pid| format!("--pid={pid}")));
     let line = words.iter().map(|word| quoted(word.as_ref()));
     let mut line = line.collect::<Result<Vec<_>>>()?;

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, Write};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use ferretto_proto::TraceConfig;
 
 use super::output::Target;
@@ -35,6 +35,26 @@ pub(super) fn unavailable(config: &TraceConfig) -> Vec<(&'static str, String)> {
             (missing.source, text)
         })
         .collect()
+}
+
+/// Checks that kernel events, which were asked for by name, can be had.
+///
+/// # Errors
+///
+/// If this user cannot have them; the error says what to do.
+pub(super) fn must_have_kernel_events() -> Result<()> {
+    let missing = ferretto_probes::availability();
+    match missing
+        .iter()
+        .find(|it| it.source == ferretto_probes::FTRACE)
+    {
+        None => Ok(()),
+        Some(missing) => bail!(
+            "kernel events cannot be recorded: {}; to allow it, {}",
+            without_numbers(&missing.reason),
+            missing.how_to_allow
+        ),
+    }
 }
 
 /// Columns of the closing summary where there is no terminal to ask.

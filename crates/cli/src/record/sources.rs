@@ -122,7 +122,7 @@ fn misnamed_sentence(of: &Misnamed) -> String {
 }
 
 /// The most similar name, if one is similar.
-fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let longest = name.len().max(3) / 3;
     known
         .map(|known| (strsim::damerau_levenshtein(name, known), known))

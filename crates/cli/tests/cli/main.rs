@@ -12,6 +12,7 @@ mod machines;
 mod open;
 mod outputs;
 mod perfetto;
+mod presets;
 mod private;
 mod profile;
 mod record;

@@ -64,6 +64,17 @@ pub fn misnamed(config: &FtraceConfig) -> Vec<Misnamed> {
     found
 }
 
+/// Returns the names of all events of this kernel, `group/name`, in ascending order; none where
+/// tracefs cannot be read.
+pub fn kernel_events() -> Vec<String> {
+    let Ok(tracefs) = Tracefs::find() else {
+        return Vec::new();
+    };
+    let mut events = events(&tracefs, &groups(&tracefs));
+    events.sort_unstable();
+    events
+}
+
 fn groups(tracefs: &Tracefs) -> BTreeSet<String> {
     let entries = fs::read_dir(tracefs.root().join("events"));
     let entries = entries.into_iter().flatten().flatten();

@@ -43,7 +43,7 @@ pub use error::SetupError;
 pub use format::{EventFormat, FormatField, parse_commit_size};
 pub use kernel_state::{KernelError, TraceClock};
 pub use metadata::Metadata;
-pub use misnamed::{Misnamed, misnamed};
+pub use misnamed::{Misnamed, kernel_events, misnamed};
 pub use own_instance::OwnInstance;
 pub use page::{InvalidHeader, Page, ParseStatus, ParsedPage, Record, Records};
 pub use print_filter::{Match, PrintFilter, Rule};

@@ -1,0 +1,399 @@
+//! Presets: what to record of a machine, without a config.
+
+use std::collections::HashSet;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use ferretto_format::kernel_names::Architecture;
+use ferretto_probes::ftrace::kernel_events;
+use ferretto_proto::SysStatsConfig;
+use ferretto_proto::sys_stats_config::StatCounters;
+
+use super::sources::nearest;
+use ferretto_text::terminal::shown;
+
+/// Events that name processes and threads that come and go. Few, so that they go with all others.
+const NAMES: &[&str] = &[
+    "sched/sched_process_fork",
+    "sched/sched_process_exec",
+    "sched/sched_process_exit",
+    "sched/sched_process_free",
+    "task/task_newtask",
+    "task/task_rename",
+    "power/suspend_resume",
+];
+const SCHED: &[&str] = &[
+    "sched/sched_switch",
+    "sched/sched_waking",
+    "sched/sched_wakeup_new",
+];
+const SYSCALLS: &[&str] = &["raw_syscalls/sys_enter", "raw_syscalls/sys_exit"];
+const IO: &[&str] = &[
+    "block/block_bio_queue",
+    "block/block_rq_insert",
+    "block/block_rq_issue",
+    "block/block_rq_complete",
+    "block/block_rq_error",
+    "block/block_rq_requeue",
+    "block/block_io_start",
+    "block/block_io_done",
+    "ext4/ext4_sync_file_enter",
+    "ext4/ext4_sync_file_exit",
+    "f2fs/f2fs_sync_file_enter",
+    "f2fs/f2fs_sync_file_exit",
+    "jbd2/jbd2_start_commit",
+    "jbd2/jbd2_end_commit",
+    "filemap/mm_filemap_add_to_page_cache",
+    "filemap/mm_filemap_delete_from_page_cache",
+    "writeback/writeback_start",
+    "writeback/writeback_written",
+];
+const NET: &[&str] = &[
+    "net/net_dev_queue",
+    "net/net_dev_xmit",
+    "net/netif_receive_skb",
+    "napi/napi_poll",
+    "skb/kfree_skb",
+    "sock/inet_sock_set_state",
+    "sock/sock_rcvqueue_full",
+    "tcp/tcp_retransmit_skb",
+    "tcp/tcp_send_reset",
+    "tcp/tcp_receive_reset",
+    "udp/udp_fail_queue_rcv_skb",
+];
+const MEMORY: &[&str] = &[
+    "kmem/rss_stat",
+    "exceptions/page_fault_user",
+    "exceptions/page_fault_kernel",
+    "oom/mark_victim",
+    "oom/oom_score_adj_update",
+    "vmscan/mm_vmscan_direct_reclaim_begin",
+    "vmscan/mm_vmscan_direct_reclaim_end",
+    "vmscan/mm_vmscan_kswapd_wake",
+    "vmscan/mm_vmscan_kswapd_sleep",
+    "compaction/mm_compaction_begin",
+    "compaction/mm_compaction_end",
+    "huge_memory/mm_collapse_huge_page",
+];
+const IRQ: &[&str] = &[
+    "irq/irq_handler_entry",
+    "irq/irq_handler_exit",
+    "irq/softirq_raise",
+    "irq/softirq_entry",
+    "irq/softirq_exit",
+    "irq_vectors/local_timer_entry",
+    "irq_vectors/local_timer_exit",
+    "irq_vectors/reschedule_entry",
+    "irq_vectors/reschedule_exit",
+    "irq_vectors/call_function_entry",
+    "irq_vectors/call_function_exit",
+    "irq_vectors/call_function_single_entry",
+    "irq_vectors/call_function_single_exit",
+    "ipi/ipi_entry",
+    "ipi/ipi_exit",
+    "workqueue/workqueue_execute_start",
+    "workqueue/workqueue_execute_end",
+];
+const FREQ: &[&str] = &[
+    "power/cpu_frequency",
+    "power/cpu_frequency_limits",
+    "power/cpu_idle",
+    "thermal/thermal_temperature",
+    "thermal/thermal_zone_trip",
+    "thermal/cdev_update",
+];
+
+/// The period at which counters are read, in milliseconds.
+const PERIOD_MS: u32 = 1000;
+/// The period of counters that a preset is about.
+const SHORT_PERIOD_MS: u32 = 100;
+
+/// The presets of the command line.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What is recorded; --sched if nothing is named")]
+#[group(id = "presets", multiple = true, conflicts_with = "config")]
+pub(crate) struct Presets {
+    /// Scheduling of all CPUs: which thread ran where, what woke it; CPU, memory and disk counters
+    #[arg(long)]
+    sched: bool,
+    /// System calls, all or these: --syscalls=read,futex
+    #[arg(
+        long,
+        value_name = "NAMES",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+        value_delimiter = ','
+    )]
+    syscalls: Option<Vec<String>>,
+    /// Requests to disks, syncs, the page cache, disk counters
+    #[arg(long)]
+    io: bool,
+    /// Packets sent, received and dropped, states of sockets, TCP retransmits
+    #[arg(long)]
+    net: bool,
+    /// Memory of processes, page faults, reclaim, compaction, out of memory; memory counters
+    #[arg(long)]
+    memory: bool,
+    /// Interrupts, soft interrupts, timers, work queues
+    #[arg(long)]
+    irq: bool,
+    /// Frequencies and idle states of CPUs, temperatures
+    #[arg(long)]
+    freq: bool,
+    /// Kernel events by name, as sched/sched_stat_runtime; * and ? stand for others, '*' for all
+    #[arg(long = "event", value_name = "GROUP/NAME")]
+    events: Vec<String>,
+}
+
+/// What presets stand for on this machine.
+#[derive(Debug, PartialEq)]
+pub(super) struct Content {
+    /// Kernel events, `group/name`.
+    pub(super) events: Vec<String>,
+    /// System calls to record, `sys_name`; all if none is named and their events are there.
+    pub(super) syscalls: Vec<String>,
+    /// The counters of the system.
+    pub(super) counters: SysStatsConfig,
+    /// The period at which the memory of processes is read, in milliseconds.
+    pub(super) memory_period_ms: u32,
+    /// Events come by the million a second.
+    pub(super) is_heavy: bool,
+}
+
+impl Presets {
+    /// Returns the arguments that stand for the same.
+    pub(super) fn words(&self) -> Vec<String> {
+        let flags = [
+            (self.sched, "--sched"),
+            (self.io, "--io"),
+            (self.net, "--net"),
+            (self.memory, "--memory"),
+            (self.irq, "--irq"),
+            (self.freq, "--freq"),
+        ];
+        let flags = flags.into_iter().filter(|(given, _)| *given);
+        let mut words: Vec<String> = flags.map(|(_, flag)| flag.to_owned()).collect();
+        if let Some(names) = &self.syscalls {
+            words.push(match names.join(",") {
+                names if names.is_empty() => "--syscalls".to_owned(),
+                names => format!("--syscalls={names}"),
+            });
+        }
+        words.extend(self.events.iter().map(|name| format!("--event={name}")));
+        words
+    }
+
+    /// Returns true if kernel events were asked for by name or preset.
+    pub(super) fn want_kernel_events(&self) -> bool {
+        !self.is_default()
+    }
+
+    fn is_default(&self) -> bool {
+        let flags = [
+            self.sched,
+            self.io,
+            self.net,
+            self.memory,
+            self.irq,
+            self.freq,
+        ];
+        !flags.contains(&true) && self.syscalls.is_none() && self.events.is_empty()
+    }
+
+    /// Returns the content of a recording. Events of presets that this kernel does not have are
+    /// left out.
+    ///
+    /// # Errors
+    ///
+    /// If a name that was given is none of this machine, or no event of a preset is.
+    pub(super) fn content(&self) -> Result<Content> {
+        let known = kernel_events();
+        let sched = self.sched || self.is_default();
+        let presets = [
+            (sched, "--sched", SCHED),
+            (self.syscalls.is_some(), "--syscalls", SYSCALLS),
+            (self.io, "--io", IO),
+            (self.net, "--net", NET),
+            (self.memory, "--memory", MEMORY),
+            (self.irq, "--irq", IRQ),
+            (self.freq, "--freq", FREQ),
+        ];
+        let mut events = Vec::new();
+        for (_, flag, of_preset) in presets.into_iter().filter(|(wanted, ..)| *wanted) {
+            let before = events.len();
+            events.extend(there(of_preset, &known));
+            if events.len() == before {
+                bail!("this kernel has none of the events of {flag}");
+            }
+        }
+        events.extend(there(NAMES, &known));
+        for wanted in &self.events {
+            events.extend(matching(wanted, &known)?);
+        }
+        let mut seen = HashSet::new();
+        events.retain(|event| seen.insert(event.clone()));
+        let names = self.syscalls.iter().flatten();
+        let syscalls = names
+            .filter(|name| !name.is_empty())
+            .map(|name| system_call(name));
+        Ok(Content {
+            events,
+            syscalls: syscalls.collect::<Result<_>>()?,
+            counters: self.counters(sched),
+            memory_period_ms: match self.memory {
+                true => SHORT_PERIOD_MS,
+                false => PERIOD_MS,
+            },
+            is_heavy: self.syscalls.is_some() || self.events.iter().any(|name| name.contains('*')),
+        })
+    }
+
+    fn counters(&self, sched: bool) -> SysStatsConfig {
+        let period = |short: bool, long: bool| match (short, long) {
+            (true, _) => Some(SHORT_PERIOD_MS),
+            (false, true) => Some(PERIOD_MS),
+            (false, false) => None,
+        };
+        let mut stat_counters = Vec::new();
+        if sched {
+            stat_counters = vec![StatCounters::STAT_CPU_TIMES, StatCounters::STAT_FORK_COUNT];
+        }
+        if self.irq {
+            stat_counters.push(StatCounters::STAT_IRQ_COUNTS);
+            stat_counters.push(StatCounters::STAT_SOFTIRQ_COUNTS);
+        }
+        SysStatsConfig {
+            meminfo_period_ms: period(self.memory, sched),
+            vmstat_period_ms: period(self.memory, sched || self.io),
+            stat_period_ms: period(false, !stat_counters.is_empty()),
+            stat_counters,
+            cpufreq_period_ms: period(self.freq, sched),
+            cpuidle_period_ms: period(self.freq, false),
+            thermal_period_ms: period(false, self.freq),
+            diskstat_period_ms: period(self.io, sched),
+            psi_period_ms: period(self.io || self.memory, sched),
+            ..Default::default()
+        }
+    }
+}
+
+/// The events of a preset that this kernel has; all if that is not known.
+fn there(events: &[&str], known: &[String]) -> Vec<String> {
+    let events = events.iter().map(|event| (*event).to_owned());
+    events
+        .filter(|event| known.is_empty() || known.binary_search(event).is_ok())
+        .collect()
+}
+
+/// The events that a name of the command line stands for.
+fn matching(wanted: &str, known: &[String]) -> Result<Vec<String>> {
+    if known.is_empty() {
+        // Who cannot read tracefs is told so before anything is recorded.
+        return Ok(vec![wanted.to_owned()]);
+    }
+    let names: Vec<&String> = match wanted.contains('/') {
+        true => known
+            .iter()
+            .filter(|event| is_like(wanted, event))
+            .collect(),
+        false => {
+            let like = |event: &&String| is_like(wanted, name_of(event));
+            known.iter().filter(like).collect()
+        }
+    };
+    let found: Vec<String> = names.into_iter().cloned().collect();
+    if found.is_empty() {
+        let advice = match nearest_event(wanted, known) {
+            Some(near) => format!("did you mean {near}?"),
+            None => "tracefs lists them in available_events".to_owned(),
+        };
+        bail!("this kernel has no event {:?}; {advice}", shown(wanted));
+    }
+    Ok(found)
+}
+
+fn nearest_event<'a>(wanted: &str, known: &'a [String]) -> Option<&'a str> {
+    let all = || known.iter().map(String::as_str);
+    if wanted.contains('/') {
+        return nearest(wanted, all());
+    }
+    let near = nearest(wanted, all().map(name_of))?;
+    all().find(|event| name_of(event) == near)
+}
+
+fn name_of(event: &str) -> &str {
+    event.split_once('/').map_or(event, |(_, name)| name)
+}
+
+/// Compares a name with a pattern, in which `*` stands for any characters and `?` for one.
+fn is_like(pattern: &str, name: &str) -> bool {
+    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+    let (mut at, mut in_name) = (0, 0);
+    // The last star, and what it stands for so far.
+    let mut star: Option<(usize, usize)> = None;
+    while in_name < name.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at, in_name));
+                at += 1;
+            }
+            Some(&byte) if byte == b'?' || byte == name[in_name] => {
+                at += 1;
+                in_name += 1;
+            }
+            _ => {
+                let Some((place, until)) = star else {
+                    return false;
+                };
+                star = Some((place, until + 1));
+                (at, in_name) = (place + 1, until + 1);
+            }
+        }
+    }
+    pattern[at..].iter().all(|byte| *byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_stand_for_events() {
+        for (pattern, name, expected) in [
+            ("*", "sched/sched_switch", true),
+            ("sched/*", "sched/sched_switch", true),
+            ("sched/*", "task/task_rename", false),
+            ("*_rq_*", "block/block_rq_issue", true),
+            ("*_rq_*e", "block/block_rq_issue", true),
+            ("*_rq_*x", "block/block_rq_issue", false),
+            ("block/block_rq_issu?", "block/block_rq_issue", true),
+            ("block/block_rq_issue?", "block/block_rq_issue", false),
+            ("", "block", false),
+        ] {
+            assert_eq!(is_like(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+}
+
+/// The name of a system call as configs have it.
+fn system_call(name: &str) -> Result<String> {
+    let Some(architecture) = Architecture::own() else {
+        bail!("the system calls of this architecture have no names here; use --syscalls without");
+    };
+    let bare = name.strip_prefix("sys_").unwrap_or(name);
+    let known: Vec<&str> = architecture
+        .system_calls()
+        .map(|(known, _)| known)
+        .collect();
+    if known.contains(&bare) {
+        return Ok(format!("sys_{bare}"));
+    }
+    match nearest(bare, known.into_iter()) {
+        Some(near) => bail!(
+            "no system call {:?} here; did you mean {near}?",
+            shown(name)
+        ),
+        None => bail!("no system call {:?} here", shown(name)),
+    }
+}

@@ -1,0 +1,98 @@
+//! Presets: what `ferretto record` records of the machine when asked for it by name.
+
+use crate::world::World;
+
+/// Returns the config that the arguments stand for, or `None`, and says so, where kernel events are
+/// not to be had.
+fn config(args: &[&str]) -> Option<String> {
+    let world = World::new();
+    if ferretto_probes::ftrace::kernel_events().is_empty() {
+        println!("skipped: kernel events are not allowed here");
+        return None;
+    }
+    let args = [&["record", "--print-config"], args].concat();
+    Some(world.run("ferretto", &args).returned(0).text().to_owned())
+}
+
+fn refused(args: &[&str]) -> String {
+    let world = World::new();
+    let said = world.run("ferretto", &[&["record"], args].concat());
+    assert_eq!(world.names(), [] as [&str; 0], "nothing is left behind");
+    said.returned(1).stderr
+}
+
+#[test]
+fn a_preset_replaces_the_default_and_presets_add_up() {
+    let Some(default) = config(&[]) else { return };
+    assert!(default.contains("sched/sched_switch"), "{default}");
+    assert!(!default.contains("raw_syscalls"), "{default}");
+    assert_eq!(config(&["--sched"]).unwrap(), default);
+
+    let irq = config(&["--irq"]).unwrap();
+    assert!(irq.contains("irq/softirq_entry"), "{irq}");
+    assert!(!irq.contains("sched/sched_switch"), "{irq}");
+    // Threads that come and go have their names in every recording.
+    assert!(irq.contains("task/task_newtask"), "{irq}");
+
+    let both = config(&["--irq", "--sched", "--memory"]).unwrap();
+    for event in [
+        "irq/softirq_entry",
+        "sched/sched_switch",
+        "meminfo_period_ms: 100",
+    ] {
+        assert!(both.contains(event), "{event}: {both}");
+    }
+}
+
+#[test]
+fn system_calls_are_recorded_by_name() {
+    let Some(config) = config(&["--syscalls=read,sys_futex"]) else {
+        return;
+    };
+    assert!(config.contains("syscall_events: \"sys_read\""), "{config}");
+    assert!(config.contains("syscall_events: \"sys_futex\""), "{config}");
+    let stderr = refused(&["--syscalls=futx"]);
+    assert!(stderr.contains("did you mean futex?"), "{stderr}");
+}
+
+#[test]
+fn kernel_events_are_named_by_patterns() {
+    let Some(config) = config(&["--event", "task/task_*", "--event", "sched_pi_setprio"]) else {
+        return;
+    };
+    assert!(config.contains("\"task/task_rename\""), "{config}");
+    assert!(config.contains("\"sched/sched_pi_setprio\""), "{config}");
+    assert!(!config.contains("sched/sched_switch\""), "{config}");
+    let stderr = refused(&["--event", "sched/sched_swich"]);
+    assert!(
+        stderr.contains("did you mean sched/sched_switch?"),
+        "{stderr}"
+    );
+    let stderr = refused(&["--event", "nothing/like_*"]);
+    assert!(stderr.contains("no event \"nothing/like_*\""), "{stderr}");
+}
+
+#[test]
+fn a_preset_is_recorded() {
+    if config(&["--syscalls"]).is_none() {
+        return;
+    }
+    let world = World::new();
+    let args = ["record", "--syscalls=getppid", "--", "sh", "-c", "exit 3"];
+    world.run("ferretto", &args).returned(3);
+    let summary = world.summary("trace.pftrace");
+    let source = |name: &str| summary.sources.iter().find(|source| source.name == name);
+    let kinds = &source("linux.ftrace")
+        .expect("kernel events are recorded")
+        .kinds;
+    let has = |kind: &str| kinds.iter().any(|(name, _)| name == kind);
+    assert!(has("sys_enter") && has("sys_exit"), "{kinds:?}");
+    assert!(!has("sched_switch"), "{kinds:?}");
+}
+
+#[test]
+fn presets_and_a_config_exclude_each_other() {
+    let world = World::new();
+    let said = world.run("ferretto", &["record", "--io", "-c", "x.cfg"]);
+    assert!(said.returned(2).stderr.contains("cannot be used with"));
+}
