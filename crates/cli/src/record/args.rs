@@ -21,9 +21,9 @@ const DEFAULT_HZ: &str = "99";
 /// Record this machine, or a command, into a trace file.
 ///
 /// Without a config it records what presets name, by default scheduling and system counters, always
-/// with processes and their memory and the track events of programs that use a Perfetto SDK. It needs no daemon: service and data sources
-/// run inside this process for as long as it records. Ctrl-C ends the recording; the trace is
-/// complete then. A second Ctrl-C gives up waiting.
+/// with processes and their memory and the track events of programs that use a Perfetto SDK. It
+/// needs no daemon: service and data sources run inside this process for as long as it records.
+/// Ctrl-C ends the recording; the trace is complete then. A second Ctrl-C gives up waiting.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

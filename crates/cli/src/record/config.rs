@@ -28,8 +28,8 @@ const KERNEL_BUFFER_PER_CPU_KB: u32 = 8192;
 const MANY_CPUS: u32 = 32;
 
 /// The config that presets stand for: their kernel events and counters, processes and threads with
-/// their names, memory of processes, and the track events of programs, streamed into the file. Sized
-/// so that a fully loaded machine with `cpus` CPUs loses nothing. Kernel events come from the
+/// their names, memory of processes, and the track events of programs, streamed into the file.
+/// Sized so that a fully loaded machine with `cpus` CPUs loses nothing. Kernel events come from the
 /// tracefs instance `instance`, or from its top level.
 pub(super) fn of_presets(content: Content, cpus: u32, instance: Option<&str>) -> TraceConfig {
     let cpus = cpus.max(1);

@@ -146,7 +146,7 @@ pub(crate) struct Presets {
     events: Vec<String>,
 }
 
-/// What presets stand for on this machine.
+/// The events and counters that presets stand for on this machine.
 #[derive(Debug, PartialEq)]
 pub(super) struct Content {
     /// Kernel events, `group/name`.
@@ -354,28 +354,6 @@ fn is_like(pattern: &str, name: &str) -> bool {
     pattern[at..].iter().all(|byte| *byte == b'*')
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patterns_stand_for_events() {
-        for (pattern, name, expected) in [
-            ("*", "sched/sched_switch", true),
-            ("sched/*", "sched/sched_switch", true),
-            ("sched/*", "task/task_rename", false),
-            ("*_rq_*", "block/block_rq_issue", true),
-            ("*_rq_*e", "block/block_rq_issue", true),
-            ("*_rq_*x", "block/block_rq_issue", false),
-            ("block/block_rq_issu?", "block/block_rq_issue", true),
-            ("block/block_rq_issue?", "block/block_rq_issue", false),
-            ("", "block", false),
-        ] {
-            assert_eq!(is_like(pattern, name), expected, "{pattern} {name}");
-        }
-    }
-}
-
 /// The name of a system call as configs have it.
 fn system_call(name: &str) -> Result<String> {
     let Some(architecture) = Architecture::own() else {
@@ -395,5 +373,27 @@ fn system_call(name: &str) -> Result<String> {
             shown(name)
         ),
         None => bail!("no system call {:?} here", shown(name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_stand_for_events() {
+        for (pattern, name, expected) in [
+            ("*", "sched/sched_switch", true),
+            ("sched/*", "sched/sched_switch", true),
+            ("sched/*", "task/task_rename", false),
+            ("*_rq_*", "block/block_rq_issue", true),
+            ("*_rq_*e", "block/block_rq_issue", true),
+            ("*_rq_*x", "block/block_rq_issue", false),
+            ("block/block_rq_issu?", "block/block_rq_issue", true),
+            ("block/block_rq_issue?", "block/block_rq_issue", false),
+            ("", "block", false),
+        ] {
+            assert_eq!(is_like(pattern, name), expected, "{pattern} {name}");
+        }
     }
 }
