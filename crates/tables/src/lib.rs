@@ -46,6 +46,7 @@
 #![forbid(unsafe_code)]
 
 pub mod column;
+mod derived;
 mod files;
 mod formats;
 mod import;
@@ -59,6 +60,7 @@ mod trace;
 mod trackers;
 
 pub use column::{Bitmap, ColumnKind, ColumnView, Value, Values};
+pub use derived::Derived;
 pub use formats::Format;
 pub use options::Options;
 pub use schema::{TableId, TableSet, Tables};

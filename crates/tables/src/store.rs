@@ -1,5 +1,6 @@
 //! All that an import fills.
 
+use crate::derived::SchedLog;
 use crate::schema::{ArgsTable, TableId, TableSet, Tables, TraceImportLogsRow};
 use crate::stats::{Stat, StatsTracker};
 use crate::strings::StringPool;
@@ -11,6 +12,8 @@ pub(crate) struct Store {
     pub(crate) tables: Tables,
     pub(crate) strings: StringPool,
     pub(crate) stats: StatsTracker,
+    /// The log that tables of the scheduler are computed from.
+    pub(crate) sched: SchedLog,
     /// The tables that are wanted. Others may be left empty.
     pub(crate) wanted: TableSet,
     /// The machine of the packet or event at hand: a row of `machine`.
@@ -34,6 +37,7 @@ impl Store {
             },
             strings,
             stats: StatsTracker::default(),
+            sched: SchedLog::default(),
             wanted,
             machine: 0,
             trace_file: 0,
@@ -48,7 +52,7 @@ impl Store {
 
     /// Returns the memory that tables and texts take, in bytes.
     pub(crate) fn memory(&self) -> usize {
-        self.tables.memory() + self.strings.memory()
+        self.tables.memory() + self.strings.memory() + self.sched.memory()
     }
 
     /// Reads and parses for this machine from now on.

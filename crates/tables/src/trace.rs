@@ -3,9 +3,11 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ferretto_trace::ReadError;
 
+use crate::derived::SchedLog;
 use crate::files::FileImport;
 use crate::import::Source;
 use crate::options::Options;
@@ -21,6 +23,8 @@ pub struct Trace {
     tables: Tables,
     strings: StringPool,
     stats: StatsTracker,
+    /// The log that some tables are computed from.
+    log: Arc<SchedLog>,
     remarks: Vec<String>,
 }
 
@@ -128,17 +132,25 @@ impl Trace {
             .stats
             .finish(&mut store.tables.stats, &mut store.strings);
         store.tables.shrink();
+        store
+            .sched
+            .seal(&store.tables, &mut store.strings, store.wanted);
         store.strings.shrink();
         let Store {
-            tables,
+            mut tables,
             strings,
             stats,
+            sched,
+            wanted,
             ..
         } = store;
+        let log = Arc::new(sched);
+        tables.attach(&log, wanted);
         Ok(Self {
             tables,
             strings,
             stats,
+            log,
             remarks,
         })
     }
@@ -168,8 +180,9 @@ impl Trace {
         &self.remarks
     }
 
-    /// Returns the memory that tables and texts take, in bytes.
+    /// Returns the memory that tables and texts take, in bytes. Tables that are computed when they
+    /// are asked for count from then on.
     pub fn memory(&self) -> usize {
-        self.tables.memory() + self.strings.memory()
+        self.tables.memory() + self.strings.memory() + self.log.memory()
     }
 }

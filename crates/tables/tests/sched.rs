@@ -296,3 +296,31 @@ fn events_of_one_moment_come_by_cpu() {
     let trace = import(&format!("{} {}", on(1), on(0)));
     assert_eq!(rows(&trace, "sched_slice", "ts ucpu"), ["10 0", "10 1"]);
 }
+
+#[test]
+fn tables_of_the_scheduler_are_computed_when_asked_for() {
+    let waking = "event { timestamp: 25 pid: 0 sched_waking { pid: 2 comm: \"b\" } }";
+    let bytes = common::encode(&on_cpu(0, &format!("{SWITCHES} {waking}")));
+    let trace = ferretto_tables::Trace::read(&bytes[..], &ferretto_tables::Options::default());
+    let trace = trace.expect("a trace");
+    let tables = trace.tables();
+    assert!(!tables.sched_slice.is_computed() && !tables.thread_state.is_computed());
+    assert!(!tables.ftrace_event.is_computed());
+    let before = trace.memory();
+    assert_eq!(tables.thread_state.len(), 4);
+    assert!(tables.thread_state.is_computed() && !tables.sched_slice.is_computed());
+    assert!(trace.memory() > before);
+    // Rows that do not follow from the log lie between the others.
+    assert_eq!(
+        rows(&trace, "ftrace_event", "ts name"),
+        ["10 sched_switch", "20 sched_switch", "25 sched_waking"]
+    );
+    let keys = rows(&trace, "args", "arg_set_id key int_value string_value");
+    let of_event = |row| {
+        let set = tables.ftrace_event.arg_set_id().get(row).expect("a set");
+        let set = format!("{set} ");
+        keys.iter().filter(move |key| key.starts_with(&set)).count()
+    };
+    assert_eq!([0, 1, 2].map(of_event), [7, 7, 2]);
+    assert_eq!(tables.args.len() as usize, keys.len());
+}

@@ -37,10 +37,26 @@ pub(crate) enum Event {
         /// The encoded `FtraceEvent`.
         span: Span,
     },
+    /// All context switches or wake-ups of a bundle in compact form, which become events of their
+    /// own when their time has come.
+    Compact {
+        /// The CPU.
+        cpu: u16,
+        kind: CompactKind,
+        /// The encoded `CompactSched`.
+        span: Span,
+    },
     /// A context switch in compact form.
     Switch(CompactSwitch),
     /// A wake-up in compact form.
     Waking(CompactWaking),
+}
+
+/// A kind of events in compact form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CompactKind {
+    Switches,
+    Wakings,
 }
 
 /// The kind of a line or object of a file that has no packets.
@@ -101,6 +117,7 @@ impl Event {
             Self::Packet { span, .. }
             | Self::TrackEvent { span, .. }
             | Self::Line { span, .. }
+            | Self::Compact { span, .. }
             | Self::Ftrace { span, .. } => Some(*span),
             Self::Switch(_) | Self::Waking(_) => None,
         }

@@ -43,7 +43,7 @@ use self::arena::{Arena, Span};
 use self::event::Event;
 use self::protovm::Vms;
 use self::sequence::Sequences;
-use self::sorter::{Sorter, Stream, Token};
+use self::sorter::{Sorter, Stream, Take, Token};
 use self::topics::Topics;
 use crate::stats::Stat;
 use crate::store::Store;
@@ -94,7 +94,20 @@ impl Out<'_> {
     /// Puts an event into the sorter.
     #[inline]
     pub(crate) fn push(&mut self, store: &mut Store, stream: Stream, ts: i64, event: Event) {
-        if self.sorter.push(store, stream, ts, self.state, event) {
+        self.push_until(store, stream, (ts, ts), event);
+    }
+
+    /// Puts an event that consists of others into the sorter: the times of the first and the last.
+    #[inline]
+    pub(crate) fn push_until(
+        &mut self,
+        store: &mut Store,
+        stream: Stream,
+        times: (i64, i64),
+        event: Event,
+    ) {
+        let sorter = &mut self.sorter;
+        if sorter.push_until(store, stream, times, self.state, event) {
             self.events += 1;
         }
     }
@@ -110,10 +123,7 @@ pub(crate) struct Importer {
     topics: Topics,
     vms: Vms,
     latest: i64,
-    /// Packets whose time could not be converted yet, and where they begin in the file.
-    parked: Vec<(Box<[u8]>, u64)>,
-    parked_bytes: usize,
-    is_at_end: bool,
+    parked: Parked,
     /// The memory that tables and waiting packets may take, in bytes.
     allowed: usize,
     /// True if they take more. The rest is left out.
@@ -125,6 +135,17 @@ pub(crate) struct Importer {
 
 /// The memory of tables is looked at each time that so many events were parsed.
 const EVENTS_A_CHECK: u32 = 256;
+
+/// Packets whose time cannot be converted yet.
+#[derive(Debug, Default)]
+struct Parked {
+    /// The packets, and where they begin in the file.
+    packets: Vec<(Box<[u8]>, u64)>,
+    bytes: usize,
+    /// True if nothing more follows that could help.
+    is_at_end: bool,
+}
+
 /// Packets that are parked beyond so many bytes are dropped.
 const MAX_PARKED: usize = 256 << 20;
 
@@ -144,9 +165,7 @@ impl Importer {
             topics: Topics::default(),
             vms: Vms::default(),
             latest: 0,
-            parked: Vec::new(),
-            parked_bytes: 0,
-            is_at_end: false,
+            parked: Parked::default(),
             allowed,
             is_over: false,
             adopted: None,
@@ -208,7 +227,7 @@ impl Importer {
 
     /// Returns true if tables and waiting packets take more memory than is allowed, or did before.
     pub(crate) fn is_over(&mut self) -> bool {
-        let waiting = self.arena.memory() + self.sorter.memory() + self.parked_bytes;
+        let waiting = self.arena.memory() + self.sorter.memory() + self.parked.bytes;
         self.is_over |= waiting + self.context.store.memory() > self.allowed;
         self.is_over
     }
@@ -216,8 +235,8 @@ impl Importer {
     /// Parses all that waits, and returns what was filled. True if something was left out, as it
     /// would take more memory than is allowed.
     pub(crate) fn finish(mut self) -> (Context, bool) {
-        self.is_at_end = true;
-        let parked = std::mem::take(&mut self.parked);
+        self.parked.is_at_end = true;
+        let parked = std::mem::take(&mut self.parked.packets);
         let mut batch = Batch::default();
         for (packet, offset) in &parked {
             if batch.is_full_for(packet.len()) {
@@ -238,16 +257,35 @@ impl Importer {
         let number = self.arena.add(batch);
         for place in 0..self.arena.packets(number) {
             if let Some((span, offset)) = self.arena.packet(number, place) {
-                let bytes = self.arena.bytes(span);
+                let Self {
+                    context,
+                    sequences,
+                    arena,
+                    sorter,
+                    topics,
+                    ..
+                } = self;
+                let bytes = arena.bytes(span);
                 let mut content = Content::default();
                 let (header, _) = PacketHeader::read_prefix(bytes, |field| content.note(field));
-                let Self {
-                    context, sequences, ..
-                } = self;
                 let machine = machine(context, &mut self.adopted, &mut self.has_host, &header);
                 context.store.set_machine(machine);
                 let (sequence, _) = sequences.place(machine, header.sequence);
-                self.tokenize(span, offset, sequence);
+                let mut tokenizer = Tokenizer {
+                    context,
+                    sequences,
+                    sorter,
+                    topics,
+                    latest: &mut self.latest,
+                    parked: &mut self.parked,
+                };
+                let at = Place {
+                    span,
+                    offset,
+                    sequence,
+                };
+                let events = tokenizer.packet(arena, at, &header, content.data);
+                arena.keep(span, events);
             }
         }
         self.arena.tokenized(number);
@@ -365,26 +403,86 @@ impl Importer {
                 return;
             }
         }
-        self.tokenize(span, offset, sequence);
+        let mut tokenizer = Tokenizer {
+            context,
+            sequences,
+            sorter: &mut self.sorter,
+            topics: &mut self.topics,
+            latest: &mut self.latest,
+            parked: &mut self.parked,
+        };
+        let at = Place {
+            span,
+            offset,
+            sequence,
+        };
+        let events = tokenizer.packet(arena, at, &header, content.data);
+        arena.keep(span, events);
     }
 
-    /// Finds out a packet's time, and hands it to its topic.
-    fn tokenize(&mut self, span: Span, offset: u64, sequence: u32) {
+    /// Parses what can be taken from the sorter.
+    fn take(&mut self, is_all: bool) {
+        let machine = self.context.store.machine;
+        let mut parser = Parser {
+            sequences: &mut self.sequences,
+            arena: &mut self.arena,
+            topics: &mut self.topics,
+            allowed: self.allowed,
+            is_over: &mut self.is_over,
+            events: 0,
+        };
+        self.sorter.take(&mut self.context, is_all, &mut parser);
+        self.context.store.set_machine(machine);
+        self.arena.shrink();
+    }
+}
+
+/// The place of a packet.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    span: Span,
+    /// Its beginning in the file.
+    offset: u64,
+    /// The place of its sequence.
+    sequence: u32,
+}
+
+/// The parts of an import that a packet's time and topic concern.
+struct Tokenizer<'a> {
+    context: &'a mut Context,
+    sequences: &'a mut Sequences,
+    sorter: &'a mut Sorter,
+    topics: &'a mut Topics,
+    latest: &'a mut i64,
+    parked: &'a mut Parked,
+}
+
+impl Tokenizer<'_> {
+    /// Finds out a packet's time, and hands it to its topic. Returns the number of events.
+    fn packet(
+        &mut self,
+        arena: &Arena,
+        at: Place,
+        header: &PacketHeader<'_>,
+        data: Option<Field<'_>>,
+    ) -> u32 {
         let Self {
             context,
             sequences,
-            arena,
             sorter,
             topics,
+            parked,
             ..
         } = self;
-        let bytes = arena.bytes(span);
-        let mut content = Content::default();
-        let (header, _) = PacketHeader::read_prefix(bytes, |field| content.note(field));
+        let Place {
+            span,
+            offset,
+            sequence,
+        } = at;
         let number = sequences.all[sequence as usize].state;
         let state = sequences.state(number);
         let ts = match header.timestamp {
-            None => self.latest.max(sorter.latest),
+            None => (*self.latest).max(sorter.latest),
             Some(value) => {
                 let named = header.clock.filter(|clock| *clock != 0);
                 let named = named.or(state.defaults.clock.filter(|clock| *clock != 0));
@@ -406,16 +504,17 @@ impl Importer {
                 match converted {
                     Ok(ts) => ts,
                     Err(error) => {
-                        if !self.is_at_end
-                            && self.parked_bytes + bytes.len() <= MAX_PARKED
+                        let bytes = arena.bytes(span);
+                        if !parked.is_at_end
+                            && parked.bytes + bytes.len() <= MAX_PARKED
                             && sorter.sort_fully()
                         {
-                            self.parked_bytes += bytes.len();
-                            self.parked.push((bytes.into(), offset));
-                            return;
+                            parked.bytes += bytes.len();
+                            parked.packets.push((bytes.into(), offset));
+                            return 0;
                         }
                         match clock {
-                            Some(clock) if self.is_at_end => {
+                            Some(clock) if parked.is_at_end => {
                                 let trace = context.clocks.trace_clock();
                                 error.log(&mut context.store, clock, value, trace);
                             }
@@ -424,19 +523,19 @@ impl Importer {
                                 context.store.log_at(stat, offset);
                             }
                         }
-                        return;
+                        return 0;
                     }
                 }
             }
         };
-        self.latest = self.latest.max(ts);
-        let Some(field) = content.data else {
-            return;
+        *self.latest = (*self.latest).max(ts);
+        let Some(field) = data else {
+            return 0;
         };
         let input = Input {
             field: field.number,
             bytes: field.as_bytes().unwrap_or_default(),
-            header: &header,
+            header,
             offset,
             ts,
             sequence,
@@ -451,47 +550,64 @@ impl Importer {
         };
         topics.tokenize(context, &input, &mut out);
         let events = out.events;
-        arena.keep(span, events);
         sequences.keep(number, events);
+        events
+    }
+}
+
+/// Parses events as their time has come.
+struct Parser<'a> {
+    sequences: &'a mut Sequences,
+    arena: &'a mut Arena,
+    topics: &'a mut Topics,
+    allowed: usize,
+    is_over: &'a mut bool,
+    events: u32,
+}
+
+impl Take for Parser<'_> {
+    fn expand(&mut self, context: &mut Context, token: Token, out: &mut Vec<Token>) {
+        if let Event::Compact { cpu, kind, span } = token.event {
+            let before = out.len();
+            let bytes = self.arena.bytes(span);
+            let topics = &mut self.topics;
+            topics.expand(context, cpu, kind, bytes, |ts, event| {
+                out.push(Token { ts, event, ..token });
+            });
+            let events = out.len() - before;
+            self.sequences.keep(token.state, events as u32);
+            self.sequences.release(token.state);
+            self.arena.release(span);
+        }
     }
 
-    /// Parses what can be taken from the sorter.
-    fn take(&mut self, is_all: bool) {
+    #[inline]
+    fn take(&mut self, context: &mut Context, token: Token, is_late: bool) {
         let Self {
-            context,
             sequences,
             arena,
-            sorter,
             topics,
-            allowed,
-            is_over,
             ..
         } = self;
-        let machine = context.store.machine;
-        let mut events = 0_u32;
-        sorter.take(context, is_all, |context, token: Token, is_late| {
+        self.events = self.events.wrapping_add(1);
+        if self.events.is_multiple_of(EVENTS_A_CHECK) {
+            // What waits has been allowed: tables take its place.
+            *self.is_over |= context.store.memory() > self.allowed;
+        }
+        if !is_late && !*self.is_over {
             let state = sequences.state(token.state);
             let bytes = token.event.span().map_or(&[][..], |span| arena.bytes(span));
-            events = events.wrapping_add(1);
-            if events.is_multiple_of(EVENTS_A_CHECK) {
-                // What waits has been allowed: tables take its place.
-                *is_over |= context.store.memory() > *allowed;
+            context.store.set_machine(state.machine);
+            let state = EventState { sequences, state };
+            topics.parse(context, token.ts, &token.event, bytes, state);
+            for (track, slice) in context.slices.take_begun() {
+                context.flows.slice_began(&mut context.store, track, slice);
             }
-            if !is_late && !*is_over {
-                context.store.set_machine(state.machine);
-                let state = EventState { sequences, state };
-                topics.parse(context, token.ts, &token.event, bytes, state);
-                for (track, slice) in context.slices.take_begun() {
-                    context.flows.slice_began(&mut context.store, track, slice);
-                }
-            }
-            sequences.release(token.state);
-            if let Some(span) = token.event.span() {
-                arena.release(span);
-            }
-        });
-        context.store.set_machine(machine);
-        arena.shrink();
+        }
+        sequences.release(token.state);
+        if let Some(span) = token.event.span() {
+            arena.release(span);
+        }
     }
 }
 

@@ -124,7 +124,7 @@ pub(super) fn finish(cx: &mut Context, _sequences: &Sequences) {
 /// Returns the first and last moment of all events.
 fn bounds(cx: &Context) -> Option<(i64, i64)> {
     let tables = &cx.store.tables;
-    let mut bounds: Option<(i64, i64)> = None;
+    let mut bounds = cx.store.sched.bounds();
     let mut note = |times: &[i64], durations: &[i64]| {
         for (row, ts) in times.iter().enumerate() {
             let dur = durations.get(row).copied().unwrap_or(0).max(0);
@@ -133,18 +133,18 @@ fn bounds(cx: &Context) -> Option<(i64, i64)> {
             bounds = Some((start.min(*ts), last.max(end)));
         }
     };
-    note(tables.ftrace_event.ts.as_slice(), &[]);
+    note(tables.ftrace_event.rows.ts.as_slice(), &[]);
     note(
-        tables.sched_slice.ts.as_slice(),
-        tables.sched_slice.dur.as_slice(),
+        tables.sched_slice.rows.ts.as_slice(),
+        tables.sched_slice.rows.dur.as_slice(),
     );
     note(tables.counter.ts.as_slice(), &[]);
     note(tables.slice.ts.as_slice(), tables.slice.dur.as_slice());
     note(tables.heap_profile_allocation.ts.as_slice(), &[]);
     note(tables.profiler_smaps.ts.as_slice(), &[]);
     note(
-        tables.thread_state.ts.as_slice(),
-        tables.thread_state.dur.as_slice(),
+        tables.thread_state.rows.ts.as_slice(),
+        tables.thread_state.rows.dur.as_slice(),
     );
     note(tables.logs.ts.as_slice(), &[]);
     note(tables.state.ts.as_slice(), tables.state.dur.as_slice());

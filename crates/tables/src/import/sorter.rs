@@ -1,9 +1,13 @@
 //! Events in the order of time.
 
-use std::collections::VecDeque;
+mod queue;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use rustc_hash::FxHashMap;
 
+use self::queue::Queue;
 use super::context::Context;
 use super::event::Event;
 use crate::stats::Stat;
@@ -14,7 +18,7 @@ use crate::store::Store;
 pub(crate) struct Token {
     pub(crate) ts: i64,
     /// Counts all events in the order of the file.
-    arrival: u32,
+    pub(super) arrival: u32,
     /// The incremental state it is to be read with.
     pub(crate) state: u32,
     pub(crate) event: Event,
@@ -50,6 +54,15 @@ impl Stream {
     }
 }
 
+/// Takes events in the order of time.
+pub(crate) trait Take {
+    /// Puts the events that an event consists of into `out`.
+    fn expand(&mut self, context: &mut Context, token: Token, out: &mut Vec<Token>);
+
+    /// Takes an event. One that `is_late` is to be dropped, as later ones were taken before.
+    fn take(&mut self, context: &mut Context, token: Token, is_late: bool);
+}
+
 /// Streams beyond this number are put into the first one.
 const MAX_STREAMS: usize = 1 << 16;
 
@@ -69,18 +82,6 @@ pub(crate) struct Sorter {
     /// True if nothing is taken before the end.
     is_full_sort: bool,
     has_taken: bool,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    tokens: VecDeque<Token>,
-    /// The latest time.
-    max: i64,
-    /// The earliest time.
-    min: i64,
-    is_unsorted: bool,
-    /// By machine and [`Stream::rank`].
-    rank: (u32, u64),
 }
 
 impl Sorter {
@@ -117,6 +118,19 @@ impl Sorter {
         state: u32,
         event: Event,
     ) -> bool {
+        self.push_until(store, stream, (ts, ts), state, event)
+    }
+
+    /// Puts in an event that consists of others, from `ts` until `last`.
+    #[inline]
+    pub(crate) fn push_until(
+        &mut self,
+        store: &mut Store,
+        stream: Stream,
+        (ts, last): (i64, i64),
+        state: u32,
+        event: Event,
+    ) -> bool {
         if ts < 0 {
             store
                 .stats
@@ -128,21 +142,15 @@ impl Sorter {
             Some(number) => *number,
             None => self.add_stream(key),
         };
-        let queue = &mut self.queues[number as usize];
-        if queue.tokens.is_empty() {
-            (queue.min, queue.max, queue.is_unsorted) = (ts, ts, false);
-        }
-        queue.is_unsorted |= ts < queue.max || event.rank() != i64::MAX;
-        queue.max = queue.max.max(ts);
-        queue.min = queue.min.min(ts);
-        queue.tokens.push_back(Token {
+        let token = Token {
             ts,
             arrival: self.arrivals,
             state,
             event,
-        });
+        };
+        self.queues[number as usize].push(token, last);
         self.arrivals = self.arrivals.wrapping_add(1);
-        self.latest = self.latest.max(ts);
+        self.latest = self.latest.max(last);
         true
     }
 
@@ -153,10 +161,7 @@ impl Sorter {
         }
         let number = self.queues.len() as u32;
         let (machine, stream) = key;
-        self.queues.push(Queue {
-            rank: (machine, stream.rank()),
-            ..Queue::default()
-        });
+        self.queues.push(Queue::new((machine, stream.rank())));
         self.by_stream.insert(key, number);
         number
     }
@@ -172,16 +177,10 @@ impl Sorter {
     }
 
     /// Takes all events, or else those before the limit, in the order of time, and sets the limit
-    /// for the next time. Each is handed to `each`, with true if it is to be dropped as later ones
-    /// were taken before.
-    pub(crate) fn take(
-        &mut self,
-        context: &mut Context,
-        is_all: bool,
-        each: impl FnMut(&mut Context, Token, bool),
-    ) {
+    /// for the next time.
+    pub(crate) fn take(&mut self, context: &mut Context, is_all: bool, taker: &mut impl Take) {
         let limit = (!is_all).then_some(self.limit);
-        self.take_until(context, limit, each);
+        self.take_until(context, limit, taker);
         self.limit = self.arrivals;
         self.flushes = 0;
         self.has_taken = true;
@@ -189,72 +188,45 @@ impl Sorter {
 
     /// Returns the memory that waiting events take, in bytes.
     pub(crate) fn memory(&self) -> usize {
-        let tokens = |queue: &Queue| queue.tokens.capacity() * size_of::<Token>();
-        self.queues.iter().map(tokens).sum()
+        self.queues.iter().map(Queue::memory).sum()
     }
 
-    fn take_until(
-        &mut self,
-        context: &mut Context,
-        limit: Option<u32>,
-        mut each: impl FnMut(&mut Context, Token, bool),
-    ) {
-        loop {
-            let (mut first, mut second) = (None::<(i64, (u32, u64), usize)>, i64::MAX);
-            for (place, queue) in self.queues.iter().enumerate() {
-                if queue.tokens.is_empty() {
-                    continue;
-                }
-                match first {
-                    Some((min, rank, _)) if (queue.min, queue.rank) >= (min, rank) => {
-                        second = second.min(queue.min);
-                    }
-                    _ => {
-                        second = first.map_or(i64::MAX, |(min, _, _)| min);
-                        first = Some((queue.min, queue.rank, place));
-                    }
-                }
-            }
-            let Some((_, _, place)) = first else {
-                break;
-            };
-            let queue = &mut self.queues[place];
-            queue.sort();
+    fn take_until(&mut self, context: &mut Context, limit: Option<u32>, taker: &mut impl Take) {
+        let Self { queues, taken, .. } = self;
+        let first = |(place, queue): (usize, &Queue)| Reverse((queue.min, queue.rank, place));
+        let waiting = queues.iter().enumerate();
+        let waiting = waiting.filter(|(_, queue)| !queue.is_empty());
+        // Of equal ones the stream that began first comes first.
+        let mut order: BinaryHeap<_> = waiting.map(first).collect();
+        while let Some(Reverse((_, rank, place))) = order.pop() {
+            let second = order.peek().map_or(i64::MAX, |Reverse((min, ..))| *min);
+            let queue = &mut queues[place];
+            queue.sort(context, taker);
             let mut count = 0_usize;
-            while let Some(token) = queue.tokens.front().copied() {
+            while let Some(token) = queue.front(context, taker) {
                 let is_new =
                     limit.is_some_and(|limit| token.arrival.wrapping_sub(limit) as i32 >= 0);
                 if is_new || (token.ts > second && count > 0) {
                     break;
                 }
-                queue.tokens.pop_front();
+                queue.pop();
                 count += 1;
-                let is_late = token.ts < self.taken;
+                let is_late = token.ts < *taken;
                 if is_late {
                     let stats = &mut context.store.stats;
                     stats.add(Stat::sorter_push_event_out_of_order, 1);
                 } else {
-                    self.taken = token.ts;
+                    *taken = token.ts;
                 }
-                each(context, token, is_late);
+                taker.take(context, token, is_late);
             }
-            queue.min = queue.tokens.front().map_or(i64::MAX, |token| token.ts);
-            if queue.tokens.is_empty() && queue.tokens.capacity() > 1 << 16 {
-                queue.tokens = VecDeque::new();
-            }
+            queue.settle();
             if count == 0 {
                 break;
             }
-        }
-    }
-}
-
-impl Queue {
-    fn sort(&mut self) {
-        if std::mem::take(&mut self.is_unsorted) {
-            self.tokens
-                .make_contiguous()
-                .sort_by_key(|token| (token.ts, token.event.rank()));
+            if !queue.is_empty() {
+                order.push(Reverse((queue.min, rank, place)));
+            }
         }
     }
 }

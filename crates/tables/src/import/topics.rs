@@ -3,7 +3,7 @@
 use ferretto_proto::fields::trace_packet as field;
 
 use super::context::{Context, EventState};
-use super::event::Event;
+use super::event::{CompactKind, Event};
 use super::ftrace::Ftrace;
 use super::profiles::Profiles;
 use super::sorter::Stream;
@@ -81,10 +81,22 @@ impl Topics {
                 number => self.system.parse(cx, ts, number, bytes),
             },
             Event::Line { kind, .. } => self.lines.parse(cx, ts, kind, bytes),
-            Event::Ftrace { .. } | Event::Switch(_) | Event::Waking(_) => {
+            Event::Ftrace { .. } | Event::Compact { .. } | Event::Switch(_) | Event::Waking(_) => {
                 self.ftrace.parse(cx, ts, event, bytes, state);
             }
         }
+    }
+
+    /// Hands the events that an event consists of to `each`, with their times.
+    pub(super) fn expand(
+        &mut self,
+        cx: &mut Context,
+        cpu: u16,
+        kind: CompactKind,
+        bytes: &[u8],
+        each: impl FnMut(i64, Event),
+    ) {
+        self.ftrace.expand(cx, cpu, kind, bytes, each);
     }
 
     /// A sequence has its first packet.

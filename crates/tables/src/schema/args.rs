@@ -1,11 +1,12 @@
 //! Keys and values that belong to rows of other tables.
 
 use std::hash::{Hash, Hasher};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::column::{Column, ColumnKind, ColumnView, Keep, NullableColumn, Values};
+use crate::derived::{RawArgs, SchedLog};
 use crate::strings::{StringId, StringPool};
 use crate::table::{ColumnSpec, ID, Table, TableSpec};
 
@@ -91,7 +92,8 @@ pub struct Arg {
 /// Keys and values that belong to rows of other tables.
 ///
 /// All arguments of a row are a set: rows one behind the other, of which the first one's number is
-/// that of the set. Equal sets are there once.
+/// that of the set. Equal sets are there once, but for those of switches and wake-ups, which are
+/// computed when they are asked for, and one for each.
 #[derive(Debug, Default)]
 pub struct ArgsTable {
     /// Pairs of keys, by number.
@@ -107,6 +109,9 @@ pub struct ArgsTable {
     slots: Vec<u32>,
     type_names: [StringId; TYPE_NAMES.len()],
     columns: OnceLock<Columns>,
+    /// Of events of the scheduler, behind the others.
+    log: Option<Arc<SchedLog>>,
+    raw: OnceLock<Option<RawArgs>>,
 }
 
 /// The columns as SQL has them, which take three times as much memory.
@@ -119,6 +124,27 @@ struct Columns {
     text: Column<StringId>,
     real: NullableColumn<f64>,
     kind: Column<StringId>,
+}
+
+impl Columns {
+    fn push(&mut self, set: u32, arg: Arg, type_names: &[StringId]) {
+        let text = match arg.value {
+            ArgValue::Text(text) | ArgValue::Json(text) => text,
+            _ => StringId::NULL,
+        };
+        let real = match arg.value {
+            ArgValue::Real(value) => Some(value),
+            _ => None,
+        };
+        self.set.push(set);
+        self.flat_key.push(arg.flat_key);
+        self.key.push(arg.key);
+        self.int.push(arg.value.as_int());
+        self.text.push(text);
+        self.real.push(real);
+        let (kind, _) = arg.value.encode();
+        self.kind.push(type_names[usize::from(kind)]);
+    }
 }
 
 const fn column(
@@ -193,12 +219,25 @@ impl ArgsTable {
 
     /// Returns the number of rows.
     pub fn len(&self) -> u32 {
-        self.row_keys.len() as u32
+        let computed = self.log.as_ref().map_or(0, |log| log.args());
+        self.row_keys.len() as u32 + computed
     }
 
     /// Returns true if there are no rows.
     pub fn is_empty(&self) -> bool {
-        self.row_keys.is_empty()
+        self.len() == 0
+    }
+
+    /// Computes arguments from a log from now on.
+    pub(crate) fn attach(&mut self, log: &Arc<SchedLog>) {
+        if log.args() > 0 {
+            self.log = Some(log.clone());
+        }
+    }
+
+    fn raw(&self) -> Option<&RawArgs> {
+        let log = self.log.as_ref()?;
+        self.raw.get_or_init(|| RawArgs::read(log)).as_ref()
     }
 
     /// Returns the arguments of a set.
@@ -207,7 +246,10 @@ impl ArgsTable {
             Ok(place) => id as usize..self.end(place),
             Err(_) => 0..0,
         };
-        rows.map(|row| self.arg(row))
+        let is_raw = id as usize >= self.row_keys.len();
+        let raw = self.raw().filter(|_| is_raw);
+        let raw = raw.map_or(Vec::new(), |raw| raw.set(id));
+        rows.map(|row| self.arg(row)).chain(raw)
     }
 
     /// Returns the value of a key in a set.
@@ -286,27 +328,12 @@ impl ArgsTable {
             for place in 0..self.starts.len() {
                 let set = self.starts[place];
                 for row in set as usize..self.end(place) {
-                    let Arg {
-                        flat_key,
-                        key,
-                        value,
-                    } = self.arg(row);
-                    let text = match value {
-                        ArgValue::Text(text) | ArgValue::Json(text) => text,
-                        _ => StringId::NULL,
-                    };
-                    let real = match value {
-                        ArgValue::Real(value) => Some(value),
-                        _ => None,
-                    };
-                    columns.set.push(set);
-                    columns.flat_key.push(flat_key);
-                    columns.key.push(key);
-                    columns.int.push(value.as_int());
-                    columns.text.push(text);
-                    columns.real.push(real);
-                    let kind = self.type_names[usize::from(self.kinds[row])];
-                    columns.kind.push(kind);
+                    columns.push(set, self.arg(row), &self.type_names);
+                }
+            }
+            for (set, args) in self.raw().into_iter().flat_map(RawArgs::sets) {
+                for arg in args {
+                    columns.push(set, arg, &self.type_names);
                 }
             }
             columns
@@ -344,7 +371,7 @@ impl Table for ArgsTable {
     }
 
     fn rows(&self) -> usize {
-        self.row_keys.len()
+        self.len() as usize
     }
 
     fn column(&self, place: usize) -> Option<ColumnView<'_>> {
@@ -374,15 +401,17 @@ impl Table for ArgsTable {
             + 4 * self.starts.capacity()
             + 4 * self.slots.capacity()
             + 8 * self.keys.capacity();
-        own + self.columns.get().map_or(0, |columns| {
-            columns.set.memory()
-                + columns.flat_key.memory()
-                + columns.key.memory()
-                + columns.int.memory()
-                + columns.text.memory()
-                + columns.real.memory()
-                + columns.kind.memory()
-        })
+        let raw = self.raw.get().and_then(Option::as_ref);
+        own + raw.map_or(0, RawArgs::memory)
+            + self.columns.get().map_or(0, |columns| {
+                columns.set.memory()
+                    + columns.flat_key.memory()
+                    + columns.key.memory()
+                    + columns.int.memory()
+                    + columns.text.memory()
+                    + columns.real.memory()
+                    + columns.kind.memory()
+            })
     }
 }
 

@@ -8,6 +8,7 @@ mod profiles;
 mod tracks;
 
 use std::fmt;
+use std::sync::Arc;
 
 pub use self::args::{Arg, ArgValue, ArgsTable};
 pub use self::bookkeeping::*;
@@ -16,15 +17,16 @@ pub use self::events::*;
 pub use self::profiles::*;
 pub use self::tracks::*;
 
+use crate::derived::{Derived, SchedLog};
 use crate::table::{Table, TableSpec};
 
 /// Declares the tables of a trace.
 macro_rules! tables {
-    ($( $(#[doc = $doc:literal])+ $field:ident: $table:ident, )+) => {
+    ($( $(#[doc = $doc:literal])+ $field:ident: $table:ident $(in $wrapper:ident)?, )+) => {
         /// The tables of a trace.
         #[derive(Debug, Default)]
         pub struct Tables {
-            $( $(#[doc = $doc])+ pub $field: $table, )+
+            $( $(#[doc = $doc])+ pub $field: wrapped!($table $($wrapper)?), )+
         }
 
         /// Names a table of a trace.
@@ -57,9 +59,27 @@ macro_rules! tables {
 
             /// Gives back memory that is kept for more rows.
             pub(crate) fn shrink(&mut self) {
-                $( self.$field.shrink(); )+
+                $( rows!(self.$field $($wrapper)?).shrink(); )+
             }
         }
+    };
+}
+
+macro_rules! wrapped {
+    ($table:ident) => {
+        $table
+    };
+    ($table:ident $wrapper:ident) => {
+        $wrapper<$table>
+    };
+}
+
+macro_rules! rows {
+    ($tables:ident.$field:ident) => {
+        $tables.$field
+    };
+    ($tables:ident.$field:ident $wrapper:ident) => {
+        $tables.$field.rows
     };
 }
 
@@ -71,13 +91,13 @@ tables! {
     /// Values of states.
     state: StateTable,
     /// The times at which threads were on CPUs.
-    sched_slice: SchedSliceTable,
+    sched_slice: SchedSliceTable in Derived,
     /// The states of threads.
-    thread_state: ThreadStateTable,
+    thread_state: ThreadStateTable in Derived,
     /// Wake-ups of threads that were awake.
-    spurious_sched_wakeup: SpuriousSchedWakeupTable,
+    spurious_sched_wakeup: SpuriousSchedWakeupTable in Derived,
     /// Kernel events as they were written.
-    ftrace_event: FtraceEventTable,
+    ftrace_event: FtraceEventTable in Derived,
     /// Arrows between slices.
     flow: FlowTable,
     /// Lines of logs.
@@ -164,6 +184,23 @@ impl Tables {
     /// Returns the table with this name.
     pub fn by_name(&self, name: &str) -> Option<&dyn Table> {
         TableId::by_name(name).map(|id| self.table(id))
+    }
+
+    /// Computes tables from a log when they are asked for.
+    pub(crate) fn attach(&mut self, log: &Arc<SchedLog>, wanted: TableSet) {
+        if wanted.has(TableId::sched_slice) {
+            self.sched_slice.attach(log);
+        }
+        if wanted.has(TableId::thread_state) {
+            self.thread_state.attach(log);
+        }
+        if wanted.has(TableId::spurious_sched_wakeup) {
+            self.spurious_sched_wakeup.attach(log);
+        }
+        if wanted.has(TableId::ftrace_event) {
+            self.ftrace_event.attach(log);
+        }
+        self.args.attach(log);
     }
 
     /// Returns all tables, in the order of their declaration.

@@ -99,6 +99,10 @@ pub(crate) struct ClockTracker {
     kinds: BTreeMap<Vec<ClockId>, u32>,
     snapshots: u32,
     cache: Vec<Translation>,
+    /// The last translations, by clock.
+    fast: Vec<Option<Fast>>,
+    /// The last values of incremental clocks, by [`Clock::place`].
+    last: Vec<i64>,
     /// The clock of all times in tables.
     trace_clock: ClockId,
     /// The file that chose it.
@@ -120,7 +124,8 @@ struct Clock {
     readings: BTreeMap<u32, Readings>,
     unit: i64,
     is_incremental: bool,
-    last: i64,
+    /// Its place among the last values.
+    place: u32,
 }
 
 #[derive(Debug, Default)]
@@ -136,9 +141,20 @@ struct Translation {
     to: ClockId,
     begin: i64,
     end: i64,
-    unit: i64,
     ahead: i64,
 }
+
+/// A translation with what is known of its clock.
+#[derive(Debug, Clone, Copy)]
+struct Fast {
+    translation: Translation,
+    unit: i64,
+    is_incremental: bool,
+    place: u32,
+}
+
+/// Translations that are at hand.
+const FAST: usize = 64;
 
 impl Default for ClockTracker {
     fn default() -> Self {
@@ -149,6 +165,8 @@ impl Default for ClockTracker {
             kinds: BTreeMap::new(),
             snapshots: 0,
             cache: Vec::new(),
+            fast: vec![None; FAST],
+            last: Vec::new(),
             trace_clock: ClockId::of_machine(0, TRACE_FILE),
             chooser: None,
             defaults: BTreeMap::new(),
@@ -260,12 +278,24 @@ impl ClockTracker {
         if from == to {
             return Ok(value);
         }
-        if let Some(first) = self.cache.first()
-            && (first.from, first.to) == (from, to)
+        if let Some(Fast {
+            translation: known,
+            unit,
+            is_incremental,
+            place,
+        }) = self.fast[slot(from)]
+            && (known.from, known.to) == (from, to)
         {
-            let ns = value.wrapping_mul(first.unit);
-            if first.unit != 0 && ns >= first.begin && ns < first.end {
-                return Ok(ns.wrapping_add(first.ahead));
+            let mut ns = value.wrapping_mul(unit);
+            let last = &mut self.last[place as usize];
+            if is_incremental {
+                ns = ns.wrapping_add(*last);
+            }
+            if ns >= known.begin && ns < known.end {
+                if is_incremental {
+                    *last = ns;
+                }
+                return Ok(ns.wrapping_add(known.ahead));
             }
         }
         self.look_up(from, value, to)
@@ -276,22 +306,29 @@ impl ClockTracker {
             return Ok(value);
         }
         let path = self.path(from, to)?;
-        let Some(clock) = self.clocks.get_mut(&from) else {
+        let Some(clock) = self.clocks.get(&from) else {
             return Err(ClockError::UnknownSource);
         };
-        let is_incremental = clock.is_incremental;
-        let unit = clock.unit;
+        let (is_incremental, unit, place) = (clock.is_incremental, clock.unit, clock.place);
         let mut ns = value.wrapping_mul(unit);
         if is_incremental {
-            ns = clock.last.wrapping_add(ns);
-            clock.last = ns;
+            let last = &mut self.last[place as usize];
+            ns = last.wrapping_add(ns);
+            *last = ns;
         }
+        let fast = |translation| Fast {
+            translation,
+            unit,
+            is_incremental,
+            place,
+        };
         let known = self
             .cache
             .iter()
             .position(|one| (one.from, one.to) == (from, to) && ns >= one.begin && ns < one.end);
         if let Some(place) = known {
             self.cache.swap(0, place);
+            self.fast[slot(from)] = Some(fast(self.cache[0]));
             return Ok(ns.wrapping_add(self.cache[0].ahead));
         }
         let (mut begin, mut end, mut ahead) = (i64::MIN, i64::MAX, 0_i64);
@@ -319,17 +356,17 @@ impl ClockTracker {
             ahead = ahead.wrapping_add(step);
         }
         self.cache.truncate(15);
-        self.cache.push(Translation {
+        let translation = Translation {
             from,
             to,
             begin,
             end,
-            // Those of an incremental clock take the way above.
-            unit: if is_incremental { 0 } else { unit },
             ahead,
-        });
+        };
+        self.cache.push(translation);
         let last = self.cache.len() - 1;
         self.cache.swap(0, last);
+        self.fast[slot(from)] = Some(fast(translation));
         Ok(ns.wrapping_add(ahead))
     }
 
@@ -343,6 +380,7 @@ impl ClockTracker {
         let snapshot = self.snapshots;
         self.snapshots += 1;
         self.cache.clear();
+        self.fast.fill(None);
         let clocks: Vec<_> = readings.iter().map(|reading| reading.clock).collect();
         let next = self.kinds.len() as u32;
         let kind = *self.kinds.entry(clocks).or_insert(next);
@@ -351,7 +389,15 @@ impl ClockTracker {
             if self.clocks.len() >= MAX_CLOCKS && !self.clocks.contains_key(&id) {
                 return None;
             }
-            let clock = self.clocks.entry(id).or_default();
+            let last = &mut self.last;
+            let clock = self.clocks.entry(id).or_insert_with(|| {
+                last.push(0);
+                let place = last.len() as u32 - 1;
+                Clock {
+                    place,
+                    ..Clock::default()
+                }
+            });
             let is_new = clock.readings.is_empty();
             if is_new && reading.is_incremental && id.sequence == 0 {
                 return None;
@@ -365,7 +411,7 @@ impl ClockTracker {
                 return None;
             }
             let ns = reading.value.wrapping_mul(clock.unit);
-            clock.last = ns;
+            self.last[clock.place as usize] = ns;
             let known = clock.readings.entry(kind).or_default();
             if known.snapshots.last() == Some(&snapshot) {
                 return None;
@@ -461,6 +507,12 @@ impl ClockTracker {
             self.bridges.push((snapshot, [one, other]));
         }
     }
+}
+
+/// Returns the place of a clock's translation.
+#[inline]
+fn slot(clock: ClockId) -> usize {
+    (clock.sequence.wrapping_mul(7) ^ clock.id ^ clock.machine << 3) as usize % FAST
 }
 
 /// A clock that shows zero.

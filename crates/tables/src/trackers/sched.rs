@@ -1,13 +1,11 @@
-//! Threads on CPUs, and the states they are in.
+//! Threads on CPUs: what the log of the scheduler gets.
 
-use crate::schema::{SchedSliceRow, SpuriousSchedWakeupRow, TableId, ThreadStateRow};
+use crate::derived::{Created, RawWake, Switch, Wake};
+use crate::schema::TableId;
 use crate::stats::Stat;
 use crate::store::Store;
 use crate::strings::StringId;
 use crate::trackers::kernel::{Version, state_letters};
-use crate::trackers::slice::OPEN;
-
-const NONE: u32 = u32::MAX;
 
 /// The part of a switch that is about the thread that gets the CPU.
 #[derive(Debug, Clone, Copy)]
@@ -20,37 +18,23 @@ pub(crate) struct Next {
 /// The thread that has a CPU.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Current {
-    /// The row of `sched_slice`, if there is one.
-    row: u32,
     pub(crate) utid: u32,
     pub(crate) pid: i64,
     pub(crate) prio: i32,
+    /// There is a row of `sched_slice` that says since when some thread has the CPU.
+    has_row: bool,
 }
 
-/// The last states of a thread.
-#[derive(Debug, Clone, Copy)]
-struct Last {
-    row: u32,
-    /// The last row in which it waited.
-    blocked: u32,
-}
-
-/// The threads on all CPUs, and the states of all threads.
+/// The threads on all CPUs.
 #[derive(Debug, Default)]
 pub(crate) struct SchedTracker {
     /// By row of `cpu`.
     cpus: Vec<Option<Current>>,
-    /// By row of `thread`.
-    last: Vec<Last>,
-    names: Option<Names>,
+    /// Threads that run or could, by row of `thread`.
+    awake: Vec<bool>,
+    runnable: Option<StringId>,
     /// The letters of states that were met, by version and number.
     letters: Vec<((Option<Version>, u16), StringId)>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Names {
-    running: StringId,
-    runnable: StringId,
 }
 
 impl SchedTracker {
@@ -61,121 +45,75 @@ impl SchedTracker {
     }
 
     /// Sets the thread that has a CPU, of which no row begins.
-    pub(crate) fn set_current(&mut self, ucpu: u32, next: Next) {
-        let Next { utid, pid, prio } = next;
-        let row = self.current(ucpu).map_or(NONE, |current| current.row);
-        self.set(
-            ucpu,
-            Current {
-                row,
-                utid,
-                pid,
-                prio,
-            },
-        );
+    pub(crate) fn set_current(&mut self, store: &mut Store, ucpu: u32, next: Next) {
+        let has_row = self.current(ucpu).is_some_and(|current| current.has_row);
+        self.set(ucpu, next, has_row);
+        if is_wanted(store) {
+            store.sched.current(ucpu, next.utid, next.prio);
+        }
     }
 
-    /// Ends the row of a CPU in this state.
-    #[inline]
+    /// Ends the row of a CPU in this state, as nothing more is known of a switch.
     pub(crate) fn end(&mut self, store: &mut Store, ts: i64, ucpu: u32, state: StringId) {
-        let Some(Some(current)) = self.cpus.get(ucpu as usize) else {
-            return;
-        };
-        if current.row != NONE {
-            let table = &mut store.tables.sched_slice;
-            let dur = ts.wrapping_sub(table.ts.get(current.row));
-            table.dur.set(current.row, dur);
-            table.end_state.set(current.row, state);
+        let has_row = self.current(ucpu).is_some_and(|current| current.has_row);
+        if has_row && is_wanted(store) {
+            store.sched.end(&store.tables, ts, ucpu, state);
+            store.sched.note(ts);
         }
     }
 
-    /// Begins the row of a CPU. Thread `prev` is in this state from now on, and `next` runs.
+    /// Adds a switch to the thread `pid`.
     #[inline]
-    pub(crate) fn begin(
-        &mut self,
-        store: &mut Store,
-        ts: i64,
-        ucpu: u32,
-        (prev, state): (u32, StringId),
-        next: Next,
-    ) {
-        let Next { utid, pid, prio } = next;
-        let mut row = NONE;
-        if store.wants(TableId::sched_slice) {
-            row = store.tables.sched_slice.push(SchedSliceRow {
-                ts,
-                dur: OPEN,
-                utid,
-                end_state: StringId::NULL,
-                priority: prio,
-                ucpu,
-            });
-        }
-        self.set(
-            ucpu,
-            Current {
-                row,
-                utid,
-                pid,
-                prio,
-            },
-        );
-        if store.wants(TableId::thread_state) {
-            let running = self.names(store).running;
-            let is_running =
-                |row: u32| row == NONE || store.tables.thread_state.state.get(row) == running;
-            // Otherwise events are missing, and nobody knows when the state ended.
-            if is_running(self.last(prev).row) {
-                self.close(store, ts, prev);
-            }
-            self.open(store, ts, prev, state, State::default());
-            self.close(store, ts, utid);
-            let on = State {
-                ucpu: Some(ucpu),
-                ..State::default()
-            };
-            self.open(store, ts, utid, running, on);
+    pub(crate) fn switch(&mut self, store: &mut Store, pid: i64, switch: &Switch) {
+        let next = Next {
+            utid: switch.next,
+            pid,
+            prio: switch.next_prio,
+        };
+        self.set(switch.ucpu, next, true);
+        if is_wanted(store) {
+            let runnable = self.runnable(store);
+            self.set_awake(switch.prev, switch.state.1 == runnable);
+            self.set_awake(switch.next, true);
+            let (tables, strings) = (&store.tables, &mut store.strings);
+            store.sched.switch(tables, strings, switch);
         }
     }
 
-    /// A thread is woken by another one.
+    /// A thread is woken by another one. `raw` is what the event says besides, if there is one.
+    #[inline]
     pub(crate) fn wake(
         &mut self,
         store: &mut Store,
         ts: i64,
-        utid: u32,
-        waker: u32,
+        (utid, waker): (u32, u32),
         irq_context: Option<bool>,
+        raw: Option<RawWake>,
     ) {
-        if !store.wants(TableId::thread_state) {
+        if !is_wanted(store) {
             return;
         }
-        let names = self.names(store);
-        let last = self.last(utid).row;
-        if last != NONE {
-            let state = store.tables.thread_state.state.get(last);
-            if state == names.running || state == names.runnable {
-                if store.wants(TableId::spurious_sched_wakeup) {
-                    let row = SpuriousSchedWakeupRow {
-                        ts,
-                        thread_state_id: last,
-                        irq_context,
-                        utid,
-                        waker_utid: waker,
-                    };
-                    store.tables.spurious_sched_wakeup.push(row);
-                }
-                return;
-            }
-            self.close(store, ts, utid);
+        let wake = Wake {
+            ts,
+            utid,
+            waker,
+            irq_context,
+            raw,
+        };
+        let (tables, strings) = (&store.tables, &mut store.strings);
+        store.sched.wake(tables, strings, &wake);
+        let is_idle = store.tables.thread.is_idle.get(utid);
+        if !self.set_awake(utid, true) && !is_idle {
+            store.sched.note(ts);
         }
-        self.runnable(store, ts, utid, waker, irq_context);
     }
 
     /// A thread was created by another one.
     pub(crate) fn created(&mut self, store: &mut Store, ts: i64, utid: u32, creator: u32) {
-        if store.wants(TableId::thread_state) {
-            self.runnable(store, ts, utid, creator, Some(false));
+        if is_wanted(store) {
+            self.set_awake(utid, true);
+            let created = Created { ts, utid, creator };
+            store.sched.created(&store.tables, &created);
         }
     }
 
@@ -187,16 +125,8 @@ impl SchedTracker {
         io_wait: Option<bool>,
         function: Option<StringId>,
     ) {
-        let row = self.last(utid).blocked;
-        if row == NONE {
-            return;
-        }
-        let table = &mut store.tables.thread_state;
-        if io_wait.is_some() {
-            table.io_wait.set(row, io_wait);
-        }
-        if let Some(function) = function {
-            table.blocked_function.set(row, function);
+        if is_wanted(store) {
+            store.sched.blocked(&store.tables, utid, io_wait, function);
         }
     }
 
@@ -233,99 +163,48 @@ impl SchedTracker {
         state
     }
 
-    fn runnable(
-        &mut self,
-        store: &mut Store,
-        ts: i64,
-        utid: u32,
-        waker: u32,
-        irq_context: Option<bool>,
-    ) {
-        let names = self.names(store);
-        let row = self.last(waker).row;
-        let waker_runs = row != NONE && store.tables.thread_state.state.get(row) == names.running;
-        let state = State {
-            ucpu: None,
-            waker_utid: Some(waker),
-            waker_id: waker_runs.then_some(row),
-            irq_context,
-        };
-        self.open(store, ts, utid, names.runnable, state);
-    }
-
     #[inline]
-    fn open(&mut self, store: &mut Store, ts: i64, utid: u32, state: StringId, more: State) {
-        if store.tables.thread.is_idle.get(utid) {
-            return;
-        }
-        let names = self.names(store);
-        let row = store.tables.thread_state.push(ThreadStateRow {
-            ts,
-            dur: OPEN,
-            utid,
-            state,
-            io_wait: None,
-            blocked_function: StringId::NULL,
-            waker_utid: more.waker_utid,
-            waker_id: more.waker_id,
-            irq_context: more.irq_context,
-            ucpu: more.ucpu,
-        });
-        let place = utid as usize;
-        if self.last.len() <= place {
-            let none = Last {
-                row: NONE,
-                blocked: NONE,
-            };
-            self.last.resize(place + 1, none);
-        }
-        let last = &mut self.last[place];
-        last.row = row;
-        if state != names.running && state != names.runnable {
-            last.blocked = row;
-        }
-    }
-
-    #[inline]
-    fn close(&mut self, store: &mut Store, ts: i64, utid: u32) {
-        let row = self.last(utid).row;
-        if row != NONE {
-            let table = &mut store.tables.thread_state;
-            table.dur.set(row, ts.wrapping_sub(table.ts.get(row)));
-        }
-    }
-
-    #[inline]
-    fn last(&self, utid: u32) -> Last {
-        let none = Last {
-            row: NONE,
-            blocked: NONE,
-        };
-        self.last.get(utid as usize).copied().unwrap_or(none)
-    }
-
-    fn set(&mut self, ucpu: u32, current: Current) {
+    fn set(&mut self, ucpu: u32, next: Next, has_row: bool) {
         let place = ucpu as usize;
         if self.cpus.len() <= place {
             self.cpus.resize(place + 1, None);
         }
-        self.cpus[place] = Some(current);
+        let Next { utid, pid, prio } = next;
+        self.cpus[place] = Some(Current {
+            utid,
+            pid,
+            prio,
+            has_row,
+        });
+    }
+
+    /// Returns what was before.
+    #[inline]
+    fn set_awake(&mut self, utid: u32, is_awake: bool) -> bool {
+        let place = utid as usize;
+        if self.awake.len() <= place {
+            self.awake.resize(place + 1, false);
+        }
+        std::mem::replace(&mut self.awake[place], is_awake)
     }
 
     #[inline]
-    fn names(&mut self, store: &mut Store) -> Names {
-        *self.names.get_or_insert_with(|| Names {
-            running: store.strings.intern("Running"),
-            runnable: store.strings.intern("R"),
-        })
+    fn runnable(&mut self, store: &mut Store) -> StringId {
+        *self
+            .runnable
+            .get_or_insert_with(|| store.strings.intern("R"))
     }
 }
 
-/// The columns of a state that not all states have.
-#[derive(Debug, Clone, Copy, Default)]
-struct State {
-    ucpu: Option<u32>,
-    waker_utid: Option<u32>,
-    waker_id: Option<u32>,
-    irq_context: Option<bool>,
+/// Returns true if a table is wanted that is computed from the log.
+#[inline]
+fn is_wanted(store: &Store) -> bool {
+    use crate::schema::TableSet;
+    const TABLES: TableSet = TableSet::of(&[
+        TableId::sched_slice,
+        TableId::thread_state,
+        TableId::spurious_sched_wakeup,
+        TableId::ftrace_event,
+    ]);
+    store.wanted.has_any(TABLES)
 }

@@ -251,11 +251,11 @@ fn query_145_tables_stay_within_the_memory_allowed() {
         let options = Options {
             threads: 1,
             full_sort: true,
-            memory: 24 << 20,
+            memory: 16 << 20,
             ..Options::default()
         };
         let trace = Trace::read(&bytes[..], &options).expect("tables");
-        assert!(trace.memory() < 48 << 20, "{}", trace.memory());
+        assert!(trace.memory() < 32 << 20, "{}", trace.memory());
         let is_told = trace.remarks().iter().any(|text| text.contains("allowed"));
         assert!(is_told, "{:?}", trace.remarks());
     };

@@ -469,7 +469,7 @@ fn thread_state(cx: &mut Context, of: &Parsed<'_>) {
             _ => {}
         }
     }
-    cx.store.tables.thread_state.push(ThreadStateRow {
+    cx.store.tables.thread_state.rows.push(ThreadStateRow {
         ts: of.ts,
         dur,
         utid: of.utid,
@@ -485,7 +485,7 @@ fn thread_state(cx: &mut Context, of: &Parsed<'_>) {
         return;
     }
     if let Some(ucpu) = cpu.and_then(|cpu| cx.cpus.intern(&mut cx.store, cpu)) {
-        cx.store.tables.sched_slice.push(SchedSliceRow {
+        cx.store.tables.sched_slice.rows.push(SchedSliceRow {
             ts: of.ts,
             dur,
             utid: of.utid,

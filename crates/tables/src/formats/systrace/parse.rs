@@ -1,6 +1,7 @@
 //! Kernel events as text, in the order of time.
 
 use super::line::Line;
+use crate::derived::Switch;
 use crate::import::{Context, Print};
 use crate::stats::Stat;
 use crate::strings::StringId;
@@ -80,21 +81,32 @@ fn switch(cx: &mut Context, ts: i64, line: &Line<'_>) -> Option<()> {
     };
     // Letters of several states have bars between them.
     let state = cx.store.strings.intern(&state.replace('|', ""));
-    match cx.sched.current(ucpu) {
-        Some(current) if current.pid == i64::from(prev_pid) => {
-            cx.sched.end(&mut cx.store, ts, ucpu, state);
-        }
-        Some(_) => cx.store.stats.add(Stat::mismatched_sched_switch_tids, 1),
-        None => {}
+    let current = cx.sched.current(ucpu);
+    let ends = current.is_some_and(|current| current.pid == i64::from(prev_pid));
+    if current.is_some() && !ends {
+        cx.store.stats.add(Stat::mismatched_sched_switch_tids, 1);
     }
-    cx.sched.begin(&mut cx.store, ts, ucpu, (prev, state), next);
+    let switch = Switch {
+        ts,
+        ucpu,
+        ends,
+        is_raw: false,
+        prev,
+        prev_prio: 0,
+        prev_comm: StringId::NULL,
+        state: (0, state),
+        next: next.utid,
+        next_prio: next.prio,
+        next_comm: StringId::NULL,
+    };
+    cx.sched.switch(&mut cx.store, next.pid, &switch);
     Some(())
 }
 
 fn waking(cx: &mut Context, ts: i64, line: &Line<'_>, waker: u32) -> Option<()> {
     let tid: u32 = line.number("pid")?;
     let utid = named(cx, tid.into(), line.arg("comm").unwrap_or_default());
-    cx.sched.wake(&mut cx.store, ts, utid, waker, None);
+    cx.sched.wake(&mut cx.store, ts, (utid, waker), None, None);
     Some(())
 }
 

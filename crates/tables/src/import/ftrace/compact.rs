@@ -1,101 +1,203 @@
 //! Context switches and wake-ups in compact form: columns, with times as differences.
+//!
+//! They wait for their time as they are, as events of their own would take four times the memory.
 
 use ferretto_proto::fields::ftrace_event_bundle::compact_sched as field;
 use ferretto_wire::{Field, Fields, Value, Varints};
 
 use super::{Context, Out};
-use crate::import::event::{CompactSwitch, CompactWaking, Event};
+use crate::import::arena::Span;
+use crate::import::event::{CompactKind, CompactSwitch, CompactWaking, Event};
 use crate::import::sorter::Stream;
 use crate::stats::Stat;
 use crate::strings::StringId;
 use crate::trackers::clock::ClockId;
 
-/// Memory that is used again for the next bundle.
+/// Reads the compact form.
 #[derive(Debug, Default)]
-pub(super) struct Scratch {
+pub(super) struct Compact {
+    /// The names of the bundle at hand.
     names: Vec<StringId>,
 }
 
 /// Names of one bundle beyond this number are left out.
 const MAX_NAMES: usize = 1 << 16;
 
-/// Puts the events of a `CompactSched` into the sorter.
-pub(super) fn tokenize(
-    scratch: &mut Scratch,
-    cx: &mut Context,
-    cpu: u32,
-    clock: ClockId,
-    bytes: &[u8],
-    out: &mut Out<'_>,
-) {
-    scratch.names.clear();
-    let mut columns: [Option<&[u8]>; 13] = [None; 13];
-    for Field { number, value } in Fields::new(bytes).map_while(Result::ok) {
-        match (number, value) {
-            (field::INTERN_TABLE, Value::Bytes(name)) if scratch.names.len() < MAX_NAMES => {
-                scratch.names.push(cx.store.strings.intern_bytes(name));
+/// Events of a bundle beyond this number become events of their own at once, so that memory is taken
+/// when it is looked at.
+const MAX_EVENTS: u32 = 1 << 16;
+
+/// The packed columns, by the number of the field.
+type Columns<'a> = [&'a [u8]; 13];
+
+/// The extent of the events of a kind.
+#[derive(Debug)]
+struct Extent {
+    first: i64,
+    last: i64,
+    count: u32,
+    /// Times ascend and are not negative.
+    is_sorted: bool,
+    /// All columns were of one length and well-formed.
+    is_whole: bool,
+}
+
+impl Compact {
+    /// Puts the events of a `CompactSched` into the sorter.
+    pub(super) fn tokenize(
+        &mut self,
+        cx: &mut Context,
+        (cpu, clock): (u32, ClockId),
+        bytes: &[u8],
+        span: Span,
+        out: &mut Out<'_>,
+    ) {
+        let columns = self.columns(cx, bytes);
+        for kind in [CompactKind::Switches, CompactKind::Wakings] {
+            let extent = self.extent(kind, &columns);
+            if !extent.is_whole {
+                let stat = Stat::compact_sched_has_parse_errors;
+                cx.store.stats.add(stat, 1);
             }
-            (number @ 1..=12, Value::Bytes(packed)) => columns[number as usize] = Some(packed),
-            _ => {}
+            if extent.count == 0 {
+                continue;
+            }
+            let stream = match kind {
+                CompactKind::Switches => Stream::Switches(cpu),
+                CompactKind::Wakings => Stream::Wakings(cpu),
+            };
+            let cpu = cpu as u16;
+            // Times that need not be converted are the same when they are read again.
+            let is_same = cx.clocks.trace_time(clock, extent.first) == Ok(extent.first)
+                && clock == cx.clocks.trace_clock();
+            if is_same && extent.is_sorted && extent.is_whole && extent.count <= MAX_EVENTS {
+                let event = Event::Compact { cpu, kind, span };
+                let times = (extent.first, extent.last);
+                out.push_until(&mut cx.store, stream, times, event);
+                continue;
+            }
+            self.read(kind, &columns, cpu, |time, event| {
+                if let Ok(ts) = cx.clocks.trace_time(clock, time) {
+                    out.push(&mut cx.store, stream, ts, event);
+                }
+            });
         }
     }
-    let column = |number: u32| columns[number as usize].unwrap_or_default();
-    let switches = [
-        field::SWITCH_TIMESTAMP,
-        field::SWITCH_PREV_STATE,
-        field::SWITCH_NEXT_PID,
-        field::SWITCH_NEXT_PRIO,
-        field::SWITCH_NEXT_COMM_INDEX,
-    ];
-    let mut time = 0_i64;
-    let is_whole = each(switches.map(column), |[ahead, state, pid, prio, name]| {
-        let Some(comm) = scratch.names.get(name as usize).copied() else {
-            return false;
-        };
-        time = time.wrapping_add(ahead as i64);
-        if let Ok(ts) = cx.clocks.trace_time(clock, time) {
-            let event = Event::Switch(CompactSwitch {
-                cpu: cpu as u16,
-                prev_state: state as i32,
-                next_pid: pid as i32,
-                next_prio: prio as i32,
-                next_comm: comm,
-            });
-            out.push(&mut cx.store, Stream::Switches(cpu), ts, event);
+
+    /// Hands all events of a kind to `each`, with their times.
+    pub(super) fn expand(
+        &mut self,
+        cx: &mut Context,
+        cpu: u16,
+        kind: CompactKind,
+        bytes: &[u8],
+        each: impl FnMut(i64, Event),
+    ) {
+        let columns = self.columns(cx, bytes);
+        self.read(kind, &columns, cpu, each);
+    }
+
+    /// Finds the columns, and reads the names.
+    fn columns<'a>(&mut self, cx: &mut Context, bytes: &'a [u8]) -> Columns<'a> {
+        self.names.clear();
+        let mut columns = Columns::default();
+        for Field { number, value } in Fields::new(bytes).map_while(Result::ok) {
+            match (number, value) {
+                (field::INTERN_TABLE, Value::Bytes(name)) if self.names.len() < MAX_NAMES => {
+                    self.names.push(cx.store.strings.intern_bytes(name));
+                }
+                (number @ 1..=12, Value::Bytes(packed)) => columns[number as usize] = packed,
+                _ => {}
+            }
         }
-        true
-    });
-    let wakings = [
-        field::WAKING_TIMESTAMP,
-        field::WAKING_PID,
-        field::WAKING_TARGET_CPU,
-        field::WAKING_PRIO,
-        field::WAKING_COMM_INDEX,
-    ];
-    let mut flags = varints(column(field::WAKING_COMMON_FLAGS));
-    let mut time = 0_i64;
-    let are_whole = each(wakings.map(column), |[ahead, pid, target, prio, name]| {
-        let Some(comm) = scratch.names.get(name as usize).copied() else {
-            return false;
+        columns
+    }
+
+    /// Reads when events happened, and if all of them can be read.
+    fn extent(&self, kind: CompactKind, columns: &Columns<'_>) -> Extent {
+        let mut extent = Extent {
+            first: 0,
+            last: 0,
+            count: 0,
+            is_sorted: true,
+            is_whole: true,
         };
-        time = time.wrapping_add(ahead as i64);
-        let common_flags = flags.next().unwrap_or(0) as u16;
-        if let Ok(ts) = cx.clocks.trace_time(clock, time) {
-            let event = Event::Waking(CompactWaking {
-                cpu: cpu as u16,
-                target_cpu: target as u16,
-                prio: prio as u16,
-                common_flags,
-                pid: pid as i32,
-                comm,
-            });
-            out.push(&mut cx.store, Stream::Wakings(cpu), ts, event);
+        let names = self.names.len() as u64;
+        let mut time = 0_i64;
+        let of_kind = kind.columns().map(|number| columns[number as usize]);
+        extent.is_whole = each(of_kind, |[ahead, .., name]| {
+            if name >= names {
+                return false;
+            }
+            time = time.wrapping_add(ahead as i64);
+            if extent.count == 0 {
+                (extent.first, extent.last) = (time, time);
+            }
+            extent.is_sorted &= time >= extent.last && time >= 0;
+            extent.last = time;
+            extent.count += 1;
+            true
+        });
+        extent
+    }
+
+    fn read(
+        &self,
+        kind: CompactKind,
+        columns: &Columns<'_>,
+        cpu: u16,
+        mut row: impl FnMut(i64, Event),
+    ) {
+        let of_kind = kind.columns().map(|number| columns[number as usize]);
+        let mut flags = varints(columns[field::WAKING_COMMON_FLAGS as usize]);
+        let mut time = 0_i64;
+        each(of_kind, |[ahead, one, two, prio, name]| {
+            let Some(comm) = self.names.get(name as usize).copied() else {
+                return false;
+            };
+            time = time.wrapping_add(ahead as i64);
+            let event = match kind {
+                CompactKind::Switches => Event::Switch(CompactSwitch {
+                    cpu,
+                    prev_state: one as i32,
+                    next_pid: two as i32,
+                    next_prio: prio as i32,
+                    next_comm: comm,
+                }),
+                CompactKind::Wakings => Event::Waking(CompactWaking {
+                    cpu,
+                    target_cpu: two as u16,
+                    prio: prio as u16,
+                    common_flags: flags.next().unwrap_or(0) as u16,
+                    pid: one as i32,
+                    comm,
+                }),
+            };
+            row(time, event);
+            true
+        });
+    }
+}
+
+impl CompactKind {
+    /// Returns the columns that all events have. The first one is the time, the last one the name.
+    fn columns(self) -> [u32; 5] {
+        match self {
+            Self::Switches => [
+                field::SWITCH_TIMESTAMP,
+                field::SWITCH_PREV_STATE,
+                field::SWITCH_NEXT_PID,
+                field::SWITCH_NEXT_PRIO,
+                field::SWITCH_NEXT_COMM_INDEX,
+            ],
+            Self::Wakings => [
+                field::WAKING_TIMESTAMP,
+                field::WAKING_PID,
+                field::WAKING_TARGET_CPU,
+                field::WAKING_PRIO,
+                field::WAKING_COMM_INDEX,
+            ],
         }
-        true
-    });
-    for _ in [is_whole, are_whole].iter().filter(|is_whole| !**is_whole) {
-        let stat = Stat::compact_sched_has_parse_errors;
-        cx.store.stats.add(stat, 1);
     }
 }
 
@@ -109,6 +211,7 @@ fn varints(packed: &[u8]) -> Varints<'_> {
 
 /// Hands the rows of packed columns to `row` as long as it wants more. Returns true if all columns
 /// were of one length, well formed, and taken.
+#[inline]
 fn each<const N: usize>(columns: [&[u8]; N], mut row: impl FnMut([u64; N]) -> bool) -> bool {
     let mut columns = columns.map(varints);
     loop {

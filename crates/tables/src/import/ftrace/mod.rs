@@ -15,6 +15,7 @@ use ferretto_proto::fields::{ftrace_event as event, ftrace_event_bundle as bundl
 use ferretto_wire::{Field, Fields, Value};
 
 use self::args::EventArgs;
+use self::compact::Compact;
 use self::counters::Counters;
 pub(crate) use self::counters::add_named;
 use self::generic::Generic;
@@ -22,7 +23,7 @@ pub(crate) use self::print::Print;
 use self::slices::Slices;
 use self::syscalls::Syscalls;
 use super::context::{Context, EventState};
-use super::event::Event;
+use super::event::{CompactKind, Event};
 use super::message::Message;
 use super::sorter::Stream;
 use super::{Input, Out};
@@ -49,13 +50,12 @@ pub(crate) struct Ftrace {
     machines: Vec<Machine>,
     args: EventArgs,
     generic: Generic,
-    compact: compact::Scratch,
+    compact: Compact,
     print: Print,
     slices: Slices,
     counters: Counters,
     syscalls: Syscalls,
     sequences_with_errors: Vec<u32>,
-    names: Option<tasks::Names>,
 }
 
 /// The kernel buffers of a machine.
@@ -132,7 +132,8 @@ impl Ftrace {
         };
         if head.has(bundle::COMPACT_SCHED) {
             let columns = head.bytes(bundle::COMPACT_SCHED);
-            compact::tokenize(&mut self.compact, cx, cpu, clock, columns, out);
+            let span = input.span(columns);
+            self.compact.tokenize(cx, (cpu, clock), columns, span, out);
         }
         for Field { number, value } in Fields::new(input.bytes).map_while(Result::ok) {
             match (number, value) {
@@ -217,6 +218,18 @@ impl Ftrace {
             }
         }
         Some(clock)
+    }
+
+    /// Hands all switches or wake-ups of a `CompactSched` to `each`, with their times.
+    pub(crate) fn expand(
+        &mut self,
+        cx: &mut Context,
+        cpu: u16,
+        kind: CompactKind,
+        bytes: &[u8],
+        each: impl FnMut(i64, Event),
+    ) {
+        self.compact.expand(cx, cpu, kind, bytes, each);
     }
 
     /// Reads an event in the order of time.
@@ -333,7 +346,7 @@ impl Ftrace {
             return;
         };
         let arg_set_id = self.args.scratch().finish(&mut cx.store);
-        cx.store.tables.ftrace_event.push(FtraceEventRow {
+        cx.store.tables.ftrace_event.rows.push(FtraceEventRow {
             ts,
             name,
             utid,

@@ -7,66 +7,14 @@ use ferretto_proto::fields::{
 };
 
 use super::{Context, Ftrace, Head, machine};
+use crate::derived::{RawWake, Switch};
 use crate::import::event::{CompactSwitch, CompactWaking};
 use crate::import::message::Message;
 use crate::schema::{ArgValue, TableId};
 use crate::stats::Stat;
-use crate::store::Store;
 use crate::strings::StringId;
 use crate::trackers::process::ThreadNameSource;
 use crate::trackers::sched::Next;
-
-/// Names of the events that are written here, and of their fields by number.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Names {
-    sched_switch: StringId,
-    switch: [StringId; 8],
-    sched_waking: StringId,
-    waking: [StringId; 6],
-}
-
-impl Names {
-    fn new(store: &mut Store) -> Self {
-        let mut intern = |name: &str| store.strings.intern(name);
-        let mut switch = [StringId::NULL; 8];
-        let fields = [
-            "prev_comm",
-            "prev_pid",
-            "prev_prio",
-            "prev_state",
-            "next_comm",
-        ];
-        let fields = fields.into_iter().chain(["next_pid", "next_prio"]);
-        for (place, name) in switch[1..].iter_mut().zip(fields) {
-            *place = intern(name);
-        }
-        let mut waking = [StringId::NULL; 6];
-        let fields = ["comm", "pid", "prio", "success", "target_cpu"];
-        for (place, name) in waking[1..].iter_mut().zip(fields) {
-            *place = intern(name);
-        }
-        Self {
-            sched_switch: intern("sched_switch"),
-            switch,
-            sched_waking: intern("sched_waking"),
-            waking,
-        }
-    }
-}
-
-/// A switch of which all is known.
-#[derive(Debug, Clone, Copy)]
-struct Switch {
-    cpu: u32,
-    prev_utid: u32,
-    prev_pid: i64,
-    prev_comm: StringId,
-    prev_prio: i32,
-    prev_state: i64,
-    next_pid: i64,
-    next_comm: StringId,
-    next_prio: i32,
-}
 
 impl Ftrace {
     /// Reads a `sched_switch`.
@@ -86,29 +34,26 @@ impl Ftrace {
         let prev_state = body.int(switch::PREV_STATE);
         let version = machine(&mut self.machines, cx.store.machine).kernel.version;
         let state = cx.sched.state(&mut cx.store, prev_state, version);
-        match cx.sched.current(ucpu) {
-            Some(current) if current.pid == prev_pid => {
-                cx.sched.end(&mut cx.store, head.ts, ucpu, state);
-            }
-            Some(_) => cx.store.stats.add(Stat::mismatched_sched_switch_tids, 1),
-            None => {}
+        let current = cx.sched.current(ucpu);
+        let ends = current.is_some_and(|current| current.pid == prev_pid);
+        if current.is_some() && !ends {
+            cx.store.stats.add(Stat::mismatched_sched_switch_tids, 1);
         }
         let prev_comm = cx.store.strings.intern_bytes(body.bytes(switch::PREV_COMM));
-        let prev = named(cx, prev_pid, prev_comm);
         let whole = Switch {
-            cpu: head.cpu,
-            prev_utid: prev,
-            prev_pid,
-            prev_comm,
+            ts: head.ts,
+            ucpu,
+            ends,
+            is_raw: cx.store.wants(TableId::ftrace_event),
+            prev: named(cx, prev_pid, prev_comm),
             prev_prio: body.int(switch::PREV_PRIO) as i32,
-            prev_state,
-            next_pid: next.pid,
-            next_comm,
+            prev_comm,
+            state: (prev_state, state),
+            next: next.utid,
             next_prio: next.prio,
+            next_comm,
         };
-        self.raw_switch(cx, head.ts, &whole);
-        let sched = &mut cx.sched;
-        sched.begin(&mut cx.store, head.ts, ucpu, (prev, state), next);
+        cx.sched.switch(&mut cx.store, next.pid, &whole);
     }
 
     /// Takes a switch of the compact form.
@@ -132,34 +77,36 @@ impl Ftrace {
         let Some(current) = cx.sched.current(ucpu) else {
             let stat = Stat::compact_sched_switch_skipped;
             cx.store.stats.add(stat, 1);
-            cx.sched.set_current(ucpu, next);
+            cx.sched.set_current(&mut cx.store, ucpu, next);
             return;
         };
         let version = machine(&mut self.machines, cx.store.machine).kernel.version;
         let prev_state = event.prev_state.into();
         let state = cx.sched.state(&mut cx.store, prev_state, version);
-        cx.sched.end(&mut cx.store, ts, ucpu, state);
-        if cx.store.wants(TableId::ftrace_event) {
-            let whole = Switch {
-                cpu,
-                prev_utid: current.utid,
-                prev_pid: current.pid,
-                // It may have been renamed since it was switched to.
-                prev_comm: cx.store.tables.thread.name.get(current.utid),
-                prev_prio: current.prio,
-                prev_state,
-                next_pid: pid,
-                next_comm: event.next_comm,
-                next_prio: event.next_prio,
-            };
-            self.raw_switch(cx, ts, &whole);
-        }
+        let is_raw = cx.store.wants(TableId::ftrace_event);
+        let whole = Switch {
+            ts,
+            ucpu,
+            ends: true,
+            is_raw,
+            prev: current.utid,
+            prev_prio: current.prio,
+            // It may have been renamed since it was switched to.
+            prev_comm: cx.store.tables.thread.name.get(current.utid),
+            state: (prev_state, state),
+            next: next.utid,
+            next_prio: next.prio,
+            next_comm: event.next_comm,
+        };
         if is_raw_only {
-            cx.sched.set_current(ucpu, next);
+            if is_raw {
+                self.raw_switch(cx, cpu, current.pid, pid, &whole);
+            }
+            cx.sched.end(&mut cx.store, ts, ucpu, state);
+            cx.sched.set_current(&mut cx.store, ucpu, next);
             return;
         }
-        let sched = &mut cx.sched;
-        sched.begin(&mut cx.store, ts, ucpu, (current.utid, state), next);
+        cx.sched.switch(&mut cx.store, pid, &whole);
     }
 
     /// Takes a wake-up of the compact form.
@@ -180,50 +127,61 @@ impl Ftrace {
             return;
         };
         let pid = i64::from(event.pid as u32);
-        if cx.store.wants(TableId::ftrace_event) {
-            let names = self.names(cx);
-            let args = self.args.scratch();
-            let key = |field: u32| names.waking[field as usize];
-            let mut add = |field, value| args.add(key(field), key(field), value);
-            add(waking::COMM, ArgValue::Text(event.comm));
-            add(waking::PID, ArgValue::Int(pid));
-            add(waking::PRIO, ArgValue::Int(event.prio.into()));
-            add(waking::TARGET_CPU, ArgValue::Int(event.target_cpu.into()));
-            let flags = event.common_flags.into();
-            self.push_raw_of(cx, (ts, cpu), current.utid, names.sched_waking, flags);
-        }
+        let raw = RawWake {
+            ucpu,
+            target_cpu: event.target_cpu,
+            prio: event.prio,
+            common_flags: event.common_flags,
+            comm: event.comm,
+        };
+        let is_raw = cx.store.wants(TableId::ftrace_event);
         if is_raw_only {
+            if is_raw {
+                self.raw_waking(cx, (ts, cpu), current.utid, pid, &raw);
+            }
             return;
         }
         let utid = cx.processes.thread(&mut cx.store, pid);
         // Hard and soft interrupts.
         let is_interrupt = event.common_flags & 0x18 != 0;
-        let sched = &mut cx.sched;
-        sched.wake(&mut cx.store, ts, utid, current.utid, Some(is_interrupt));
+        let raw = is_raw.then_some(raw);
+        let threads = (utid, current.utid);
+        cx.sched
+            .wake(&mut cx.store, ts, threads, Some(is_interrupt), raw);
     }
 
-    /// Adds a switch to `ftrace_event`.
-    fn raw_switch(&mut self, cx: &mut Context, ts: i64, event: &Switch) {
-        if !cx.store.wants(TableId::ftrace_event) {
-            return;
-        }
-        let names = self.names(cx);
+    /// Adds a switch that is a row of `ftrace_event` and nothing else.
+    #[cold]
+    fn raw_switch(&mut self, cx: &mut Context, cpu: u32, prev: i64, next: i64, event: &Switch) {
         let args = self.args.scratch();
-        let key = |field: u32| names.switch[field as usize];
-        let mut add = |field, value| args.add(key(field), key(field), value);
-        add(switch::PREV_COMM, ArgValue::Text(event.prev_comm));
-        add(switch::PREV_PID, ArgValue::Int(event.prev_pid));
-        add(switch::PREV_PRIO, ArgValue::Int(event.prev_prio.into()));
-        add(switch::PREV_STATE, ArgValue::Int(event.prev_state));
-        add(switch::NEXT_COMM, ArgValue::Text(event.next_comm));
-        add(switch::NEXT_PID, ArgValue::Int(event.next_pid));
-        add(switch::NEXT_PRIO, ArgValue::Int(event.next_prio.into()));
-        let place = (ts, event.cpu);
-        self.push_raw_of(cx, place, event.prev_utid, names.sched_switch, 0);
+        args.put(&mut cx.store, "prev_comm", ArgValue::Text(event.prev_comm));
+        args.int(&mut cx.store, "prev_pid", prev);
+        args.int(&mut cx.store, "prev_prio", event.prev_prio.into());
+        args.int(&mut cx.store, "prev_state", event.state.0);
+        args.put(&mut cx.store, "next_comm", ArgValue::Text(event.next_comm));
+        args.int(&mut cx.store, "next_pid", next);
+        args.int(&mut cx.store, "next_prio", event.next_prio.into());
+        let name = cx.store.strings.intern("sched_switch");
+        self.push_raw_of(cx, (event.ts, cpu), event.prev, name, 0);
     }
 
-    fn names(&mut self, cx: &mut Context) -> Names {
-        *self.names.get_or_insert_with(|| Names::new(&mut cx.store))
+    /// Adds a wake-up that is a row of `ftrace_event` and nothing else.
+    #[cold]
+    fn raw_waking(
+        &mut self,
+        cx: &mut Context,
+        place: (i64, u32),
+        waker: u32,
+        pid: i64,
+        event: &RawWake,
+    ) {
+        let args = self.args.scratch();
+        args.put(&mut cx.store, "comm", ArgValue::Text(event.comm));
+        args.int(&mut cx.store, "pid", pid);
+        args.int(&mut cx.store, "prio", event.prio.into());
+        args.int(&mut cx.store, "target_cpu", event.target_cpu.into());
+        let name = cx.store.strings.intern("sched_waking");
+        self.push_raw_of(cx, place, waker, name, event.common_flags.into());
     }
 }
 
@@ -242,7 +200,8 @@ pub(super) fn waking(cx: &mut Context, head: &Head<'_>, body: &[u8]) {
     let comm = cx.store.strings.intern_bytes(body.bytes(waking::COMM));
     let utid = named(cx, body.u32(waking::PID).into(), comm);
     let waker = cx.processes.thread(&mut cx.store, head.tid);
-    cx.sched.wake(&mut cx.store, head.ts, utid, waker, None);
+    cx.sched
+        .wake(&mut cx.store, head.ts, (utid, waker), None, None);
 }
 
 /// Reads a `sched_blocked_reason`.
