@@ -8,7 +8,7 @@ import { rowAt, refOf } from './draw';
 import { count, duration } from './format';
 import { Labels, title } from './labels';
 import { isGroup, Layout } from './layout';
-import { Kind, type Details, type Found, type Ref, type Step, type Tile, type Trace } from './model';
+import { Kind, NONE, type Details, type Found, type Ref, type Step, type Tile, type Trace } from './model';
 import { Panel } from './panel';
 import { Link } from './permalink';
 import { OVERVIEW, RULER, Scene, type Arrow, type Box, type Picture } from './scene';
@@ -62,7 +62,7 @@ export class App {
         this.layout = new Layout(trace.nodes, Math.round(em * 1.38));
         this.cache = this.newCache();
         this.colors = palette(document.documentElement.dataset.theme === 'dark');
-        this.focus = this.layout.length > 0 ? this.layout.row(0).node : 0;
+        this.focus = this.layout.length > 0 ? this.layout.row(0).node : NONE;
         this.labels = new Labels(this);
         this.panel = new Panel(this);
         this.link = new Link(this);
@@ -236,6 +236,7 @@ export class App {
     }
 
     pin(node: number): void {
+        if (node === NONE) return;
         this.layout.pin(node);
         this.say(`${title(this.trace.nodes, node)} is ${this.layout.pinned.includes(node) ? 'pinned' : 'not pinned any more'}`);
         this.invalidate();

@@ -249,11 +249,12 @@ function markRange(app: App): void {
 }
 
 function moveRow(app: App, down: boolean): void {
-    if (app.layout.move(app.focus, down)) app.setFocus(app.focus);
+    if (app.focus >= 0 && app.layout.move(app.focus, down)) app.setFocus(app.focus);
 }
 
 function openRow(app: App, open: boolean): void {
     const { layout, focus } = app;
+    if (focus < 0) return;
     if (layout.canOpen(focus) && layout.isOpen(focus) !== open) return app.toggle(focus);
     if (open) return app.moveFocus(1);
     const above = app.trace.nodes.parent[focus];

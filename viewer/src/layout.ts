@@ -72,6 +72,9 @@ export class Layout {
         for (let node = 0; node < count; node++) {
             if (kind[node] !== Kind.Thread) continue;
             for (const lane of this.threadLanes(node)) this.inRow[lane] = 1;
+            for (let child = this.first[node]; child !== NONE; child = this.next[child]) {
+                if (kind[child] === Kind.States || kind[child] === Kind.Samples) this.inRow[child] = 1;
+            }
         }
         this.openSome();
         this.arrange();
@@ -106,30 +109,30 @@ export class Layout {
     }
 
     private openSome(): void {
-        const { length: count } = this.nodes;
+        const { length: count, kind } = this.nodes;
         if (count <= OPEN_ALL) {
             this.open.fill(1);
             return;
         }
-        // Level by level, the busiest first, until the picture has enough rows.
+        // Level by level, CPUs and the busiest first, until enough rows are added.
         let rows = 0;
         let level: number[] = [];
         for (let node = this.root; node !== NONE; node = this.next[node]) level.push(node);
-        while (level.length > 0 && rows < OPEN_ROWS) {
+        const rank = (node: number) => (kind[this.first[node]] === Kind.Cpu ? Infinity : this.weight[node]);
+        while (level.length > 0) {
             const deeper: number[] = [];
-            rows += level.length > OPEN_ROWS ? 0 : level.length;
-            level.sort((a, b) => this.weight[b] - this.weight[a]);
-            for (const node of level.slice(0, OPEN_ROWS)) {
-                if (this.first[node] === NONE) continue;
-                if (rows > OPEN_ROWS) break;
-                let children = 0;
+            const groups = level.filter((node) => isGroup(kind[node]) && this.first[node] !== NONE);
+            groups.sort((a, b) => rank(b) - rank(a));
+            for (const node of groups) {
+                const children: number[] = [];
                 for (let child = this.first[node]; child !== NONE; child = this.next[child]) {
-                    if (this.inRow[child]) continue;
-                    children += 1;
-                    if (children <= OPEN_ROWS) deeper.push(child);
+                    if (!this.inRow[child]) children.push(child);
                 }
-                rows += Math.min(children, OPEN_ROWS);
+                const must = kind[node] === Kind.Machine || groups.length === 1;
+                if (!must && rows + children.length > OPEN_ROWS) continue;
+                if (!must) rows += children.length;
                 this.open[node] = 1;
+                for (const child of children) deeper.push(child);
             }
             level = deeper;
         }

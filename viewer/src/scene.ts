@@ -421,6 +421,12 @@ export class Scene {
         const { step, times } = ticks(axis.t0, axis.t1, this.width, 8 * this.em);
         const upper = small + 11 * ratio;
         const lower = small + 28 * ratio;
+        // The length of the range stands where times of day would be.
+        const { range } = picture;
+        const length = range ? duration(range.to - range.from) : '';
+        const long = range ? this.measure(length) + 12 * ratio : 0;
+        const middle = range ? axis.x((range.from + range.to) / 2) * ratio : 0;
+        const badge = Math.min(Math.max(middle - long / 2, 0), width - long);
         let free = -Infinity;
         let freeBelow = -Infinity;
         for (const time of times) {
@@ -437,23 +443,19 @@ export class Scene {
             if (wall !== null && x > freeBelow) {
                 const at = wall + BigInt(Math.round(time));
                 const word = freeBelow === -Infinity && x < width * 0.4 ? `${date(at)} ${clock(at, step)}` : clock(at, step);
-                const long = this.measure(word);
-                if (x + long + 8 * ratio > width) continue;
+                const room = this.measure(word);
+                if (x + room + 8 * ratio > width) continue;
+                if (range && x + room + 8 * ratio > badge && x < badge + long) continue;
                 text.fillStyle = colors.faint;
                 text.fillText(word, x + 4 * ratio, lower);
-                freeBelow = x + long + 10 * ratio;
+                freeBelow = x + room + 10 * ratio;
             }
         }
-        const { range } = picture;
         if (range) {
-            const word = duration(range.to - range.from);
-            const long = this.measure(word);
-            const middle = axis.x((range.from + range.to) / 2) * ratio;
-            const x = Math.min(Math.max(middle - long / 2, 6 * ratio), width - long - 6 * ratio);
             text.fillStyle = colors.accent;
-            text.fillRect(x - 6 * ratio, small + 19 * ratio, long + 12 * ratio, 18 * ratio);
+            text.fillRect(badge, small + 19 * ratio, long, 18 * ratio);
             text.fillStyle = colors.onAccent;
-            text.fillText(word, x, lower + ratio * 0.5);
+            text.fillText(length, badge + 6 * ratio, lower + ratio * 0.5);
         }
     }
 }

@@ -1,0 +1,444 @@
+// The page as people use it, with the network blocked.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { clickEvent, folder, launch, open, row, seen, settled, span, xOf } from './browser.mjs';
+import { Kind, Trace } from './fixture.mjs';
+import { hostile, NAMES, nothing, server } from './traces.mjs';
+
+const MS = 1e6;
+let browser;
+let dir;
+let url;
+
+before(async () => {
+    browser = await launch();
+    dir = folder();
+    url = dir.write('server.html', server().html());
+});
+after(async () => {
+    await browser?.close();
+    dir?.remove();
+});
+
+/** Runs a test on a page of its own, on which nothing may go wrong. */
+async function on(address, work, options) {
+    const { page, wrong, close } = await open(browser, address, options);
+    try {
+        await work(page);
+        assert.deepEqual(wrong, []);
+    } finally {
+        await close();
+    }
+}
+
+const press = async (page, ...keys) => {
+    for (const key of keys) {
+        await page.keyboard.press(key);
+        await settled(page);
+    }
+};
+const content = (page) => page.locator('#content').innerText();
+
+test('a file opens without a network, and shows the whole trace', () =>
+    on(url, async (page) => {
+        assert.equal(await page.title(), 'test.pftrace – Ferretto');
+        const [from, to] = await span(page);
+        assert.ok(from < 0 && to > 205 * MS);
+        for (const name of ['Machine', 'CPU 0', 'server 100', 'worker-1', 'client 200', 'caller']) assert.ok(await row(page, name), name);
+    }));
+
+test('zoom keeps the time under the mouse where it is', () =>
+    on(url, async (page) => {
+        const x = await xOf(page, 100 * MS);
+        const { y, height } = await page.locator('#stage').boundingBox();
+        await page.mouse.move(x, y + height / 2);
+        const before = await span(page);
+        await page.keyboard.down('Control');
+        await page.mouse.wheel(0, -240);
+        await page.keyboard.up('Control');
+        await settled(page);
+        const after = await span(page);
+        assert.ok(after[1] - after[0] < 0.7 * (before[1] - before[0]));
+        assert.ok(Math.abs((await xOf(page, 100 * MS)) - x) < 1.5);
+    }));
+
+test('swipes, Shift and the wheel, Shift and dragging pan', () =>
+    on(url, async (page) => {
+        await press(page, 'w', 'w', 'w');
+        const { x, y, width } = await page.locator('#stage').boundingBox();
+        await page.mouse.move(x + width / 2, y + 200);
+        const moved = async (act) => {
+            const [before] = await span(page);
+            await act();
+            await settled(page);
+            return (await span(page))[0] - before;
+        };
+        assert.ok((await moved(() => page.mouse.wheel(100, 0))) > 0);
+        assert.ok((await moved(() => page.mouse.wheel(-50, 0))) < 0);
+        await page.keyboard.down('Shift');
+        assert.ok((await moved(() => page.mouse.wheel(0, 80))) > 0);
+        const dragged = await moved(async () => {
+            await page.mouse.down();
+            await page.mouse.move(x + width / 2 + 120, y + 200, { steps: 3 });
+            await page.mouse.up();
+        });
+        await page.keyboard.up('Shift');
+        assert.ok(dragged < 0);
+    }));
+
+test('a click selects an event: arguments, what is around it, its thread', () =>
+    on(url, async (page) => {
+        await clickEvent(page, 'caller', 34 * MS);
+        const text = await content(page);
+        assert.match(text, /call 3/);
+        assert.match(text, /9 ms/);
+        assert.match(text, /\/item\/3/);
+        assert.match(text, /client 200/);
+        assert.equal((await seen(page)).get('tab'), 'details');
+        assert.match(await page.locator('#status').innerText(), /call 3, 9 ms, on caller/);
+        await page.keyboard.press('Escape');
+        await settled(page);
+        assert.equal((await seen(page)).has('event'), false);
+    }));
+
+test('nested events lead to each other, by keys and by links', () =>
+    on(url, async (page) => {
+        const { y } = await row(page, 'worker-1');
+        await page.mouse.click(await xOf(page, 4 * MS), y + 35);
+        await settled(page);
+        assert.match(await content(page), /request/);
+        await press(page, '>');
+        assert.match(await content(page), /^parse/);
+        await press(page, '.');
+        assert.match(await content(page), /^query/);
+        assert.match(await content(page), /SELECT 1/);
+        await press(page, '>');
+        assert.match(await content(page), /^wait/);
+        await page.locator('#content').getByRole('button', { name: 'query' }).click();
+        await settled(page);
+        assert.match(await content(page), /^query/);
+        await press(page, '<');
+        assert.match(await content(page), /^request/);
+    }));
+
+test('a flow is followed from event to event, and back', () =>
+    on(url, async (page) => {
+        await clickEvent(page, 'caller', 4 * MS);
+        assert.match(await content(page), /Flows from here\s+accept/);
+        await press(page, ']');
+        assert.match(await content(page), /^accept/);
+        await press(page, ']');
+        assert.match(await content(page), /^request/);
+        await press(page, '[', '[');
+        assert.match(await content(page), /^call 0/);
+        await page.locator('#content').getByRole('button', { name: 'accept' }).click();
+        await settled(page);
+        assert.match(await content(page), /^accept/);
+    }));
+
+test('a time on a CPU says who woke its thread', () =>
+    on(url, async (page) => {
+        await clickEvent(page, 'CPU 1', 3 * MS);
+        const text = await content(page);
+        assert.match(text, /worker-1/);
+        assert.match(text, /Waited for a CPU\s+500 µs/);
+        assert.match(text, /accept 101 woke worker-1 102/);
+        await page.locator('#content section', { hasText: 'Woken by' }).last().getByRole('button').first().click();
+        await settled(page);
+        assert.match(await content(page), /accept 101/);
+    }));
+
+test('search counts matches and goes through them', () =>
+    on(url, async (page) => {
+        await press(page, '/');
+        await page.keyboard.type('request');
+        await press(page, 'Enter');
+        assert.match(await page.locator('#hits').innerText(), /^1 of 40$/);
+        await press(page, 'Escape', 'n');
+        assert.match(await page.locator('#hits').innerText(), /^2 of 40$/);
+        await press(page, 'Shift+N');
+        assert.match(await page.locator('#hits').innerText(), /^1 of 40$/);
+        await press(page, '/');
+        await page.locator('#query').fill('status=500');
+        await press(page, 'Enter');
+        assert.match(await page.locator('#hits').innerText(), /^1 of 1$/);
+        assert.equal((await seen(page)).get('find'), 'status%3D500');
+        await page.locator('#query').fill('nowhere to be found');
+        await press(page, 'Enter');
+        assert.match(await page.locator('#hits').innerText(), /No match/);
+    }));
+
+const drag = async (page, from, to, y0, y1 = y0) => {
+    await page.mouse.move(await xOf(page, from), y0);
+    await page.mouse.down();
+    await page.mouse.move(await xOf(page, to), y1, { steps: 4 });
+    await page.mouse.up();
+    await settled(page);
+};
+
+test('a box sums up what is in it: names, CPU time, counters', () =>
+    on(url, async (page) => {
+        const { y } = await row(page, 'caller');
+        await drag(page, 19 * MS, 50.5 * MS, y + 10);
+        let text = await content(page);
+        assert.match(text, /Slices by name/);
+        assert.match(text, /call 2\s+1\s+9 ms/);
+        assert.doesNotMatch(text, /request/);
+        const ruler = (await page.locator('#stage').boundingBox()).y + 50;
+        await drag(page, 20 * MS, 60 * MS, ruler);
+        text = await content(page);
+        assert.match(text, /request\s+4\s+24 ms\s+4 ms/);
+        assert.match(text, /CPU time by thread/);
+        assert.match(text, /worker-1 102\s+12 ms\s+30 %/);
+        assert.match(text, /rss/);
+        assert.match(text, /Sleeping/);
+    }));
+
+const share = (page) => page.locator('.flamefoot').innerText();
+
+test('a flamegraph of a range: zoom, search, invert, compare', () =>
+    on(url, async (page) => {
+        const ruler = (await page.locator('#stage').boundingBox()).y + 50;
+        await page.getByRole('tab', { name: 'Flamegraph' }).click();
+        await settled(page);
+        assert.match(await share(page), /240 samples of the whole trace/);
+        await drag(page, 0, 50 * MS, ruler);
+        assert.match(await share(page), /60 samples of 50 ms/);
+        await page.locator('#content canvas').focus();
+        await press(page, 'ArrowDown');
+        assert.match(await share(page), /main: 60 samples, 100 %/);
+        await press(page, 'ArrowDown', 'ArrowDown');
+        const first = await share(page);
+        assert.match(first, /(parse|query): \d+ samples/);
+        await press(page, 'Enter');
+        assert.equal(await page.getByRole('button', { name: 'Whole graph' }).isEnabled(), true);
+        await press(page, 'Backspace');
+        await page.getByLabel('Search functions').fill('compare');
+        assert.match(await share(page), /“compare”: [\d.]+ %/);
+        await page.getByLabel('Search functions').fill('');
+        await page.getByRole('button', { name: 'Invert' }).click();
+        await page.locator('#content canvas').focus();
+        await press(page, 'ArrowDown');
+        assert.match(await share(page), /(utf8|compare): \d+ samples/);
+        await page.getByRole('button', { name: 'Invert' }).click();
+        await page.keyboard.press('b');
+        await drag(page, 100 * MS, 150 * MS, ruler);
+        await page.locator('#content canvas').focus();
+        await press(page, 'ArrowDown', 'ArrowDown', 'ArrowDown');
+        assert.match(await share(page), /points \(before: [\d.]+ %\)/);
+        await page.getByLabel('Grouped').selectOption('thread');
+        await settled(page);
+        await page.locator('#content canvas').focus();
+        await press(page, 'ArrowDown');
+        assert.match(await share(page), /worker-\d 10\d: \d+ samples/);
+    }));
+
+test('a flamegraph is compared with that of another file', () =>
+    on(url, async (page) => {
+        const other = server();
+        other.rows.samples.splice(0, 120);
+        dir.write('other.html', other.html());
+        await page.getByRole('tab', { name: 'Flamegraph' }).click();
+        await settled(page);
+        const [chooser] = await Promise.all([page.waitForEvent('filechooser'), page.getByLabel('Compare with').selectOption('file')]);
+        await chooser.setFiles(`${dir.path}/other.html`);
+        await page.waitForFunction(() => document.querySelector('select[aria-label="Compare with"]').selectedOptions[0].textContent === 'other.html');
+        await settled(page);
+        await page.locator('#content canvas').focus();
+        await press(page, 'ArrowDown', 'ArrowDown', 'ArrowDown');
+        assert.match(await share(page), /points \(before: [\d.]+ %\)/);
+    }));
+
+test('messages are a list that leads to their time', () =>
+    on(url, async (page) => {
+        await page.getByRole('tab', { name: 'Log' }).click();
+        await settled(page);
+        assert.match(await content(page), /20 lines/);
+        assert.match(await content(page), /error\s+worker-2\s+server\s+request 13 is read/);
+        await page.locator('.lines tbody tr').nth(13).getByRole('button').click();
+        await settled(page);
+        assert.match(await content(page), /Text\s+request 13 is read/);
+    }));
+
+test('rows are pinned, closed, filtered and moved', () =>
+    on(url, async (page) => {
+        const names = () => page.locator('#labels .label:visible .what').allInnerTexts();
+        await page.locator('#labels .label', { hasText: 'rss' }).hover();
+        await page.locator('#labels .label:visible', { hasText: 'rss' }).locator('.pin').click();
+        await settled(page);
+        assert.equal((await names())[0], 'rss');
+        assert.ok((await seen(page)).get('pin'));
+        await page.locator('#labels .label:not(.pinned)', { hasText: 'server 100' }).click();
+        await settled(page);
+        assert.equal((await names()).includes('worker-1'), false);
+        await page.getByLabel('Filter tracks').fill('caller');
+        await settled(page);
+        assert.deepEqual((await names()).slice(1), ['Machine', 'client 200', 'caller']);
+        await page.getByLabel('Filter tracks').fill('');
+        await settled(page);
+        await page.locator('#labels .label:not(.pinned)', { hasText: 'CPU 0' }).click();
+        await press(page, 'Shift+ArrowDown');
+        const order = await names();
+        assert.ok(order.indexOf('CPU 1') < order.indexOf('CPU 0'));
+    }));
+
+test('all of it goes by keyboard alone', () =>
+    on(url, async (page) => {
+        await press(page, 'g');
+        assert.equal(await page.evaluate(() => document.activeElement.id), 'labels');
+        const active = () => page.evaluate(() => document.getElementById(document.getElementById('labels').getAttribute('aria-activedescendant'))?.querySelector('.what').textContent);
+        assert.equal(await active(), 'Machine');
+        await press(page, 'ArrowDown', 'ArrowDown', 'ArrowDown');
+        assert.equal(await active(), 'server 100');
+        await press(page, 'ArrowLeft');
+        assert.equal(await page.locator('#labels .label.focus').getAttribute('aria-expanded'), 'false');
+        await press(page, 'ArrowRight');
+        await press(page, 'ArrowDown', 'ArrowDown', 'ArrowDown');
+        assert.equal(await active(), 'accept');
+        await press(page, 'Enter');
+        assert.match(await content(page), /^accept/);
+        await press(page, '.', '.');
+        assert.match(await content(page), /20\.|0\.020 500 000 s/);
+        await press(page, 'f');
+        const [from, to] = await span(page);
+        assert.ok(to - from < 1 * MS);
+        await press(page, 'm');
+        assert.match(await content(page), /^500 µs/);
+        await press(page, '3');
+        assert.equal((await seen(page)).get('tab'), 'flame');
+        await press(page, '2', 'Home');
+        assert.ok((await span(page))[1] > 205 * MS);
+        const before = await span(page);
+        await press(page, 'w', 'd');
+        const after = await span(page);
+        assert.ok(after[1] - after[0] < before[1] - before[0]);
+        await press(page, 'v', 'p', '?');
+        assert.equal(await page.locator('#help').isVisible(), true);
+        await press(page, 'Escape');
+        assert.equal(await page.locator('#help').isVisible(), false);
+        await press(page, 't');
+        assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), 'dark');
+        // Every control can be reached, in an order that ends.
+        const reached = new Set();
+        for (let i = 0; i < 120; i++) {
+            await page.keyboard.press('Tab');
+            reached.add(await page.evaluate(() => document.activeElement.id || document.activeElement.textContent));
+        }
+        for (const id of ['query', 'zoom-in', 'help-open', 'filter', 'labels', 'stage', 'panel-edge', 'content']) assert.ok(reached.has(id), id);
+    }));
+
+test('an address brings back what was seen', () =>
+    on(url, async (page) => {
+        await press(page, 'w', 'w', 'd');
+        await clickEvent(page, 'caller', 104 * MS);
+        const hash = await page.evaluate(() => location.hash);
+        await on(url + hash, async (again) => {
+            assert.equal(await again.evaluate(() => location.hash), hash);
+            assert.match(await content(again), /^call 10/);
+        });
+        // One that somebody made up does no harm.
+        await on(`${url}#at=x,NaN&event=9999,0,-1,e&range=5&pin=77.-1&find=%E0%A4%A&tab=constructor&y=1e99`, async (again) => {
+            assert.equal((await seen(again)).get('tab'), 'details');
+        });
+    }));
+
+test('lost data is marked, and told of', () =>
+    on(url, async (page) => {
+        const { y } = await page.locator('#stage').boundingBox();
+        await page.mouse.move(await xOf(page, 150 * MS), y + 65);
+        assert.match(await page.locator('#tip').innerText(), /37 packets of the buffer were overwritten/);
+        await press(page, '6');
+        assert.match(await content(page), /CPU 2 was not recorded/);
+        assert.match(await content(page), /37 packets/);
+    }));
+
+test('a trace of nothing says so', async () => {
+    const empty = dir.write('empty.html', nothing().html());
+    await on(empty, async (page) => {
+        assert.match(await page.locator('#empty').innerText(), /no events that can be drawn/);
+        await press(page, '6');
+        assert.match(await content(page), /No data source wrote anything/);
+        for (const tab of ['2', '3', '4', '5']) await press(page, tab);
+        await press(page, 'w', 's', 'a', 'd', 'f', 'e', '.', ']', 'v', 'm', 'p', 'Escape', 'ArrowDown', 'Enter');
+    });
+});
+
+test('texts of traces are texts: markup, and scripts from right to left', async () => {
+    const address = dir.write('hostile.html', hostile().html());
+    await on(address, async (page) => {
+        const visible = async () => page.evaluate(() => document.body.innerText);
+        for (const tab of ['6', '4', '5', '3', '2', '1']) await press(page, tab);
+        await press(page, 'v');
+        const { x, y } = await page.locator('#stage').boundingBox();
+        for (const [i, name] of NAMES.entries()) {
+            const label = page.locator('#labels .label:visible:not(.group)', { has: page.locator('.meta', { hasText: new RegExp(`^${i}$`) }) }).first();
+            if ((await label.count()) === 0) continue;
+            const box = await label.boundingBox();
+            await page.mouse.move(await xOf(page, 1000 * i + 450), box.y + box.height - 8);
+            await page.mouse.click(await xOf(page, 1000 * i + 450), box.y + box.height - 8);
+            await settled(page);
+            assert.equal(await page.locator('#content h2 bdi').first().textContent(), name);
+        }
+        await page.mouse.move(x + 5, y + 5);
+        await press(page, '/');
+        await page.locator('#query').fill('<');
+        await press(page, 'Enter');
+        await press(page, '4');
+        assert.ok((await visible()).includes(NAMES[1]));
+        assert.equal(await page.evaluate(() => window.hacked), undefined);
+        assert.equal(await page.locator('#content img, #labels img, #content script, #labels b, #content b').count(), 0);
+    });
+});
+
+test('a million tracks are a list like others', async () => {
+    const trace = new Trace();
+    const process = trace.node(-1, Kind.Process, 'many', { number: 1 });
+    for (let i = 0; i < 1_000_000; i++) {
+        const node = trace.node(process, Kind.Slices, `track ${i}`);
+        if (i % 1000 === 0) trace.slice(node, i, 500, `event ${i}`);
+    }
+    await on(dir.write('million.html', trace.html()), async (page) => {
+        assert.ok(await row(page, 'track 0'));
+        await page.getByLabel('Filter tracks').fill('track 999000');
+        await settled(page);
+        assert.ok(await row(page, 'track 999000'));
+        await page.getByLabel('Filter tracks').fill('');
+        await settled(page);
+        await press(page, '/');
+        await page.locator('#query').fill('event 777000');
+        await press(page, 'Enter');
+        assert.ok(await row(page, 'track 777000'));
+        assert.match(await content(page), /1 match/);
+        const rail = await page.locator('#scroll').boundingBox();
+        await page.mouse.click(rail.x + 6, rail.y + rail.height - 2);
+        await settled(page);
+        assert.ok(await row(page, 'track 999999'));
+    });
+});
+
+test('nothing overlaps from narrow to wide, and with large letters', async () => {
+    for (const [width, height, zoom] of [[800, 600, 100], [2560, 1440, 100], [1280, 800, 125], [800, 600, 125]]) {
+        await on(url, async (page) => {
+            if (zoom !== 100) {
+                await page.evaluate((zoom) => document.documentElement.style.setProperty('font-size', `${zoom}%`), zoom);
+                await page.setViewportSize({ width: width - 1, height });
+                await settled(page);
+            }
+            await clickEvent(page, 'CPU 1', 103 * MS);
+            const overlaps = await page.evaluate(() => {
+                const bad = [];
+                const boxes = (selector) => [...document.querySelectorAll(selector)].filter((it) => it.checkVisibility()).map((it) => [it, it.getBoundingClientRect()]);
+                for (const selector of ['#bar > *', '#tools > *', '#find > *', '#main > *', '#tabs > *', 'body > :not(dialog, #tip, #status, script)', '#labels .label', '#content section']) {
+                    const all = boxes(selector);
+                    all.forEach(([a, x], i) => all.slice(i + 1).forEach(([b, y]) => {
+                        if (x.left < y.right - 1 && y.left < x.right - 1 && x.top < y.bottom - 1 && y.top < x.bottom - 1) bad.push(`${selector}: ${a.id || a.className} and ${b.id || b.className}`);
+                    }));
+                }
+                if (document.documentElement.scrollWidth > innerWidth) bad.push('the page is wider than the window');
+                for (const [it, box] of boxes('button, input, select')) if (box.right > innerWidth + 1) bad.push(`${it.id} is outside`);
+                return bad;
+            });
+            assert.deepEqual(overlaps, [], `${width}×${height} at ${zoom} %`);
+        }, { viewport: { width, height } });
+    }
+});
