@@ -7,13 +7,16 @@ use ferretto_format::budget::Budget;
 use ferretto_trace::{Damage, ReadError, Unpacking};
 
 use crate::formats::{self, FileError, Format, HEAD_BYTES};
-use crate::import::{Context, Importer, Source, begin_file, end_file, guess_uuid, read_packets};
+use crate::import::{
+    Context, Importer, Source, begin_file, choose_trace_clock, end_file, guess_uuid, read_packets,
+};
 use crate::options::Options;
 use crate::schema::TraceFileRow;
 use crate::stats::Stat;
 use crate::store::Store;
 use crate::strings::StringId;
 use crate::trace::{Continue, ImportError};
+use crate::trackers::clock::ClockId;
 
 /// Archives in archives beyond this depth are refused.
 const MAX_DEPTH: usize = 8;
@@ -117,6 +120,10 @@ impl<'a> FileImport<'a> {
         }
         self.importer.start_file(row);
         begin_file(&mut self.importer.context, format.as_str());
+        if let Some(id) = format.clock() {
+            let clock = ClockId::of_machine(0, id);
+            choose_trace_clock(&mut self.importer.context, clock);
+        }
         let bytes = match formats::reader(format) {
             None => self.packets(source)?,
             Some(reader) => self.other(reader, source, name)?,

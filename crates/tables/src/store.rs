@@ -70,8 +70,13 @@ impl Store {
 
     /// Counts something at a place in the file, and logs it.
     pub(crate) fn log_at(&mut self, stat: Stat, byte_offset: u64) {
+        self.log_about(stat, byte_offset, ArgSet::default());
+    }
+
+    /// Counts something at a place in the file, and logs it with arguments.
+    pub(crate) fn log_about(&mut self, stat: Stat, byte_offset: u64, mut args: ArgSet) {
         self.stats.add(stat, 1);
-        self.push_log(stat, None, Some(byte_offset as i64), &mut ArgSet::default());
+        self.push_log(stat, None, Some(byte_offset as i64), &mut args);
     }
 
     fn push_log(

@@ -1,9 +1,11 @@
 //! The format of a file, told by its first bytes.
 
 use ferretto_format::PACKET_TAG;
+use ferretto_format::clock::MONOTONIC;
 use ferretto_proto::fields::trace_packet;
 
 use super::{collapsed, perf_text, pprof};
+use crate::trackers::clock::TRACE_FILE;
 
 /// The bytes at the beginning of a file that tell its format.
 pub(crate) const HEAD_BYTES: usize = 4096;
@@ -60,6 +62,16 @@ impl Format {
     /// Returns true if such files contain others.
     pub fn is_container(self) -> bool {
         matches!(self, Self::Tar | Self::Zip | Self::Gzip | Self::Zstd)
+    }
+
+    /// Returns the clock of the times in such files, if the format has one. Packets tell theirs
+    /// themselves.
+    pub(crate) fn clock(self) -> Option<u32> {
+        match self {
+            Self::Json => Some(TRACE_FILE),
+            Self::Systrace | Self::PerfText => Some(MONOTONIC),
+            _ => None,
+        }
     }
 
     /// Returns the format of a file that begins with these bytes; at most [`HEAD_BYTES`] of them

@@ -32,6 +32,7 @@ pub(crate) use self::context::{Context, EventState};
 pub(crate) use self::event::{Line, LineKind};
 pub(crate) use self::ftrace::Print;
 pub(crate) use self::packets::{Source, read_packets};
+pub(crate) use self::snapshots::choose_trace_clock;
 pub(crate) use self::trace_info::{begin_file, end_file, guess_uuid};
 
 use ferretto_format::budget::Budget;
@@ -45,8 +46,10 @@ use self::protovm::Vms;
 use self::sequence::Sequences;
 use self::sorter::{Sorter, Stream, Take, Token};
 use self::topics::Topics;
+use crate::schema::ArgValue;
 use crate::stats::Stat;
 use crate::store::Store;
+use crate::trackers::args::ArgSet;
 use crate::trackers::clock::ClockId;
 
 /// A packet as topics see it in the order of the file.
@@ -399,7 +402,10 @@ impl Importer {
             if !counted.is_valid {
                 counted.skipped += 1;
                 let stat = Stat::packet_skipped_seq_needs_incremental_state_invalid;
-                context.store.stats.add(stat, 1);
+                let mut args = ArgSet::default();
+                let id = ArgValue::Uint(header.sequence.into());
+                args.put(&mut context.store, "packet_sequence_id", id);
+                context.store.log_about(stat, offset, args);
                 return;
             }
         }
@@ -513,16 +519,12 @@ impl Tokenizer<'_> {
                             parked.packets.push((bytes.into(), offset));
                             return 0;
                         }
-                        match clock {
-                            Some(clock) if parked.is_at_end => {
-                                let trace = context.clocks.trace_clock();
-                                error.log(&mut context.store, clock, value, trace);
-                            }
-                            _ => {
-                                let stat = Stat::clock_sync_failure_undeferrable_packet_loss;
-                                context.store.log_at(stat, offset);
-                            }
+                        if let Some(clock) = clock {
+                            let trace = context.clocks.trace_clock();
+                            error.log(&mut context.store, clock, value, trace, Some(offset));
                         }
+                        let stat = Stat::clock_sync_failure_undeferrable_packet_loss;
+                        context.store.log_at(stat, offset);
                         return 0;
                     }
                 }

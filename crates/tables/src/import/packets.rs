@@ -47,6 +47,12 @@ pub(crate) fn read_packets(
     })
 }
 
+/// Returns the bytes of the tag and the length in front of a packet.
+fn head_bytes(packet_bytes: usize) -> u64 {
+    let bits = usize::BITS - (packet_bytes | 1).leading_zeros();
+    1 + u64::from(bits.div_ceil(7))
+}
+
 fn read(
     source: Source<'_>,
     limits: Limits,
@@ -59,7 +65,7 @@ fn read(
         if batch.is_full_for(packet.bytes.len()) && !each(std::mem::take(&mut batch), bytes) {
             return false;
         }
-        batch.push(packet.bytes, packet.offset);
+        batch.push(packet.bytes, packet.offset + head_bytes(packet.bytes.len()));
         true
     })?;
     if !batch.is_empty() {

@@ -26,14 +26,19 @@ pub(super) fn snapshot(cx: &mut Context, bytes: &[u8], sequence: u32) {
     if let Some(id) = primary {
         let clock = ClockId::of_machine(cx.store.machine, id);
         cx.clocks.set_default(clock);
-        if cx.clocks.set_trace_clock(clock, cx.store.trace_file) {
-            let fact = Fact::Int(id.into());
-            let scope = FactScope::Global;
-            cx.metadata
-                .set(&mut cx.store, "trace_time_clock_id", fact, scope);
-        }
+        choose_trace_clock(cx, clock);
     }
     cx.clocks.add_snapshot(&mut cx.store, &readings);
+}
+
+/// Takes a clock of the file at hand for that of the trace, if it may be chosen yet.
+pub(crate) fn choose_trace_clock(cx: &mut Context, clock: ClockId) {
+    if cx.clocks.set_trace_clock(clock, cx.store.trace_file) {
+        let fact = Fact::Int(clock.id.into());
+        let scope = FactScope::Global;
+        cx.metadata
+            .set(&mut cx.store, "trace_time_clock_id", fact, scope);
+    }
 }
 
 fn read(cx: &Context, bytes: &[u8], sequence: u32) -> (Vec<Reading>, u32) {

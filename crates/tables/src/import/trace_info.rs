@@ -5,9 +5,10 @@ use ferretto_proto::fields::trace_config::{self, buffer_config};
 use ferretto_proto::fields::trace_packet as field;
 use ferretto_proto::fields::{chrome_trigger, system_info, trace_uuid, trigger, utsname};
 use ferretto_text::print::message_to_text;
-use ferretto_wire::Fields;
+use ferretto_wire::{Field, Fields};
 
 use super::context::Context;
+use super::reflect::base64;
 use super::{Input, trace_stats};
 use crate::schema::ArgValue;
 use crate::stats::Stat;
@@ -63,6 +64,7 @@ impl TraceInfo {
                 self.note_config(cx, bytes);
                 return true;
             }
+            field::SYSTEM_INFO => system(cx, bytes),
             field::TRACE_UUID => {
                 let number = |field| Fields::find(field, bytes).and_then(|f| f.as_u64());
                 let msb = number(trace_uuid::MSB).unwrap_or(0);
@@ -85,7 +87,6 @@ impl TraceInfo {
             field::CLONE_SNAPSHOT_TRIGGER => self.trigger(cx, ts, bytes, TriggerKind::Clone),
             field::CHROME_TRIGGER => chrome_trigger(cx, ts, bytes),
             field::TRACE_CONFIG => self.config(cx, bytes),
-            field::SYSTEM_INFO => system(cx, bytes),
             _ => {}
         }
     }
@@ -254,7 +255,11 @@ fn instant(cx: &mut Context, ts: i64, name: StringId, args: &mut ArgSet) {
 /// Reads a `SystemInfo`.
 fn system(cx: &mut Context, bytes: &[u8]) {
     let machine = cx.store.machine;
-    for field in Fields::new(bytes).map_while(Result::ok) {
+    // The memory is told last, wherever it is.
+    let is_memory = |field: &Field<'_>| field.number == system_info::SYSTEM_RAM_BYTES;
+    let fields = || Fields::new(bytes).map_while(Result::ok);
+    let all = fields().filter(|field| !is_memory(field));
+    for field in all.chain(fields().filter(is_memory)) {
         let text = field.as_bytes().unwrap_or_default();
         let scope = FactScope::Machine;
         let mut int = |name: &str, value: i64| {
@@ -362,20 +367,4 @@ fn uuid(msb: u64, lsb: u64) -> String {
         &low[..4],
         &low[4..]
     )
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for chunk in bytes.chunks(3) {
-        let byte = |at: usize| u32::from(chunk.get(at).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for digit in 0..4 {
-            match digit <= chunk.len() {
-                true => text.push(DIGITS[(bits >> (18 - 6 * digit) & 63) as usize].into()),
-                false => text.push('='),
-            }
-        }
-    }
-    text
 }

@@ -62,8 +62,16 @@ pub(crate) enum ClockError {
 }
 
 impl ClockError {
-    /// Counts and logs it for a time on a clock that is wanted on another one.
-    pub(crate) fn log(self, store: &mut Store, clock: ClockId, value: i64, target: ClockId) {
+    /// Counts and logs it for a time on a clock that is wanted on another one, at a place in the
+    /// file if there is one.
+    pub(crate) fn log(
+        self,
+        store: &mut Store,
+        clock: ClockId,
+        value: i64,
+        target: ClockId,
+        byte_offset: Option<u64>,
+    ) {
         let stat = match self {
             Self::UnknownSource => Stat::clock_sync_failure_unknown_source_clock,
             Self::UnknownTarget => Stat::clock_sync_failure_unknown_target_clock,
@@ -77,7 +85,10 @@ impl ClockError {
         args.int(store, "source_clock_id", clock.id.into());
         args.int(store, "source_timestamp", value);
         args.int(store, "target_clock_id", target.id.into());
-        store.log(stat, None, args);
+        match byte_offset {
+            Some(offset) => store.log_about(stat, offset, args),
+            None => store.log(stat, None, args),
+        }
     }
 }
 

@@ -338,7 +338,7 @@ fn to_trace(cx: &mut Context, value: i64) -> Option<i64> {
         Ok(ts) => Some(ts),
         Err(error) => {
             let trace = cx.clocks.trace_clock();
-            error.log(&mut cx.store, clock, value, trace);
+            error.log(&mut cx.store, clock, value, trace, None);
             None
         }
     }

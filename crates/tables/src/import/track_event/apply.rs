@@ -123,7 +123,11 @@ impl Applying<'_, '_> {
             (1, Some(text)) => strings.intern_bytes(text),
             (1, None) => match self.state.text(table, event.category_iid) {
                 Some(category) => category,
-                None => strings.intern(&format!("unknown({})", event.category_iid)),
+                None => {
+                    let stats = &mut self.cx.store.stats;
+                    stats.add(Stat::interned_data_tokenizer_errors, 1);
+                    strings.intern(&format!("unknown({})", event.category_iid))
+                }
             },
             _ => {
                 let mut all = Vec::new();
@@ -136,8 +140,12 @@ impl Applying<'_, '_> {
                 for part in event.fields() {
                     if part.number == field::CATEGORY_IIDS {
                         for iid in part.as_varints() {
-                            if let Some(text) = self.state.text(table, iid) {
-                                add(strings.text(text).as_bytes());
+                            match self.state.text(table, iid) {
+                                Some(text) => add(strings.text(text).as_bytes()),
+                                None => {
+                                    let stats = &mut self.cx.store.stats;
+                                    stats.add(Stat::interned_data_tokenizer_errors, 1);
+                                }
                             }
                         }
                     }

@@ -12,7 +12,9 @@ use super::super::sorter::Stream;
 use super::super::{Input, Out};
 use super::TrackEvents;
 use super::event::{Event, event_type};
+use crate::schema::ArgValue;
 use crate::stats::Stat;
+use crate::trackers::args::ArgSet;
 use crate::trackers::clock::ClockId;
 
 /// Further counters of one event beyond this number make it invalid.
@@ -83,6 +85,25 @@ pub(super) struct Extra {
     pub(super) others: Vec<(u64, f64)>,
 }
 
+/// An event that is left out: why, and the track that it is about if it is not to be used.
+struct Refused {
+    stat: Stat,
+    track: Option<u64>,
+}
+
+impl Refused {
+    fn of_track(stat: Stat, track: u64) -> Self {
+        let track = Some(track);
+        Self { stat, track }
+    }
+}
+
+impl From<Stat> for Refused {
+    fn from(stat: Stat) -> Self {
+        Self { stat, track: None }
+    }
+}
+
 impl TrackEvents {
     /// Reads a `TrackEvent`.
     pub(in super::super) fn tokenize(
@@ -103,8 +124,12 @@ impl TrackEvents {
         if event.has_old_times || event.has_extra || is_counter {
             let mut decoded = Extra::default();
             let result = self.decode(cx, input, &event, &mut decoded, &mut ts);
-            if let Err(stat) = result {
-                return cx.store.log_at(stat, input.offset);
+            if let Err(Refused { stat, track }) = result {
+                let mut args = ArgSet::default();
+                if let Some(track) = track {
+                    args.put(&mut cx.store, "track_uuid", ArgValue::Uint(track));
+                }
+                return cx.store.log_about(stat, input.offset, args);
             }
             if decoded.thread_time.is_some()
                 || decoded.instructions.is_some()
@@ -140,7 +165,7 @@ impl TrackEvents {
         event: &Event<'_>,
         extra: &mut Extra,
         ts: &mut Option<i64>,
-    ) -> Result<(), Stat> {
+    ) -> Result<(), Refused> {
         let state = self.sequences.entry(input.sequence).or_default();
         let number = |number| event.find(number).and_then(|field| field.as_i64());
         if event.has_old_times {
@@ -162,7 +187,7 @@ impl TrackEvents {
                 let clock = ClockId::of_machine(cx.store.machine, MONOTONIC);
                 let converted = cx.clocks.trace_time(clock, old).unwrap_or_else(|error| {
                     let trace = cx.clocks.trace_clock();
-                    error.log(&mut cx.store, clock, old, trace);
+                    error.log(&mut cx.store, clock, old, trace, None);
                     old
                 });
                 *ts = Some(converted);
@@ -193,15 +218,17 @@ impl TrackEvents {
         if event.kind == event_type::COUNTER {
             let uuid = event.track.or(defaults.track);
             let uuid = uuid.ok_or(Stat::track_event_counter_missing_track_uuid)?;
-            let value = event
-                .counter
-                .ok_or(Stat::track_event_counter_missing_value)?;
+            let value = event.counter.ok_or(Refused::of_track(
+                Stat::track_event_counter_missing_value,
+                uuid,
+            ))?;
             let value = match value.number {
                 field::COUNTER_VALUE => value.as_i64().unwrap_or(0) as f64,
                 _ => value.as_f64().unwrap_or(0.0),
             };
             let value = absolute(cx, uuid, value);
-            extra.counter = value.ok_or(Stat::track_event_counter_invalid_track_uuid)?;
+            let stat = Stat::track_event_counter_invalid_track_uuid;
+            extra.counter = value.ok_or(Refused::of_track(stat, uuid))?;
         }
         if !event.has_extra {
             return Ok(());
@@ -229,13 +256,13 @@ impl TrackEvents {
                 uuids = default_tracks.to_vec();
             }
             if uuids.is_empty() {
-                return Err(Stat::track_event_extra_counter_missing_track_uuids);
+                return Err(Stat::track_event_extra_counter_missing_track_uuids.into());
             }
             for (place, value) in values.into_iter().enumerate() {
                 let uuid = uuids.get(place).copied().filter(|uuid| *uuid != 0);
                 let uuid = uuid.ok_or(Stat::track_event_extra_counter_track_uuid_mismatch)?;
                 if extra.others.len() >= MAX_EXTRA {
-                    return Err(Stat::track_event_extra_counter_exceeds_max);
+                    return Err(Stat::track_event_extra_counter_exceeds_max.into());
                 }
                 let value = match is_double {
                     true => f64::from_bits(value),
