@@ -149,7 +149,7 @@ fn text(view: &View<'_>) -> String {
         if let Some(clock) = machine.clock {
             let side = if clock.offset < 0 { "behind" } else { "ahead" };
             let offset = human_time(clock.offset.unsigned_abs());
-            let error = print::error(clock.error);
+            let error = print::fine_time(clock.error);
             text += &format!(", clock {offset} {side}, known to {error}");
         } else if machine.id != 0 {
             text += ", clock not compared";

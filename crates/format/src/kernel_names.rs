@@ -19,7 +19,7 @@ fn lines(list: &'static str) -> impl Iterator<Item = &'static str> {
 }
 
 /// An architecture of which the numbers of system calls are known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs, reason = "named as the kernel names them")]
 pub enum Architecture {
     X86_64,

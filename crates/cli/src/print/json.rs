@@ -96,6 +96,10 @@ fn machine(all: &mut Members<'_>, summary: &Summary) {
         fields!(members, process => machine, pid, name, cpu_ns, threads);
     });
     all.add("threads", summary.threads);
+    all.objects("activity", &summary.activity, |members, activity| {
+        members.add("kind", super::activity::word(activity.kind));
+        fields!(members, activity => name, count, finished, total_ns, max_ns, bytes);
+    });
 }
 
 fn profile(members: &mut Members<'_>, profile: &ProfileSummary) {

@@ -1,5 +1,6 @@
 //! The summary of a trace as people read it.
 
+mod activity;
 mod command;
 pub(crate) mod json;
 mod profile;
@@ -55,6 +56,7 @@ pub(crate) fn summary(
     events(out, summary, width)?;
     cpus(out, summary)?;
     processes(out, summary, width)?;
+    activity::activity(out, &summary.activity)?;
     profile::profiles(out, &summary.profiles, width)?;
     counters(out, &summary.counters)?;
     machines(out, &summary.machines)?;
@@ -238,8 +240,8 @@ fn counters(out: &mut impl Write, counters: &[CounterSummary]) -> io::Result<()>
     Ok(())
 }
 
-/// By how much a time may be wrong, for people.
-pub(crate) fn error(ns: u64) -> String {
+/// A time for people that may be short: `12.5 µs`, `0.4 ms`.
+pub(crate) fn fine_time(ns: u64) -> String {
     match ns {
         ..1_000_000 => format!("{:.1} µs", ns as f64 / 1000.0),
         ns => human_time(ns),
@@ -269,7 +271,7 @@ fn machines(out: &mut impl Write, machines: &[MachineSummary]) -> io::Result<()>
                     "ahead"
                 };
                 let offset = human_time(clock.offset_ns.unsigned_abs());
-                let error = error(clock.error_ns);
+                let error = fine_time(clock.error_ns);
                 write!(out, ", clock {offset} {behind}, known to {error}")?;
                 if let Some(drift) = clock.drift_ns_per_s {
                     let ppm = drift as f64 / 1000.0;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ferretto_wire::Fields;
 
+use super::activity::{Activity, KernelEvent};
 use super::config::Config;
 use super::loss::{Cause, Loss, plural};
 use super::sched::Sched;
@@ -37,8 +38,14 @@ const LAST_FLUSH_NS: u64 = 10_000_000;
 /// Everything learnt from kernel events.
 #[derive(Debug, Default)]
 pub(super) struct Ftrace {
-    /// Events by `FtraceEvent` field number; generic ones together under [`FIRST_GENERIC`].
+    /// Events by `FtraceEvent` field number; generic ones, of whom there is a description, by name
+    /// in `generic`, and all others under [`FIRST_GENERIC`].
     pub(super) events: BTreeMap<u32, u64>,
+    pub(super) generic: BTreeMap<String, u64>,
+    /// Names of generic events by machine, sequence and field number.
+    descriptions: BTreeMap<(u32, u32, u32), String>,
+    /// System calls, interrupts and the like, if they are to be summed up.
+    pub(super) activity: Option<Activity>,
     /// First and last timestamp, if in the default clock.
     pub(super) span: Option<(u64, u64)>,
     /// Bundles that follow a gap, by (machine, CPU).
@@ -57,10 +64,19 @@ pub(super) struct Ftrace {
 }
 
 impl Ftrace {
+    /// Returns one that sums up system calls, interrupts and the like, too.
+    pub(super) fn with_activity() -> Self {
+        Self {
+            activity: Some(Activity::default()),
+            ..Self::default()
+        }
+    }
+
     /// Returns the number of events in all.
     pub(super) fn total(&self) -> u64 {
         self.events
             .values()
+            .chain(self.generic.values())
             .fold(0, |sum, count| sum.saturating_add(*count))
     }
 
@@ -68,6 +84,7 @@ impl Ftrace {
     pub(super) fn bundle(
         &mut self,
         machine: u32,
+        sequence: u32,
         bytes: &[u8],
         sched: &mut Sched,
         threads: &mut Threads,
@@ -81,11 +98,13 @@ impl Ftrace {
                 3 => gap = field.as_bool().unwrap_or(false),
                 5 => foreign_clock = field.as_u64().unwrap_or(0) != 0,
                 8 => self.parse_errors += 1,
+                11 => self.description((machine, sequence), field.as_bytes().unwrap_or_default()),
                 _ => {}
             }
         }
         self.foreign_clock |= foreign_clock;
         let cpu = (machine, cpu);
+        let mut is_after_gap = gap;
         if gap {
             sched.gap(cpu.0, cpu.1);
             bump(&mut self.gaps, cpu, 1, MAX_CPUS);
@@ -95,7 +114,7 @@ impl Ftrace {
                 continue;
             };
             let span = match field.number {
-                2 => self.event(cpu, body, sched, threads),
+                2 => self.event(cpu, sequence, body, sched, threads),
                 4 => {
                     let seen = sched.compact(threads, cpu, body);
                     bump(
@@ -114,6 +133,12 @@ impl Ftrace {
                 }
                 _ => None,
             };
+            if let Some((first, _)) = span
+                && std::mem::take(&mut is_after_gap)
+                && let Some(activity) = &mut self.activity
+            {
+                activity.gap(cpu.0, first.saturating_sub(1));
+            }
             if let Some((first, last)) = span.filter(|_| !foreign_clock) {
                 let (low, high) = self.span.unwrap_or((first, last));
                 self.span = Some((low.min(first), high.max(last)));
@@ -124,6 +149,7 @@ impl Ftrace {
     fn event(
         &mut self,
         cpu: (u32, u32),
+        sequence: u32,
         event: &[u8],
         sched: &mut Sched,
         threads: &mut Threads,
@@ -135,12 +161,15 @@ impl Ftrace {
                 EVENT_PID => pid = field.as_u64().unwrap_or(0) as i32,
                 EVENT_COMMON_FLAGS => {}
                 number => {
-                    kind = Some(number.min(FIRST_GENERIC));
+                    kind = Some(number);
                     body = field.as_bytes();
                 }
             }
         }
-        bump(&mut self.events, kind?, 1, MAX_KINDS);
+        match self.descriptions.get(&(cpu.0, sequence, kind?)) {
+            Some(name) => bump(&mut self.generic, name.clone(), 1, MAX_KINDS),
+            None => bump(&mut self.events, kind?.min(FIRST_GENERIC), 1, MAX_KINDS),
+        }
         let at = at?;
         match (kind, body) {
             (Some(EVENT_SCHED_SWITCH), Some(body)) => {
@@ -151,9 +180,36 @@ impl Ftrace {
                 }
             }
             (Some(EVENT_TASK_NEWTASK), Some(body)) => threads.new_task(cpu.0, pid, body),
+            (Some(kind), Some(body)) => {
+                if let Some(activity) = &mut self.activity {
+                    activity.event(KernelEvent {
+                        machine: cpu.0,
+                        cpu: cpu.1,
+                        pid,
+                        at,
+                        kind,
+                        body,
+                    });
+                }
+            }
             _ => {}
         }
         Some((at, at))
+    }
+
+    /// Reads a `GenericEventDescriptor`, which a sequence has before the events that it describes.
+    fn description(&mut self, (machine, sequence): (u32, u32), bytes: &[u8]) {
+        let number = Fields::find(1, bytes).and_then(|field| field.as_u32());
+        let name = Fields::find(2, bytes)
+            .and_then(|descriptor| Fields::find(1, descriptor.as_bytes()?))
+            .and_then(|name| name.as_bytes());
+        if let (Some(number), Some(name)) = (number, name)
+            && number >= FIRST_GENERIC
+            && self.descriptions.len() < MAX_KINDS
+        {
+            let key = (machine, sequence, number);
+            self.descriptions.insert(key, printable(name));
+        }
     }
 
     /// Reads a `FtraceStats`.

@@ -4,6 +4,7 @@
 //! trace and not with its length, and each of these is capped, so that a hostile file cannot
 //! exhaust it.
 
+mod activity;
 mod command;
 mod config;
 mod counters;
@@ -28,6 +29,7 @@ use ferretto_format::sequence::{FaultSink, PacketHeader, SequenceReader, Sequenc
 use ferretto_proto::fields::trace_packet as packet_field;
 use ferretto_wire::{Field, Fields};
 
+pub use self::activity::{ActivityKind, ActivitySummary};
 pub use self::command::{COMMAND_ATTRIBUTE, COMMAND_PID_ATTRIBUTE, CommandSummary, SliceSummary};
 pub use self::counters::CounterSummary;
 pub use self::loss::{Cause, Loss, human_bytes, human_time};
@@ -39,6 +41,7 @@ pub use crate::threads::ProcessSummary;
 
 pub(crate) use self::thread_names::ThreadNames;
 
+use self::activity::Activity;
 use self::command::{Command, SliceState};
 use self::config::Config;
 use self::counters::Counters;
@@ -98,6 +101,9 @@ pub struct Summary {
     pub cpus: Vec<CpuSummary>,
     /// Processes by CPU time, the longest first.
     pub processes: Vec<ProcessSummary>,
+    /// System calls, interrupts, requests to disks and packets of the network, by kind, those of
+    /// the longest time first.
+    pub activity: Vec<ActivitySummary>,
     /// Callstack samples: of running, then of waiting.
     pub profiles: Vec<ProfileSummary>,
     /// Threads that the trace names or saw running.
@@ -289,7 +295,7 @@ impl Summarizer {
             kinds: BTreeMap::new(),
             sched: Sched::default(),
             threads: Threads::new(&budget),
-            ftrace: Ftrace::default(),
+            ftrace: Ftrace::with_activity(),
             machines: Machines::default(),
             counters: Counters::default(),
             track_events: TrackEvents::default(),
@@ -346,7 +352,7 @@ impl Summarizer {
             if matches!(kind, packet_field::PERF_SAMPLE | packet_field::STACK_SAMPLE) {
                 self.is_profiler_root |= header.uid == Some(0);
             }
-            self.data(header.machine, kind, body, time);
+            self.data(&header, kind, body, time);
         }
     }
 
@@ -380,11 +386,13 @@ impl Summarizer {
         time.and_then(Result::ok)
     }
 
-    fn data(&mut self, machine: u32, kind: u32, body: &[u8], at: Option<u64>) {
+    fn data(&mut self, header: &PacketHeader<'_>, kind: u32, body: &[u8], at: Option<u64>) {
+        let machine = header.machine;
         match kind {
             packet_field::FTRACE_EVENTS => {
+                let (sched, threads) = (&mut self.sched, &mut self.threads);
                 self.ftrace
-                    .bundle(machine, body, &mut self.sched, &mut self.threads);
+                    .bundle(machine, header.sequence, body, sched, threads);
             }
             packet_field::FTRACE_STATS => self.ftrace.stats(machine, body),
             packet_field::PROCESS_TREE => self.threads.process_tree(machine, body),
@@ -410,7 +418,12 @@ impl Summarizer {
                 self.ending.statistics(stats.has_final_flush());
                 self.stats = Some(stats);
             }
-            packet_field::SYSTEM_INFO => self.machines.describe(machine, body),
+            packet_field::SYSTEM_INFO => {
+                self.machines.describe(machine, body);
+                if let Some(activity) = &mut self.ftrace.activity {
+                    activity.describe(machine, body);
+                }
+            }
             packet_field::REMOTE_CLOCK_SYNC => self.machines.compare(machine, body),
             packet_field::SERVICE_EVENT => self.ending.event(body, at),
             _ => {}
@@ -484,6 +497,11 @@ impl Summarizer {
             command,
             sources,
             cpus,
+            activity: self
+                .ftrace
+                .activity
+                .map(Activity::finish)
+                .unwrap_or_default(),
             profiles: profile::summaries(&profile, &mut stacks),
             threads: thread_count,
             processes,
@@ -546,6 +564,9 @@ impl Summarizer {
             };
             let kinds = self.ftrace.events.iter();
             source.kinds = kinds.map(|(kind, count)| (name(*kind), *count)).collect();
+            let generic = self.ftrace.generic.iter();
+            let generic = generic.map(|(name, count)| (name.clone(), *count));
+            source.kinds.extend(generic);
         }
         for source in sources.values_mut() {
             source.kinds.sort_by_key(|kind| std::cmp::Reverse(kind.1));

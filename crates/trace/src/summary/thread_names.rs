@@ -35,7 +35,7 @@ impl ThreadNames {
                 field::PROCESS_TREE => self.threads.process_tree(machine, body),
                 field::FTRACE_EVENTS => {
                     self.ftrace
-                        .bundle(machine, body, &mut self.sched, &mut self.threads);
+                        .bundle(machine, 0, body, &mut self.sched, &mut self.threads);
                 }
                 _ => {}
             }

@@ -2,6 +2,8 @@
 
 use ferretto_trace::summary::Cause;
 
+use ferretto_wire::encode;
+
 use crate::made::{Packet, Trace, compact, find, seconds};
 
 #[test]
@@ -220,4 +222,166 @@ fn kernel_counters_that_are_too_old_promise_nothing() {
         );
         assert_eq!(killed.unknown, [expected]);
     }
+}
+
+/// An `FtraceEvent` of a thread at a time in seconds.
+fn event(
+    bundle: &mut Packet<'_>,
+    at: u64,
+    pid: u64,
+    kind: u32,
+    write: impl FnOnce(&mut Packet<'_>),
+) {
+    bundle.nested(2, |event| {
+        event.varint(1, seconds(at));
+        event.varint(2, pid);
+        event.nested(kind, write);
+    });
+}
+
+#[test]
+fn system_calls_are_paired_across_cpus_and_have_names() {
+    use ferretto_trace::summary::ActivityKind;
+    const ENTER: u32 = 329;
+    const EXIT: u32 = 330;
+    const FUTEX: u64 = 202;
+
+    let summary = Trace::recording(100, 110, |_| {})
+        .packet(|p| {
+            p.nested(45, |info| {
+                info.nested(1, |utsname| utsname.string(4, "x86_64"))
+            });
+        })
+        // The first call ends on the other CPU, whose events come later.
+        .packet(|p| {
+            p.nested(1, |bundle| {
+                bundle.varint(1, 0);
+                event(bundle, 101, 7, ENTER, |call| call.varint(1, FUTEX));
+                event(bundle, 106, 7, EXIT, |call| call.varint(1, 0));
+            });
+        })
+        .packet(|p| {
+            p.nested(1, |bundle| {
+                bundle.varint(1, 1);
+                event(bundle, 103, 7, EXIT, |call| call.varint(1, FUTEX));
+                event(bundle, 105, 7, ENTER, |call| call.varint(1, 0));
+                event(bundle, 107, 8, EXIT, |call| call.varint(1, 1));
+                event(bundle, 108, 8, ENTER, |call| call.varint(1, 9999));
+            });
+        })
+        .summary();
+    let rows: Vec<_> = summary
+        .activity
+        .iter()
+        .map(|it| {
+            (
+                it.kind,
+                it.name.as_str(),
+                it.count,
+                it.finished,
+                it.total_ns,
+                it.max_ns,
+            )
+        })
+        .collect();
+    let call = ActivityKind::SystemCall;
+    assert_eq!(
+        rows,
+        [
+            (call, "futex", 1, 1, seconds(2), seconds(2)),
+            (call, "read", 1, 1, seconds(1), seconds(1)),
+            // It did not end, so that its time is not known.
+            (call, "system call 9999", 1, 0, 0, 0),
+        ]
+    );
+}
+
+#[test]
+fn a_gap_leaves_the_time_of_a_call_unknown() {
+    let summary = Trace::recording(100, 110, |_| {})
+        .packet(|p| {
+            p.nested(1, |bundle| {
+                event(bundle, 101, 7, 329, |call| call.varint(1, 0))
+            });
+        })
+        .packet(|p| {
+            p.nested(1, |bundle| {
+                bundle.bool(3, true);
+                event(bundle, 105, 7, 330, |call| call.varint(1, 0));
+            });
+        })
+        .summary();
+    assert_eq!(summary.activity.len(), 1);
+    assert_eq!(
+        (summary.activity[0].count, summary.activity[0].finished),
+        (1, 0)
+    );
+}
+
+#[test]
+fn disks_and_interrupts_are_named() {
+    let summary = Trace::recording(100, 110, |_| {})
+        .packet(|p| {
+            p.nested(1, |bundle| {
+                event(bundle, 101, 7, 45, |request| {
+                    request.varint(1, 8 << 8 | 1);
+                    request.varint(2, 4096);
+                    request.varint(4, 512);
+                    request.string(5, "WS");
+                });
+                event(bundle, 102, 7, 36, |irq| irq.string(2, "eth0"));
+                event(bundle, 103, 7, 37, |irq| irq.varint(1, 1));
+                event(bundle, 104, 0, 125, |request| {
+                    request.varint(1, 8 << 8 | 1);
+                    request.varint(2, 4096);
+                });
+                event(bundle, 105, 7, 361, |packet| {
+                    packet.varint(1, 1500);
+                    packet.string(2, "lo");
+                });
+            });
+        })
+        .summary();
+    let rows: Vec<_> = summary
+        .activity
+        .iter()
+        .map(|it| (it.name.as_str(), it.count, it.total_ns, it.bytes))
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            ("eth0", 1, seconds(1), 0),
+            ("8:1 write", 1, seconds(3), 512),
+            ("lo sent", 1, 0, 1500)
+        ]
+    );
+}
+
+#[test]
+fn events_that_the_recorder_described_have_their_names() {
+    let descriptor = encode(|message| message.string(1, "page_fault_user"));
+    let summary = Trace::recording(100, 110, |_| {})
+        .packet(|p| {
+            p.varint(10, 5);
+            p.nested(1, |bundle| {
+                event(bundle, 101, 7, 65536, |_| {});
+                bundle.nested(11, |description| {
+                    description.varint(1, 65536);
+                    description.bytes(2, &descriptor);
+                });
+            });
+        })
+        // Another recorder gives the number to something else, and does not say to what.
+        .packet(|p| {
+            p.varint(10, 6);
+            p.nested(1, |bundle| event(bundle, 102, 7, 65536, |_| {}));
+        })
+        .summary();
+    let ftrace = summary.sources.iter().find(|it| it.name == "linux.ftrace");
+    let mut kinds = ftrace.unwrap().kinds.clone();
+    kinds.sort();
+    assert_eq!(
+        kinds,
+        [("other events".into(), 1), ("page_fault_user".into(), 1)]
+    );
 }

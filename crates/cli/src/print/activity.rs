@@ -1,0 +1,71 @@
+//! The work of the kernel: system calls, interrupts, requests to disks, packets of the network.
+
+use std::io::{self, Write};
+
+use ferretto_text::terminal::shown;
+use ferretto_trace::summary::{ActivityKind, ActivitySummary, human_bytes};
+
+use super::{DIM, fine_time, grouped, heading};
+
+/// Rows shown of one kind.
+const TOP: usize = 8;
+/// The widest name.
+const MAX_NAME: usize = 40;
+
+/// Prints the longest of each kind.
+pub(super) fn activity(out: &mut impl Write, rows: &[ActivitySummary]) -> io::Result<()> {
+    for of_kind in rows.chunk_by(|a, b| a.kind == b.kind) {
+        let Some(first) = of_kind.first() else {
+            continue;
+        };
+        heading(out, title(first.kind))?;
+        let names = || of_kind.iter().take(TOP);
+        let width = names().map(|row| shown(&row.name).chars().count()).max();
+        let width = width.unwrap_or(0).min(MAX_NAME);
+        for row in names() {
+            let (name, count) = (shown(&row.name), grouped(row.count));
+            write!(out, "  {name:width$}  {count:>13} times")?;
+            if row.bytes > 0 {
+                write!(out, "  {:>10}", human_bytes(row.bytes))?;
+            }
+            if let Some(mean) = row.total_ns.checked_div(row.finished) {
+                write!(
+                    out,
+                    "  {:>10} in all, {} on average, {} at most",
+                    fine_time(row.total_ns),
+                    fine_time(mean),
+                    fine_time(row.max_ns)
+                )?;
+            }
+            writeln!(out)?;
+        }
+        let rest = of_kind.len().saturating_sub(TOP);
+        if rest > 0 {
+            writeln!(out, "  {DIM}{rest} more{DIM:#}")?;
+        }
+    }
+    Ok(())
+}
+
+fn title(kind: ActivityKind) -> &'static str {
+    match kind {
+        ActivityKind::SystemCall => "system calls by time",
+        ActivityKind::Interrupt => "interrupts by time",
+        ActivityKind::SoftInterrupt => "soft interrupts by time",
+        ActivityKind::DiskRequest => "requests to disks by time",
+        ActivityKind::NetworkPacket => "packets of the network by bytes",
+        _ => "other work of the kernel",
+    }
+}
+
+/// Returns the kind in one word, for programs.
+pub(super) fn word(kind: ActivityKind) -> &'static str {
+    match kind {
+        ActivityKind::SystemCall => "system_call",
+        ActivityKind::Interrupt => "interrupt",
+        ActivityKind::SoftInterrupt => "soft_interrupt",
+        ActivityKind::DiskRequest => "disk_request",
+        ActivityKind::NetworkPacket => "network_packet",
+        _ => "other",
+    }
+}

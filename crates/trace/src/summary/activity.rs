@@ -1,0 +1,350 @@
+//! Work of the kernel that has a beginning and an end: system calls, interrupts, requests to disks;
+//! and packets of the network.
+
+use std::collections::BTreeMap;
+
+use ferretto_format::kernel_names::Architecture;
+use ferretto_wire::Fields;
+
+use crate::printable::printable;
+
+/// `FtraceEvent` fields.
+const SOFTIRQ_ENTRY: u32 = 24;
+const SOFTIRQ_EXIT: u32 = 25;
+const IRQ_HANDLER_ENTRY: u32 = 36;
+const IRQ_HANDLER_EXIT: u32 = 37;
+const BLOCK_RQ_ISSUE: u32 = 45;
+const BLOCK_RQ_COMPLETE: u32 = 125;
+const SYS_ENTER: u32 = 329;
+const SYS_EXIT: u32 = 330;
+const NETIF_RECEIVE_SKB: u32 = 360;
+const NET_DEV_XMIT: u32 = 361;
+
+/// Names and unfinished pieces of work beyond these numbers are left out, so that memory stays
+/// bounded on any input.
+const MAX_NAMES: usize = 1 << 12;
+const MAX_OPEN: usize = 1 << 16;
+
+/// Beginnings and ends that wait for earlier ones: the kernel's buffers are read one CPU after the
+/// other, and a thread goes from one CPU to another in a system call.
+const MAX_WAITING: usize = 1 << 17;
+
+/// The soft interrupts, by number.
+const SOFTIRQS: [&str; 10] = [
+    "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU",
+];
+
+/// A kind of work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum ActivityKind {
+    /// System calls, by name.
+    SystemCall,
+    /// Interrupts, by the name of their handler.
+    Interrupt,
+    /// Soft interrupts, by name.
+    SoftInterrupt,
+    /// Requests to disks, from their issue to their completion, by device and direction.
+    DiskRequest,
+    /// Packets of the network, by device and direction.
+    NetworkPacket,
+}
+
+/// Work of one kind and name, summed up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ActivitySummary {
+    /// The kind of work.
+    pub kind: ActivityKind,
+    /// The name of what was done.
+    pub name: String,
+    /// The number of times that it began.
+    pub count: u64,
+    /// The number of times that its end was seen, too.
+    pub finished: u64,
+    /// Time from beginning to end in all, in nanoseconds.
+    pub total_ns: u64,
+    /// The longest of these times, in nanoseconds.
+    pub max_ns: u64,
+    /// Bytes that were transferred; 0 where that is not said.
+    pub bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Sum {
+    count: u64,
+    finished: u64,
+    total_ns: u64,
+    max_ns: u64,
+    bytes: u64,
+}
+
+/// Identifies a piece of work that has begun: its kind, machine, and who or where it is.
+type Place = (ActivityKind, u32, u64, u64);
+
+/// A beginning or an end.
+#[derive(Debug, Clone, Copy)]
+struct Edge {
+    at: u64,
+    place: Place,
+    step: Step,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Work of this index of the sums begins.
+    Begin(u32),
+    End,
+    /// Events of the machine are missing here, so that an end may be that of something later.
+    Gap,
+}
+
+/// An event of the kernel, as far as it is of interest here.
+#[derive(Clone, Copy)]
+pub(super) struct KernelEvent<'a> {
+    pub(super) machine: u32,
+    pub(super) cpu: u32,
+    pub(super) pid: i32,
+    /// Nanoseconds on the clock of the kernel's buffers.
+    pub(super) at: u64,
+    /// Number of the field of `FtraceEvent`.
+    pub(super) kind: u32,
+    pub(super) body: &'a [u8],
+}
+
+/// Sums up the work.
+#[derive(Debug, Default)]
+pub(super) struct Activity {
+    names: BTreeMap<(ActivityKind, Name), u32>,
+    sums: Vec<Sum>,
+    waiting: Vec<Edge>,
+    /// When it began, and the index of its sum.
+    open: BTreeMap<Place, (u64, u32)>,
+    architectures: BTreeMap<u32, Architecture>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Name {
+    /// The machine and the number of a system call.
+    SystemCall(u32, u64),
+    Text(String),
+}
+
+impl Activity {
+    /// Reads a `SystemInfo`, which says what system calls are called.
+    pub(super) fn describe(&mut self, machine: u32, bytes: &[u8]) {
+        let name = Fields::find(1, bytes)
+            .and_then(|utsname| Fields::find(4, utsname.as_bytes()?))
+            .and_then(|name| std::str::from_utf8(name.as_bytes()?).ok());
+        if let Some(architecture) = name.and_then(Architecture::of_machine)
+            && self.architectures.len() < MAX_NAMES
+        {
+            self.architectures.insert(machine, architecture);
+        }
+    }
+
+    /// Notes that events of the machine are missing before this time.
+    pub(super) fn gap(&mut self, machine: u32, at: u64) {
+        let place = (ActivityKind::SystemCall, machine, 0, 0);
+        let step = Step::Gap;
+        self.wait(Edge { at, place, step });
+    }
+
+    /// Reads an event.
+    pub(super) fn event(&mut self, event: KernelEvent<'_>) {
+        use ActivityKind::{DiskRequest, Interrupt, NetworkPacket, SoftInterrupt, SystemCall};
+        let number = |field| Fields::find(field, event.body).and_then(|field| field.as_u64());
+        let text = |field| {
+            let field = Fields::find(field, event.body);
+            printable(field.and_then(|field| field.as_bytes()).unwrap_or_default())
+        };
+        let (machine, cpu) = (event.machine, u64::from(event.cpu));
+        let thread = u64::from(event.pid.cast_unsigned());
+        match event.kind {
+            SYS_ENTER => {
+                let name = Name::SystemCall(machine, number(1).unwrap_or(0));
+                self.begin((SystemCall, machine, thread, 0), event.at, name, 0);
+            }
+            SYS_EXIT => self.end((SystemCall, machine, thread, 0), event.at),
+            IRQ_HANDLER_ENTRY => {
+                let name = Name::Text(text(2));
+                self.begin((Interrupt, machine, cpu, 0), event.at, name, 0);
+            }
+            IRQ_HANDLER_EXIT => self.end((Interrupt, machine, cpu, 0), event.at),
+            SOFTIRQ_ENTRY => {
+                let vector = number(1).unwrap_or(0);
+                let name = usize::try_from(vector).ok().and_then(|it| SOFTIRQS.get(it));
+                let name = name.map_or_else(|| vector.to_string(), |name| (*name).to_owned());
+                self.begin(
+                    (SoftInterrupt, machine, cpu, 0),
+                    event.at,
+                    Name::Text(name),
+                    0,
+                );
+            }
+            SOFTIRQ_EXIT => self.end((SoftInterrupt, machine, cpu, 0), event.at),
+            BLOCK_RQ_ISSUE => {
+                let (device, sector) = (number(1).unwrap_or(0), number(2).unwrap_or(0));
+                let name = Name::Text(format!("{} {}", disk(device), direction(&text(5))));
+                let place = (DiskRequest, machine, device, sector);
+                self.begin(place, event.at, name, number(4).unwrap_or(0));
+            }
+            BLOCK_RQ_COMPLETE => {
+                let (device, sector) = (number(1).unwrap_or(0), number(2).unwrap_or(0));
+                self.end((DiskRequest, machine, device, sector), event.at);
+            }
+            NETIF_RECEIVE_SKB | NET_DEV_XMIT => {
+                let direction = match event.kind {
+                    NET_DEV_XMIT => "sent",
+                    _ => "received",
+                };
+                let name = Name::Text(format!("{} {direction}", text(2)));
+                self.count(NetworkPacket, name, number(1).unwrap_or(0));
+            }
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self, place: Place, at: u64, name: Name, bytes: u64) {
+        if let Some(sum) = self.count(place.0, name, bytes) {
+            let step = Step::Begin(sum);
+            self.wait(Edge { at, place, step });
+        }
+    }
+
+    fn end(&mut self, place: Place, at: u64) {
+        let step = Step::End;
+        self.wait(Edge { at, place, step });
+    }
+
+    /// Counts one, and returns the index of its sum.
+    fn count(&mut self, kind: ActivityKind, name: Name, bytes: u64) -> Option<u32> {
+        let key = (kind, name);
+        let index = match self.names.get(&key) {
+            Some(index) => *index,
+            None if self.sums.len() >= MAX_NAMES => return None,
+            None => {
+                let index = self.sums.len() as u32;
+                self.sums.push(Sum::default());
+                self.names.insert(key, index);
+                index
+            }
+        };
+        let sum = self.sums.get_mut(index as usize)?;
+        sum.count = sum.count.saturating_add(1);
+        sum.bytes = sum.bytes.saturating_add(bytes);
+        Some(index)
+    }
+
+    fn wait(&mut self, edge: Edge) {
+        self.waiting.push(edge);
+        if self.waiting.len() >= MAX_WAITING {
+            self.pair(MAX_WAITING / 2);
+        }
+    }
+
+    /// Pairs the earliest `count` of what waits.
+    fn pair(&mut self, count: usize) {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.sort_by_key(|edge| edge.at);
+        for edge in waiting.drain(..count.min(waiting.len())) {
+            match edge.step {
+                Step::Begin(sum) => {
+                    if self.open.len() < MAX_OPEN || self.open.contains_key(&edge.place) {
+                        self.open.insert(edge.place, (edge.at, sum));
+                    }
+                }
+                Step::End => {
+                    let Some((since, sum)) = self.open.remove(&edge.place) else {
+                        continue;
+                    };
+                    if let Some(sum) = self.sums.get_mut(sum as usize) {
+                        sum.add_time(edge.at.saturating_sub(since));
+                    }
+                }
+                Step::Gap => self.open.retain(|place, _| place.1 != edge.place.1),
+            }
+        }
+        self.waiting = waiting;
+    }
+
+    /// Returns the sums by kind, those of the longest time first.
+    pub(super) fn finish(mut self) -> Vec<ActivitySummary> {
+        self.pair(MAX_WAITING);
+        let mut calls = BTreeMap::new();
+        for architecture in self.architectures.values() {
+            let names = architecture.system_calls();
+            let names = names.map(|(name, number)| (u64::from(number), name));
+            calls
+                .entry(*architecture)
+                .or_insert_with(|| names.collect::<BTreeMap<_, _>>());
+        }
+        let call = |machine: &u32, number: &u64| {
+            let architecture = self.architectures.get(machine);
+            let name = architecture.and_then(|it| calls.get(it)?.get(number));
+            name.map_or_else(
+                || format!("system call {number}"),
+                |name| (*name).to_owned(),
+            )
+        };
+        let mut all: BTreeMap<(ActivityKind, String), Sum> = BTreeMap::new();
+        for ((kind, name), index) in &self.names {
+            let Some(sum) = self.sums.get(*index as usize) else {
+                continue;
+            };
+            let name = match name {
+                Name::SystemCall(machine, number) => call(machine, number),
+                Name::Text(text) => text.clone(),
+            };
+            all.entry((*kind, name)).or_default().add(sum);
+        }
+        let mut rows: Vec<ActivitySummary> = all
+            .into_iter()
+            .map(|((kind, name), sum)| ActivitySummary {
+                kind,
+                name,
+                count: sum.count,
+                finished: sum.finished,
+                total_ns: sum.total_ns,
+                max_ns: sum.max_ns,
+                bytes: sum.bytes,
+            })
+            .collect();
+        let rank = |row: &ActivitySummary| (row.total_ns, row.bytes, row.count);
+        rows.sort_by(|a, b| a.kind.cmp(&b.kind).then(rank(b).cmp(&rank(a))));
+        rows
+    }
+}
+
+impl Sum {
+    fn add_time(&mut self, ns: u64) {
+        self.finished = self.finished.saturating_add(1);
+        self.total_ns = self.total_ns.saturating_add(ns);
+        self.max_ns = self.max_ns.max(ns);
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.finished = self.finished.saturating_add(other.finished);
+        self.total_ns = self.total_ns.saturating_add(other.total_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+}
+
+/// `8:0`, the numbers of a device as `lsblk` shows them.
+fn disk(device: u64) -> String {
+    let major = device >> 8 & 0xfff | device >> 32 & !0xfff;
+    let minor = device & 0xff | device >> 12 & !0xff & 0xffff_ffff;
+    format!("{major}:{minor}")
+}
+
+/// The first letter of the kind of a request that says what it does; before it may be a flush.
+fn direction(rwbs: &str) -> &'static str {
+    match rwbs.trim_start_matches('F').chars().next() {
+        Some('R') => "read",
+        Some('W') => "write",
+        Some('D') => "discard",
+        None => "flush",
+        Some(_) => "other",
+    }
+}
