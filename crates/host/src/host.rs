@@ -177,6 +177,7 @@ impl Host {
         );
         reactor.only_user = options.only_user;
         reactor.unidentified = options.unidentified;
+        reactor.security = options.security;
         reactor.remotes.allow(options.allowed_hosts);
         if let Some(limits) = options.watchdog {
             reactor.watch(limits);

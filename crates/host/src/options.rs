@@ -1,11 +1,13 @@
 //! The options of a host: its addresses, and its treatment of clients.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ferretto_ipc::Address;
 use ferretto_ipc::address::AddressError;
 use ferretto_ipc::names;
+use ferretto_ipc::socket::{Security, process_security};
 use ferretto_service::{ServiceOptions, driver};
 
 use crate::notice::NoticeSink;
@@ -36,6 +38,9 @@ pub struct HostOptions {
     /// Serve producers elsewhere that do not say who they are, as upstream does. They count as of
     /// this machine, but of no user of it.
     pub unidentified: bool,
+    /// The security of connections from other machines; by default that of all the process. Nobody
+    /// there is served without it.
+    pub security: Option<Arc<dyn Security>>,
     /// Group and mode of the socket files, if not the process's defaults.
     pub permissions: Option<SocketPermissions>,
     /// The options of the service, with the facts about this machine.
@@ -156,6 +161,7 @@ impl HostOptions {
             relays: RelayEndpoints::Nowhere,
             allowed_hosts: Vec::new(),
             unidentified: false,
+            security: process_security().ok().flatten(),
             permissions: None,
             service: service_options(),
             limits: Limits::default(),

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use ferretto_ipc::host::{Action, Incoming, Request};
 use ferretto_ipc::port::PortKind;
 use ferretto_ipc::port::commit::Commit;
-use ferretto_ipc::socket::{Listener, RECEIVE_BUFFER_SIZE, Received};
+use ferretto_ipc::socket::{Listener, RECEIVE_BUFFER_SIZE, Received, Security};
 use ferretto_ipc::{Address, PassedFd};
 use ferretto_priority::ThreadBoost;
 use ferretto_service::driver::{Alarm, Files, clocks};
@@ -33,7 +33,7 @@ use crate::heartbeat::Heartbeat;
 use crate::notice::{Notice, NoticeSink};
 use crate::options::Limits;
 use crate::origin::Origin;
-use crate::remote::Remotes;
+use crate::remote::{RemoteRefusal, Remotes};
 use crate::schedule::Schedule;
 use crate::watchdog::Watchdog;
 
@@ -108,6 +108,8 @@ pub(crate) struct Reactor {
     pub(crate) remotes: Remotes,
     /// Set if remote producers need not say who they are.
     pub(crate) unidentified: bool,
+    /// Secures connections from other machines.
+    pub(crate) security: Option<Arc<dyn Security>>,
     pub(crate) boost: ThreadBoost,
     watchdog: Option<Watchdog>,
     pub(crate) heartbeat: Option<Heartbeat>,
@@ -159,6 +161,7 @@ impl Reactor {
             only_user: None,
             remotes: Remotes::default(),
             unidentified: false,
+            security: None,
             boost: ThreadBoost::new(),
             watchdog: None,
             heartbeat: None,
@@ -404,6 +407,9 @@ impl Reactor {
                     // itself.
                     if len < size && fd.is_none() && !client.peer_closed {
                         client.readable = false;
+                        if client.socket.queued() > 0 {
+                            self.dirty.insert(id);
+                        }
                         self.receive(id, len, fd);
                         return false;
                     }
@@ -411,6 +417,10 @@ impl Reactor {
                 }
                 Ok(Received::WouldBlock) => {
                     client.readable = false;
+                    // A layer has something to say for itself.
+                    if client.socket.queued() > 0 {
+                        self.dirty.insert(id);
+                    }
                     return false;
                 }
                 Ok(Received::Closed) => {
@@ -498,8 +508,12 @@ impl Reactor {
                 if !std::mem::replace(&mut client.announced, true) {
                     let peer = client.connection.peer();
                     let (machine, name) = (peer.machine_id, &peer.machine_name[..]);
+                    let is_named = client.socket.vouches_for(name) != Some(false);
                     if let Some(remote) = &mut client.remote
-                        && let Err(refusal) = self.remotes.identify(remote, machine, name)
+                        && let Err(refusal) = match is_named {
+                            true => self.remotes.identify(remote, machine, name),
+                            false => Err(RemoteRefusal::OtherName),
+                        }
                     {
                         client.announced = false;
                         let host = remote.host;

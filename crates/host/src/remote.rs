@@ -79,6 +79,8 @@ pub enum RemoteRefusal {
     CalledHost,
     /// It says it is a machine that is connected from elsewhere.
     OtherMachine,
+    /// Its certificate is not for the name that it gives itself.
+    OtherName,
 }
 
 impl fmt::Display for RemoteRefusal {
@@ -88,6 +90,9 @@ impl fmt::Display for RemoteRefusal {
             Self::TooMany => "it has as many connections as it may",
             Self::CalledHost => "it calls itself \"host\", which is this machine",
             Self::OtherMachine => "it says it is a machine that is connected from another address",
+            Self::OtherName => {
+                "its certificate is not for the name that it gives itself (PERFETTO_MACHINE_NAME)"
+            }
         })
     }
 }

@@ -235,7 +235,9 @@ impl<P: Port> Connection<P> {
             buffer.resize(MIN_RECEIVE_BUFFER, 0);
         }
         let mut total = 0;
-        while total < MAX_READ_PER_CALL && !matches!(self.state, State::Closed) {
+        while (total < MAX_READ_PER_CALL || self.socket.holds_data())
+            && !matches!(self.state, State::Closed)
+        {
             match self.socket.receive(&mut buffer) {
                 Ok(Received::Data { len, fd }) => {
                     total += len;

@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 
 use ferretto_client::transport::WakeFd;
 use ferretto_ipc::Address;
-use ferretto_ipc::socket::{ConnectError, Socket};
+use ferretto_ipc::socket::{ConnectError, Security, Socket};
 
 /// A connection that was asked for.
 #[derive(Debug)]
@@ -28,14 +28,17 @@ pub(crate) struct Dialler {
 }
 
 impl Dialler {
-    pub(crate) fn new(address: Address) -> io::Result<Self> {
+    pub(crate) fn new(address: Address, security: Option<Arc<dyn Security>>) -> io::Result<Self> {
         let (wanted, requests) = mpsc::channel();
         let (finished, results) = mpsc::channel();
         let wake = Arc::new(WakeFd::new()?);
         let waker = Arc::clone(&wake);
         std::thread::Builder::new()
             .name("relay-dial".to_owned())
-            .spawn(move || dial(&address, &requests, &finished, &waker))?;
+            .spawn(move || {
+                let connect = || Socket::connect_with(&address, security.as_deref());
+                dial(&address, connect, &requests, &finished, &waker);
+            })?;
         Ok(Self {
             wanted,
             results,
@@ -66,9 +69,15 @@ impl Dialler {
     }
 }
 
-fn dial(address: &Address, requests: &Receiver<u64>, finished: &Sender<Dialled>, wake: &WakeFd) {
+fn dial(
+    address: &Address,
+    connect: impl Fn() -> Result<Socket, ConnectError>,
+    requests: &Receiver<u64>,
+    finished: &Sender<Dialled>,
+    wake: &WakeFd,
+) {
     while let Ok(number) = requests.recv() {
-        let result = Socket::connect(address);
+        let result = connect();
         // What did not work for one does not for those that waited meanwhile.
         let failed = result.is_err();
         let first = Dialled { number, result };

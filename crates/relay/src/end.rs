@@ -5,8 +5,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use ferretto_ipc::socket::{ReceiveError, Received, Socket};
-use rustix::io::Errno;
-use rustix::net::{SendFlags, Shutdown};
 
 /// The result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,8 +36,8 @@ pub(crate) trait End: fmt::Debug + Send {
         false
     }
 
-    /// Returns true if it has to be read before anything else can be done.
-    fn wants_read(&self) -> bool {
+    /// Returns true if a read would bring something although nothing arrives.
+    fn holds_data(&self) -> bool {
         false
     }
 }
@@ -66,19 +64,18 @@ impl End for Socket {
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        loop {
-            match rustix::net::send(&*self, bytes, flags) {
-                Ok(sent) => return Ok(sent),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Ok(0),
-                Err(errno) => return Err(errno.into()),
-            }
-        }
+        Self::write(self, bytes)
     }
 
     fn finish(&mut self) -> io::Result<bool> {
-        rustix::net::shutdown(&*self, Shutdown::Write)?;
-        Ok(true)
+        self.finish_writing()
+    }
+
+    fn wants_write(&self) -> bool {
+        self.queued() > 0
+    }
+
+    fn holds_data(&self) -> bool {
+        Self::holds_data(self)
     }
 }

@@ -1,8 +1,11 @@
 //! The options of a relay.
 
+use std::sync::Arc;
+
 use ferretto_host::FilePermissions;
 use ferretto_ipc::Address;
 use ferretto_ipc::machine::Machine;
+use ferretto_ipc::socket::{Security, process_security};
 
 use crate::notice::NoticeSink;
 
@@ -17,6 +20,9 @@ pub struct RelayOptions {
     pub machine: Machine,
     /// Group and mode of the socket file, if not the process's defaults.
     pub permissions: Option<FilePermissions>,
+    /// The security of the connections to the host, if it is on another machine; by default that of
+    /// all the process.
+    pub security: Option<Arc<dyn Security>>,
     /// The receiver of notices.
     pub notices: NoticeSink,
 }
@@ -29,6 +35,7 @@ impl RelayOptions {
             host,
             machine: Machine::this(),
             permissions: None,
+            security: process_security().ok().flatten(),
             notices: NoticeSink::default(),
         }
     }

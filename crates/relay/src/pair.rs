@@ -113,11 +113,11 @@ impl Pair {
             }
         }
         let local = Interest {
-            read: self.up.room() > 0 || self.local.end.wants_read(),
+            read: self.up.room() > 0,
             write: !self.down.waiting().is_empty() || self.local.end.wants_write(),
         };
         let remote = Interest {
-            read: self.down.room() > 0 || self.remote.end.wants_read(),
+            read: self.down.room() > 0,
             write: !self.up.waiting().is_empty() || self.remote.end.wants_write(),
         };
         let watched = self.local.watch(poller, local);
@@ -200,6 +200,9 @@ fn pump(
     buffer: &mut [u8],
 ) -> Result<(), Broken> {
     let mut total = 0;
+    if sink.end.wants_write() {
+        sink.end.write(&[]).map_err(|_| Broken::Sink)?;
+    }
     loop {
         let mut moved = 0;
         while !flow.waiting().is_empty() {
@@ -211,7 +214,7 @@ fn pump(
             moved += taken;
         }
         let room = flow.room().min(buffer.len());
-        if room > 0 && total < PER_TURN {
+        if room > 0 && (total < PER_TURN || source.end.holds_data()) {
             match source
                 .end
                 .read(&mut buffer[..room])

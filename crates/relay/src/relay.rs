@@ -131,7 +131,7 @@ impl Relay {
     /// See [`RelayError`].
     pub fn with_listener(options: RelayOptions, listener: Listener) -> Result<Self, RelayError> {
         let poller = Poller::new()?;
-        let dialler = Dialler::new(options.host.clone())?;
+        let dialler = Dialler::new(options.host.clone(), options.security.clone())?;
         let stop = Arc::new(Stop {
             requested: AtomicBool::new(false),
             wake: WakeFd::new()?,

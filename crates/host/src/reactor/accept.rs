@@ -33,7 +33,13 @@ impl Reactor {
                 }
                 match state.listener.accept() {
                     Ok(None) => state.ready = false,
-                    Ok(Some(socket)) => {
+                    Ok(Some(mut socket)) => {
+                        if let Err(error) = self.secure(&mut socket) {
+                            self.notices.report(&Notice::AcceptFailed(error));
+                            self.turn_away(Origin::Remote, socket);
+                            continue;
+                        }
+                        let state = &mut self.listeners[index];
                         let id = ClientId(self.next_client);
                         self.next_client += 1;
                         let services = Arc::clone(&state.services);
@@ -53,6 +59,16 @@ impl Reactor {
                 }
             }
         }
+    }
+
+    /// Has a connection from another machine secured, if they are to be.
+    fn secure(&self, socket: &mut Socket) -> std::io::Result<()> {
+        if let Some(security) = &self.security
+            && !socket.is_unix()
+        {
+            socket.put_on(security.accepting()?);
+        }
+        Ok(())
     }
 
     fn add(&mut self, mut client: Client) {

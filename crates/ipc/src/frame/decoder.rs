@@ -1,5 +1,7 @@
 //! Cutting a byte stream into frames, with each descriptor on its own frame.
 
+use std::fmt;
+
 use super::{HEADER_SIZE, MAX_PAYLOAD_SIZE};
 use crate::passed::PassedFd;
 
@@ -11,10 +13,28 @@ pub struct FrameTooLarge {
     pub size: u32,
 }
 
-ferretto_wire::error_text! {
-    FrameTooLarge {
-        Self { size } => "a frame of {size} bytes was announced; the limit is {MAX_PAYLOAD_SIZE}",
+impl fmt::Display for FrameTooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = self.size;
+        match is_tls(size) {
+            true => {
+                f.write_str("it speaks TLS, and this side was given no certificate (FERRETTO_TLS)")
+            }
+            false => write!(
+                f,
+                "a frame of {size} bytes was announced; the limit is {MAX_PAYLOAD_SIZE}"
+            ),
+        }
     }
+}
+
+impl std::error::Error for FrameTooLarge {}
+
+/// Returns true if a size is the beginning of a TLS record: a handshake or an alert, and the
+/// version.
+fn is_tls(size: u32) -> bool {
+    let [kind, version, ..] = size.to_le_bytes();
+    matches!((kind, version), (0x15 | 0x16, 3))
 }
 
 /// Cuts received bytes into frames.

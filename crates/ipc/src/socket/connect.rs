@@ -9,8 +9,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use super::Socket;
 use super::vsock::connect_vsock;
+use super::{Security, Socket};
 use crate::address::{Address, MAX_SOCKET_PATH};
 
 /// The time that a TCP connection may take to come about.
@@ -41,22 +41,48 @@ impl Socket {
     /// A TCP connection is waited for, for at most ten seconds, a vsock
     /// connection for at most two.
     ///
+    /// One to another machine is secured as all of this [process](super::process_security).
+    ///
     /// # Errors
     ///
     /// See [`ConnectError`]. Without the feature `vsock`, those addresses are
     /// not supported.
     pub fn connect(address: &Address) -> Result<Self, ConnectError> {
+        let failed = |source| ConnectError {
+            address: address.clone(),
+            source,
+        };
+        let security = match address.is_unix() {
+            true => None,
+            false => super::process_security().map_err(failed)?,
+        };
+        Self::connect_with(address, security.as_deref())
+    }
+
+    /// Like [`connect`](Self::connect), secured like this if it is to another machine.
+    ///
+    /// # Errors
+    ///
+    /// See [`ConnectError`].
+    pub fn connect_with(
+        address: &Address,
+        security: Option<&dyn Security>,
+    ) -> Result<Self, ConnectError> {
         let connected = match address {
             Address::Path(_) | Address::Abstract(_) => connect_unix(address),
             Address::Tcp { host, port } => connect_tcp(host, *port),
             Address::Vsock { cid, port } => connect_vsock(*cid, *port),
         };
-        connected
-            .and_then(Self::from_fd)
-            .map_err(|source| ConnectError {
-                address: address.clone(),
-                source,
-            })
+        let secured = connected.and_then(Self::from_fd).and_then(|mut socket| {
+            if let Some(security) = security.filter(|_| !socket.is_unix()) {
+                socket.put_on(security.connecting(address)?);
+            }
+            Ok(socket)
+        });
+        secured.map_err(|source| ConnectError {
+            address: address.clone(),
+            source,
+        })
     }
 }
 

@@ -112,6 +112,10 @@ impl Listener {
                 source,
             },
         };
+        if !address.is_unix() {
+            // Nobody is to believe that what is asked for is there.
+            super::process_security().map_err(io_error)?;
+        }
         let (fd, _lock) = match address {
             Address::Path(path) => {
                 let lock = lock_folder(path);

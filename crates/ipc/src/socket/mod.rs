@@ -1,6 +1,7 @@
 //! Non-blocking stream sockets that carry frames and descriptors.
 
 mod connect;
+mod layer;
 mod listener;
 mod local;
 mod out_queue;
@@ -9,6 +10,7 @@ mod peer;
 mod vsock;
 
 pub use connect::ConnectError;
+pub use layer::{Layer, Security, TLS_VARIABLE, process_security, set_process_security};
 pub use listener::{BindError, Listener};
 pub use out_queue::QueueError;
 pub use peer::PeerHost;
@@ -16,7 +18,7 @@ pub use peer::PeerHost;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -116,6 +118,8 @@ pub struct Socket {
     is_unix: bool,
     out: OutQueue,
     disposal: Option<Arc<dyn Disposal>>,
+    /// Locked by one thread at a time; receiving takes a shared reference.
+    layer: Option<Mutex<Box<dyn Layer>>>,
 }
 
 impl Socket {
@@ -138,6 +142,7 @@ impl Socket {
             is_unix,
             out: OutQueue::new(DEFAULT_OUT_LIMIT),
             disposal: None,
+            layer: None,
         })
     }
 
@@ -193,6 +198,14 @@ impl Socket {
     ///
     /// See [`ReceiveError`].
     pub fn receive(&self, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
+        if let Some(layer) = &self.layer {
+            let mut layer = layer.lock().unwrap_or_else(PoisonError::into_inner);
+            return Ok(match layer.receive(self.fd.as_fd(), buffer)? {
+                None => Received::WouldBlock,
+                Some(0) => Received::Closed,
+                Some(len) => Received::Data { len, fd: None },
+            });
+        }
         let mut space = [MaybeUninit::uninit(); CONTROL_SIZE];
         let mut control = if self.is_unix {
             RecvAncillaryBuffer::new(&mut space)
@@ -299,6 +312,10 @@ impl Socket {
     ///
     /// When the connection is broken.
     pub fn flush(&mut self) -> io::Result<bool> {
+        if let Some(layer) = &mut self.layer {
+            let layer = layer.get_mut().unwrap_or_else(PoisonError::into_inner);
+            return layer::flush(&mut **layer, self.fd.as_fd(), &mut self.out);
+        }
         while !self.out.is_empty() {
             match self.send_batch() {
                 Ok(sent) => self.out.advance(sent),
@@ -322,9 +339,70 @@ impl Socket {
         rustix::net::sendmsg(&self.fd, &slices, &mut control, flags)
     }
 
-    /// The memory held by frames not yet sent, in bytes.
+    /// Sends bytes that are no frame, past the queue, and returns how many of them were taken: none
+    /// if there is no room at the moment. Never blocks.
+    ///
+    /// # Errors
+    ///
+    /// When the connection is broken.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(layer) = &mut self.layer {
+            let layer = layer.get_mut().unwrap_or_else(PoisonError::into_inner);
+            return layer.send(self.fd.as_fd(), &[io::IoSlice::new(bytes)]);
+        }
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        loop {
+            match rustix::net::send(&self.fd, bytes, flags) {
+                Ok(sent) => return Ok(sent),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(0),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// Says that nothing more will be written. Returns whether that is done; if not, there was no
+    /// room for it.
+    ///
+    /// # Errors
+    ///
+    /// When the connection is broken.
+    pub fn finish_writing(&mut self) -> io::Result<bool> {
+        if let Some(layer) = &mut self.layer {
+            let layer = layer.get_mut().unwrap_or_else(PoisonError::into_inner);
+            if !layer.finish(self.fd.as_fd())? {
+                return Ok(false);
+            }
+        }
+        rustix::net::shutdown(&self.fd, Shutdown::Write)?;
+        Ok(true)
+    }
+
+    /// Has everything pass through a layer from here on.
+    pub fn put_on(&mut self, layer: Box<dyn Layer>) {
+        self.layer = Some(Mutex::new(layer));
+    }
+
+    /// Returns true if a receive would bring something although nothing arrives.
+    pub fn holds_data(&self) -> bool {
+        self.in_layer(|layer| layer.holds_data()) == Some(true)
+    }
+
+    /// Returns true if the layer says that the other side may have this name; `None` if no layer
+    /// knows of names.
+    pub fn vouches_for(&self, name: &[u8]) -> Option<bool> {
+        self.in_layer(|layer| layer.vouches_for(name)).flatten()
+    }
+
+    fn in_layer<R>(&self, look: impl FnOnce(&dyn Layer) -> R) -> Option<R> {
+        let layer = self.layer.as_ref()?;
+        let layer = layer.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(look(&**layer))
+    }
+
+    /// The memory held by what is not yet sent, in bytes.
     pub fn queued(&self) -> usize {
-        self.out.queued()
+        self.out.queued() + self.in_layer(|layer| layer.unsent()).unwrap_or(0)
     }
 
     /// Sets how much memory unsent frames may hold, in bytes.
