@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 
 /// The folders with code. Generated code is left out.
-const FOLDERS: [&str; 6] = ["bench", "crates", "fuzz", "interop", "query", "xtask"];
+const FOLDERS: [&str; 7] = [
+    "bench", "crates", "fuzz", "interop", "query", "tls", "xtask",
+];
 /// Columns of a comment.
 const WIDTH: usize = 100;
 /// Beginnings of a question, and not of a description.

@@ -95,8 +95,11 @@ fn forget_unpacked(packages: &BTreeSet<&str>) -> Result<()> {
 fn published() -> Result<Published> {
     let folder = root().join("crates");
     let mut published = Published::new();
+    let mut folders = vec![root().join("tls")];
     for entry in fs::read_dir(&folder).with_context(|| format!("reading {}", folder.display()))? {
-        let folder = entry?.path();
+        folders.push(entry?.path());
+    }
+    for folder in folders {
         let path = folder.join("Cargo.toml");
         let manifest =
             fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;

@@ -1,0 +1,83 @@
+//! Errors as sentences.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use rustls::{AlertDescription, CertificateError, Error};
+
+/// Why certificates cannot be used, or made.
+#[derive(Debug)]
+pub enum TlsError {
+    /// A file cannot be read or written, or does not hold what it should.
+    File(PathBuf, String),
+    /// This is no name that a certificate can have.
+    Name(String),
+    /// The encryption is not for such CPUs.
+    OldCpu,
+    /// Making a certificate failed.
+    Issue(String),
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path, reason) => write!(f, "{}: {reason}", path.display()),
+            Self::Name(name) => write!(f, "no certificate can be for the name \"{name}\""),
+            Self::OldCpu => f.write_str(
+                "TLS needs a CPU with AES, PCLMULQDQ, ADX and AVX2 instructions, which this one lacks",
+            ),
+            Self::Issue(reason) => write!(f, "cannot make a certificate: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for TlsError {}
+
+/// Returns why a connection failed, as an operator would say it.
+pub(crate) fn reason(error: &Error) -> String {
+    use AlertDescription as Alert;
+    match error {
+        Error::InvalidMessage(_) => "the other side does not speak TLS; give it certificates \
+            (FERRETTO_TLS), or take those of this side away"
+            .to_owned(),
+        Error::NoCertificatesPresented => "the other side has no certificate".to_owned(),
+        Error::InvalidCertificate(certificate) => of_certificate(certificate),
+        Error::AlertReceived(Alert::CertificateExpired) => {
+            "the other side refused the certificate of this side: it has expired".to_owned()
+        }
+        Error::AlertReceived(Alert::UnknownCA | Alert::DecryptError) => {
+            "the other side refused the certificate of this side: it is of another authority"
+                .to_owned()
+        }
+        Error::AlertReceived(Alert::CertificateRequired) => {
+            "the other side wants a certificate of this side".to_owned()
+        }
+        Error::AlertReceived(
+            Alert::BadCertificate | Alert::CertificateUnknown | Alert::UnsupportedCertificate,
+        ) => "the other side refused the certificate of this side".to_owned(),
+        other => format!("TLS failed: {other}"),
+    }
+}
+
+fn of_certificate(error: &CertificateError) -> String {
+    use CertificateError as Reason;
+    let reason = match error {
+        Reason::Expired | Reason::ExpiredContext { .. } => "has expired".to_owned(),
+        Reason::NotValidYet | Reason::NotValidYetContext { .. } => {
+            "is not valid yet; are the clocks right?".to_owned()
+        }
+        Reason::UnknownIssuer | Reason::BadSignature => {
+            "is of another authority than the one in ca.pem".to_owned()
+        }
+        Reason::NotValidForName | Reason::NotValidForNameContext { .. } => {
+            format!("is for another name: {error}")
+        }
+        other => format!("is not valid: {other}"),
+    };
+    format!("the certificate of the other side {reason}")
+}
+
+pub(crate) fn io_error(error: &Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, reason(error))
+}
