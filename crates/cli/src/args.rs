@@ -14,6 +14,7 @@ use crate::status::StatusArgs;
 use crate::summary::SummaryArgs;
 use crate::symbolize::SymbolizeArgs;
 use crate::text::TextArgs;
+use crate::tls::RelayCertArgs;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -52,6 +53,7 @@ pub(crate) enum Command {
     Symbolize(SymbolizeArgs),
     Doctor(DoctorArgs),
     Status(StatusArgs),
+    RelayCert(RelayCertArgs),
     InstallLinks(InstallLinksArgs),
 }
 

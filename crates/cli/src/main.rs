@@ -4,7 +4,7 @@
 //! Called by one of these names it behaves as that program; `ferretto traced …` does the same, for
 //! machines without the links, which `ferretto install-links` makes. Everything else is a
 //! subcommand: `record`, `open`, `summary`, `text`, `query`, `flamegraph`, `folded`, `pprof`,
-//! `symbolize`, `doctor`, `status`. Exit codes are listed in [`errors`].
+//! `symbolize`, `doctor`, `status`, `relay-cert`. Exit codes are listed in [`errors`].
 #![forbid(unsafe_code)]
 
 mod args;
@@ -32,6 +32,7 @@ mod status;
 mod summary;
 mod symbolize;
 mod text;
+mod tls;
 mod tracebox;
 mod traced;
 mod traced_perf;
@@ -70,6 +71,9 @@ const PROGRAMS: [(&str, Program); 7] = [
 
 fn main() -> ExitCode {
     let mut args: Vec<OsString> = env::args_os().collect();
+    if let Err(error) = tls::install() {
+        return errors::report("ferretto", &error);
+    }
     if let Some((program, args)) = background::parse(args.get(1..).unwrap_or_default()) {
         return go_on(program, args);
     }
@@ -112,6 +116,7 @@ fn main() -> ExitCode {
         Command::Symbolize(args) => symbolize::run(&args).map(Extent::exit_code),
         Command::Doctor(args) => doctor::run(&args),
         Command::Status(args) => status::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::RelayCert(args) => tls::run(&args),
         Command::InstallLinks(args) => links::run(&args).map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| errors::report("ferretto", &error))

@@ -97,6 +97,10 @@ impl Daemon for Traced {
             typed: "TRACED_NOTIFY_FD",
             meaning: "a descriptor that gets a 1 when both listen",
         },
+        Row {
+            typed: "FERRETTO_TLS",
+            meaning: "the folder with the certificates of this machine, made by\nferretto relay-cert; nothing is encrypted without",
+        },
     ];
     const NOTE: &'static str = "\
 Sockets passed by systemd (LISTEN_FDS) are used in their place, and it is told when the service is ready.

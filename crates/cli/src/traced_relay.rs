@@ -44,6 +44,10 @@ recordings they take part. It takes the place of a service here.";
             meaning: "what tells this machine from others, its boot id unless\ngiven; for containers that share a kernel",
         },
         Row {
+            typed: "FERRETTO_TLS",
+            meaning: "the folder with the certificates of this machine, made by\nferretto relay-cert; nothing is encrypted without",
+        },
+        Row {
             typed: "TRACED_RELAY_NOTIFY_FD",
             meaning: "a descriptor that gets a 1 when producers can connect",
         },

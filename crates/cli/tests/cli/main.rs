@@ -21,6 +21,7 @@ mod remote;
 mod snapshots;
 mod symbolize;
 mod target;
+mod tls;
 mod tracebox;
 mod users;
 mod world;
