@@ -15,6 +15,7 @@ use crate::summary::SummaryArgs;
 use crate::symbolize::SymbolizeArgs;
 use crate::text::TextArgs;
 use crate::tls::RelayCertArgs;
+use crate::view::ViewArgs;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -43,6 +44,7 @@ pub(crate) struct Ferretto {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Record(RecordArgs),
+    View(ViewArgs),
     Open(OpenArgs),
     Summary(SummaryArgs),
     Text(TextArgs),

@@ -9,6 +9,7 @@
 
 mod args;
 mod backend;
+mod browser;
 mod config;
 mod daemon;
 mod doctor;
@@ -40,6 +41,7 @@ mod traced_probes;
 mod traced_relay;
 mod trigger_perfetto;
 mod usage;
+mod view;
 
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
@@ -107,6 +109,7 @@ fn main() -> ExitCode {
     let done = match command {
         Command::Record(args) => record::run(args),
         Command::Open(args) => open::run(&args),
+        Command::View(args) => view::run(&args),
         Command::Summary(args) => summary::run(&args).map(Extent::exit_code),
         Command::Text(args) => text::run(&args).map(Extent::exit_code),
         Command::Query(args) => query::run(&args).map(|never| match never {}),

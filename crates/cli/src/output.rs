@@ -1,7 +1,7 @@
 //! Files that commands write what they made into: never one of those they made it from.
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Seek as _, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -32,6 +32,55 @@ pub(crate) fn write(
     let mut out = BufWriter::new(out);
     write(&mut out).with_context(|| format!("cannot write {name}"))?;
     out.flush().with_context(|| format!("cannot write {name}"))
+}
+
+/// Writes a file beside its place, whole, and then moves it there, so that nobody sees a part of it.
+/// Only its owner may read it.
+///
+/// # Errors
+///
+/// If the output is one of the inputs, or if it cannot be written. What was there stays.
+pub(crate) fn replace(
+    path: &Path,
+    inputs: &[&Path],
+    write: impl FnOnce(&mut BufWriter<&File>) -> Result<()>,
+) -> Result<()> {
+    let name = path.display();
+    if let Ok(there) = path.metadata() {
+        if !there.is_file() {
+            // A device, say, or a pipe: nothing can take its place.
+            return self::write(path, inputs, |out| {
+                let mut file = tempfile::tempfile()?;
+                let mut buffer = BufWriter::new(&file);
+                write(&mut buffer)?;
+                buffer.flush()?;
+                drop(buffer);
+                file.rewind()?;
+                io::copy(&mut file, out)?;
+                Ok(())
+            });
+        }
+        if let Some(input) = same(&there, inputs) {
+            bail!(
+                "{name} is the same file as {input}, which it is made from; name another one with -o"
+            );
+        }
+    }
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let file = tempfile::Builder::new()
+        .prefix(".ferretto-")
+        .tempfile_in(folder.unwrap_or(Path::new(".")))
+        .with_context(|| format!("cannot write {name}"))?;
+    let mut out = BufWriter::new(file.as_file());
+    write(&mut out).with_context(|| format!("cannot write {name}"))?;
+    out.flush()
+        .with_context(|| format!("cannot write {name}"))?;
+    drop(out);
+    file.persist(path)
+        .with_context(|| format!("cannot write {name}"))?;
+    Ok(())
 }
 
 /// Creates or empties a file that is none of `inputs`.

@@ -107,8 +107,15 @@ impl Extent {
     }
 }
 
-/// A number of bytes, with a unit.
 fn parse_limits(text: &str) -> Result<Limits, String> {
+    match parse_bytes(text)? {
+        ..Limits::MIN_MEMORY => Err(format!("at least {}M is needed", Limits::MIN_MEMORY >> 20)),
+        bytes => Ok(Limits::memory(bytes)),
+    }
+}
+
+/// Reads a number of bytes, with a unit.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let upper = text.to_ascii_uppercase();
     let upper = upper
         .strip_suffix("IB")
@@ -124,11 +131,7 @@ fn parse_limits(text: &str) -> Result<Limits, String> {
         .trim()
         .parse()
         .map_err(|_| "expected a number and a unit, as in 512M".to_owned())?;
-    let bytes = number.saturating_mul(1 << shift);
-    match bytes {
-        ..Limits::MIN_MEMORY => Err(format!("at least {}M is needed", Limits::MIN_MEMORY >> 20)),
-        _ => Ok(Limits::memory(bytes)),
-    }
+    Ok(number.saturating_mul(1 << shift))
 }
 
 #[cfg(test)]

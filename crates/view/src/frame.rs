@@ -5,9 +5,7 @@ use serde_json::{Map, Value, json};
 
 /// The way in which the values of a column are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Code {
-    /// As they are.
-    Plain,
+pub(crate) enum Code {
     /// Whole numbers, as many bytes each as they need.
     Varint,
     /// The differences between whole numbers, as many bytes each as they need.
@@ -21,7 +19,7 @@ const MAX_WHOLE: u64 = 1 << 53;
 ///
 /// The encoding is described in `PROTOCOL.md`.
 #[derive(Debug)]
-pub struct Frame {
+pub(crate) struct Frame {
     header: Map<String, Value>,
     columns: Map<String, Value>,
     data: Vec<u8>,
@@ -29,7 +27,7 @@ pub struct Frame {
 
 impl Frame {
     /// Returns a frame without columns.
-    pub fn new(kind: &str) -> Self {
+    pub(crate) fn new(kind: &str) -> Self {
         let mut header = Map::new();
         header.insert("kind".to_owned(), kind.into());
         Self {
@@ -40,17 +38,17 @@ impl Frame {
     }
 
     /// Adds a field to the header.
-    pub fn field(&mut self, name: &str, value: impl Into<Value>) {
+    pub(crate) fn field(&mut self, name: &str, value: impl Into<Value>) {
         self.header.insert(name.to_owned(), value.into());
     }
 
     /// Adds the list of texts that columns refer to.
-    pub fn texts(&mut self, texts: Texts<'_>) {
+    pub(crate) fn texts(&mut self, texts: Texts<'_>) {
         self.field("strings", texts.list);
     }
 
     /// Adds a column of floating-point numbers.
-    pub fn f64s(&mut self, name: &str, values: &[f64]) {
+    pub(crate) fn f64s(&mut self, name: &str, values: &[f64]) {
         self.begin(name, "f64", values.len());
         for value in values {
             self.data.extend_from_slice(&value.to_le_bytes());
@@ -58,7 +56,7 @@ impl Frame {
     }
 
     /// Adds a column of numbers of 32 bits.
-    pub fn u32s(&mut self, name: &str, values: &[u32]) {
+    pub(crate) fn u32s(&mut self, name: &str, values: &[u32]) {
         self.begin(name, "u32", values.len());
         for value in values {
             self.data.extend_from_slice(&value.to_le_bytes());
@@ -66,7 +64,7 @@ impl Frame {
     }
 
     /// Adds a column of signed numbers of 32 bits.
-    pub fn i32s(&mut self, name: &str, values: &[i32]) {
+    pub(crate) fn i32s(&mut self, name: &str, values: &[i32]) {
         self.begin(name, "i32", values.len());
         for value in values {
             self.data.extend_from_slice(&value.to_le_bytes());
@@ -74,7 +72,7 @@ impl Frame {
     }
 
     /// Adds a column of numbers of 16 bits.
-    pub fn u16s(&mut self, name: &str, values: &[u16]) {
+    pub(crate) fn u16s(&mut self, name: &str, values: &[u16]) {
         self.begin(name, "u16", values.len());
         for value in values {
             self.data.extend_from_slice(&value.to_le_bytes());
@@ -82,13 +80,13 @@ impl Frame {
     }
 
     /// Adds a column of numbers of 8 bits.
-    pub fn u8s(&mut self, name: &str, values: &[u8]) {
+    pub(crate) fn u8s(&mut self, name: &str, values: &[u8]) {
         self.begin(name, "u8", values.len());
         self.data.extend_from_slice(values);
     }
 
     /// Adds a column of whole numbers, which the reader keeps as `kind`.
-    pub fn whole(
+    pub(crate) fn whole(
         &mut self,
         name: &str,
         kind: &str,
@@ -101,7 +99,7 @@ impl Frame {
         for value in values {
             let value = value.min(MAX_WHOLE);
             let coded = match code {
-                Code::Plain | Code::Varint => value,
+                Code::Varint => value,
                 Code::Delta => {
                     let difference = value as i64 - before;
                     before = value as i64;
@@ -113,7 +111,7 @@ impl Frame {
         let bytes = self.data.len() - start;
         if let Some(Value::Object(column)) = self.columns.get_mut(name) {
             let code = match code {
-                Code::Plain | Code::Varint => "varint",
+                Code::Varint => "varint",
                 Code::Delta => "delta",
             };
             column.insert("code".to_owned(), code.into());
@@ -128,7 +126,7 @@ impl Frame {
     }
 
     /// Returns the bytes of the frame.
-    pub fn finish(mut self) -> Vec<u8> {
+    pub(crate) fn finish(mut self) -> Vec<u8> {
         self.header
             .insert("columns".to_owned(), Value::Object(self.columns));
         let mut header = Value::Object(self.header).to_string().into_bytes();
@@ -151,7 +149,7 @@ fn varint(data: &mut Vec<u8>, mut value: u64) {
 
 /// The texts of a frame, each there once. The first is no text.
 #[derive(Debug)]
-pub struct Texts<'a> {
+pub(crate) struct Texts<'a> {
     list: Vec<Value>,
     places: FxHashMap<&'a str, u32>,
     by_id: FxHashMap<u32, u32>,
@@ -169,7 +167,7 @@ impl Default for Texts<'_> {
 
 impl<'a> Texts<'a> {
     /// Returns the place of a text.
-    pub fn place(&mut self, text: &'a str) -> u32 {
+    pub(crate) fn place(&mut self, text: &'a str) -> u32 {
         *self.places.entry(text).or_insert_with(|| {
             self.list.push(text.into());
             self.list.len() as u32 - 1
@@ -177,7 +175,7 @@ impl<'a> Texts<'a> {
     }
 
     /// Returns the place of a text of a pool.
-    pub fn of(
+    pub(crate) fn of(
         &mut self,
         pool: &'a ferretto_tables::StringPool,
         id: ferretto_tables::StringId,
@@ -191,7 +189,7 @@ impl<'a> Texts<'a> {
     }
 
     /// Adds a text that is made up, and returns its place.
-    pub fn add(&mut self, text: String) -> u32 {
+    pub(crate) fn add(&mut self, text: String) -> u32 {
         if let Some(place) = self.places.get(text.as_str()) {
             return *place;
         }

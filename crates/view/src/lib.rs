@@ -1,6 +1,34 @@
 //! Pictures of a trace: its tables at every level of detail, and the page that draws them.
+//!
+//! [`View`] is a trace that is ready to be looked at. What the page asks of it, and in which
+//! encoding it is answered, is described in `PROTOCOL.md`.
 #![forbid(unsafe_code)]
 
+mod answers;
+mod counters;
+mod details;
+mod export;
+mod facts;
 mod frame;
+mod http;
+mod lanes;
+mod list;
+mod nodes;
+mod page;
+mod parallel;
+mod profile;
+mod relations;
+mod search;
+mod server;
+mod summary;
+mod tiles;
+mod view;
 
-pub use frame::{Code, Frame, Texts};
+pub use export::{Export, ExportError};
+pub use facts::Circumstances;
+pub use profile::{By, ProfileRequest};
+pub use relations::Step;
+pub use search::SearchIn;
+pub use server::{Live, Permission, Server};
+pub use tiles::Window;
+pub use view::View;

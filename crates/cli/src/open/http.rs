@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::peer;
+use crate::browser::peer;
 
 /// Most bytes of a request.
 const MAX_HEAD: usize = 16 << 10;

@@ -4,14 +4,12 @@
 //! loopback address. Its security policy allows that from one port only.
 
 mod http;
-mod peer;
 
-use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -20,6 +18,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
 use self::http::{Served, Site};
+use crate::browser::{browse, secret};
 use crate::errors::reason;
 use crate::read::DEFAULT_TRACE;
 
@@ -75,18 +74,6 @@ pub(crate) fn run(args: &OpenArgs) -> Result<ExitCode> {
     };
     serve(&listener, site)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Returns a name that nobody can guess: every user of the machine can connect to the port.
-fn secret() -> Result<String> {
-    let mut bytes = [0; 16];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        let flags = rustix::rand::GetRandomFlags::empty();
-        filled += rustix::rand::getrandom(&mut bytes[filled..], flags)
-            .context("cannot get random numbers")?;
-    }
-    Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
 }
 
 fn listen(port: u16) -> Result<TcpListener> {
@@ -168,29 +155,6 @@ fn origin(address: &str) -> &str {
     let host = address.find("://").map_or(0, |scheme| scheme + 3);
     let path = address[host..].find(['/', '?', '#']);
     path.map_or(address, |path| &address[..host + path])
-}
-
-/// Opens a browser, if there is a desktop. Returns whether one was started.
-fn browse(address: &str) -> bool {
-    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    if !is_set("DISPLAY") && !is_set("WAYLAND_DISPLAY") {
-        return false;
-    }
-    let path: OsString = std::env::var_os("PATH").unwrap_or_default();
-    let opener = std::env::split_paths(&path)
-        .map(|folder| folder.join("xdg-open"))
-        .find(|program| Path::new(program).is_file());
-    let Some(opener) = opener else {
-        return false;
-    };
-    // It ends by itself, or goes on as the browser.
-    Command::new(opener)
-        .arg(address)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .is_ok()
 }
 
 #[cfg(test)]

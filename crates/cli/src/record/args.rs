@@ -34,6 +34,7 @@ Examples:
   ferretto record --syscalls=read,write -- ./app
   ferretto record --perf -- make      with the callstacks of make and what it starts
   ferretto record --perf=999 -p 4711  with the callstacks of process 4711
+  ferretto record --view -- make      and shows it in a browser
   ferretto record -c config.pbtxt     any Perfetto config, text or binary
   ferretto record --host ssh://me@box -d 5s    another machine, by ssh")]
 pub(crate) struct RecordArgs {
@@ -90,6 +91,9 @@ pub(crate) struct RecordArgs {
     /// Print only errors and losses
     #[arg(short, long)]
     pub(crate) quiet: bool,
+    /// Show the trace in a browser when it is recorded, as ferretto view does
+    #[arg(long, conflicts_with_all = ["print_config", "host"])]
+    pub(crate) view: bool,
     /// Record until this command ends, its own track events included
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,

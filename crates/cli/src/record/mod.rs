@@ -20,8 +20,9 @@ mod tee;
 mod watched;
 
 use std::io::{self, Write};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -41,6 +42,7 @@ use self::progress::Progress;
 use self::watched::Watched;
 use crate::backend::{Backend, NotProfiled, Own};
 use crate::errors::message;
+use crate::output::is_standard;
 use crate::session::{End, Plan, Session, Signal, Signals, Task, clone_session};
 use crate::snapshots::{Snapshot, Snapshots};
 use ferretto_text::terminal::shown;
@@ -66,6 +68,9 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         return Ok(ExitCode::from(missing.exit_code()));
     }
     perf::check(&args)?;
+    if args.view && is_standard(&args.output) {
+        bail!("--view shows a file, and -o - writes none; leave one of them out");
+    }
     if args.print_config {
         return print_config(&plan_config(&args, given_config(&args)?, None)?)
             .map(|()| ExitCode::SUCCESS);
@@ -104,10 +109,24 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         anstream::eprintln!("ferretto: aborted; {} is incomplete", target.name);
         return Ok(end.code.unwrap_or(ExitCode::from(INTERRUPTED)));
     }
-    match report::closing(target, &triggers, &mut signals, args.quiet)? {
-        true => Ok(end.code.unwrap_or(ExitCode::SUCCESS)),
-        false => Ok(ExitCode::from(INTERRUPTED)),
+    if !report::closing(target, &triggers, &mut signals, args.quiet)? {
+        return Ok(ExitCode::from(INTERRUPTED));
     }
+    if args.view {
+        show(&args.output)?;
+    }
+    Ok(end.code.unwrap_or(ExitCode::SUCCESS))
+}
+
+/// Shows a trace until its page is closed, in a process of its own, which signals end as usual.
+fn show(trace: &Path) -> Result<()> {
+    let program = std::env::current_exe().context("cannot find ferretto itself")?;
+    let mut view = Command::new(program);
+    view.arg0("ferretto").arg("view").arg("--").arg(trace);
+    let mut view = view.spawn().context("cannot start ferretto view")?;
+    // How it ended is seen there.
+    view.wait().context("cannot wait for ferretto view")?;
+    Ok(())
 }
 
 /// The config of the command line.

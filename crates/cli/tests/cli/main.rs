@@ -24,4 +24,5 @@ mod target;
 mod tls;
 mod tracebox;
 mod users;
+mod view;
 mod world;

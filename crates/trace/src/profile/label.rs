@@ -101,6 +101,13 @@ const SWITCHING: [&str; 18] = [
     "__cond_resched",
 ];
 
+/// Returns true if a function of the kernel is a part of switching to another thread.
+pub fn switches_threads(function: &str) -> bool {
+    // Compilers add to the names of what they have split off, as in `finish_task_switch.isra.0`.
+    let name = function.split('.').next().unwrap_or_default();
+    SWITCHING.contains(&name)
+}
+
 impl Profile {
     /// The labels before the functions of a callstack.
     pub(super) fn task_labels(&self, key: &StackKey, by: By) -> Vec<Label> {
@@ -137,10 +144,7 @@ impl Profile {
 
     fn is_switching(&self, id: FunctionId) -> bool {
         self.function(id).is_some_and(|function| {
-            // Compilers add to the names of what they have split off, as in
-            // `finish_task_switch.isra.0`.
-            let name = function.name.split('.').next().unwrap_or_default();
-            function.origin == Origin::Kernel && SWITCHING.contains(&name)
+            function.origin == Origin::Kernel && switches_threads(&function.name)
         })
     }
 

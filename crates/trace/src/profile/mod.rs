@@ -49,7 +49,7 @@ pub use self::counts::{Count, Selection, StackCounts, StackKey, Value};
 pub use self::folded::{FoldOptions, folded};
 pub use self::function::{Function, FunctionId, Line, Location, Origin};
 pub use self::hottest::{HotFunction, Share, hottest, processes, threads};
-pub use self::label::{By, Label, LabelKind};
+pub use self::label::{By, Label, LabelKind, switches_threads};
 pub use self::pprof::pprof;
 pub use self::problem::{Problem, Problems};
 pub use self::sample::{Mode, Sample};

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 
 /// The user whose socket is connected to this one; `None` if the kernel does not say.
-pub(super) fn user(stream: &TcpStream) -> Option<u32> {
+pub(crate) fn user(stream: &TcpStream) -> Option<u32> {
     let (theirs, ours) = (stream.peer_addr().ok()?, stream.local_addr().ok()?);
     ["/proc/net/tcp", "/proc/net/tcp6"]
         .iter()

@@ -1,0 +1,141 @@
+//! `ferretto view`: shows a trace in a page of our own, without a network.
+
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use ferretto_tables::{Continue, Options, Progress, Trace};
+use ferretto_text::terminal::shown;
+use ferretto_view::{Export, Server, View};
+
+use crate::browser::{browse, peer, secret};
+use crate::output::{is_standard, replace, write};
+use crate::read::{DEFAULT_TRACE, parse_bytes};
+
+/// Show a trace in a browser, without a network
+///
+/// Prints the address of a page and hands it the trace over the loopback address until the page is
+/// closed or Ctrl-C comes. Nothing leaves the machine, and traces may be of any size. With a
+/// desktop, the browser is started.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferretto view trace.pftrace               shows a trace
+  ferretto view trace.pftrace -o trace.html writes it into one file, which any browser shows
+  ferretto view --before old.pftrace new.pftrace
+                                            compares its flamegraphs with another trace's")]
+pub(crate) struct ViewArgs {
+    /// The trace, in any format that is known, which may be compressed; - is standard input
+    #[arg(value_name = "FILE", default_value = DEFAULT_TRACE)]
+    pub(crate) file: PathBuf,
+    /// Only print the address
+    #[arg(short, long)]
+    pub(crate) no_browser: bool,
+    /// Compare flamegraphs with this trace
+    #[arg(long, value_name = "FILE")]
+    pub(crate) before: Option<PathBuf>,
+    /// Write page and trace into one HTML file, which any browser shows without a network
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["no_browser", "before"])]
+    pub(crate) output: Option<PathBuf>,
+    /// Size of that file, for example 10M; what does not fit is left out, and said
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, requires = "output")]
+    #[arg(default_value = "256M")]
+    pub(crate) max_size: u64,
+}
+
+pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
+    let view = open(&args.file)?;
+    if let Some(output) = &args.output {
+        export(&view, args, output)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let before = args.before.as_deref().map(open).transpose()?;
+    serve(view, before, args.no_browser)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes a trace ready to be looked at.
+fn open(path: &Path) -> Result<View> {
+    let options = Options::default();
+    if is_standard(path) {
+        let trace = Trace::read(io::stdin(), &options).context("cannot read standard input")?;
+        return Ok(View::new(trace, "standard input", options.threads));
+    }
+    let name = path.display().to_string();
+    let mut told = Told::default();
+    let view = View::open(path, &options, |progress| {
+        told.tell(progress);
+        Continue::Yes
+    });
+    told.end();
+    let view = view.with_context(|| format!("cannot read {}", shown(&name)))?;
+    for remark in view.trace().remarks() {
+        eprintln!("ferretto: {}: {}", shown(&name), shown(remark));
+    }
+    Ok(view)
+}
+
+/// Writes page and trace into one file.
+fn export(view: &View, args: &ViewArgs, output: &Path) -> Result<()> {
+    let threads = Options::default().threads;
+    let export = Export::new(view, args.max_size, threads)?;
+    if is_standard(output) {
+        write(output, &[&args.file], |mut out| Ok(export.write(&mut out)?))?;
+    } else {
+        replace(output, &[&args.file], |out| Ok(export.write(out)?))?;
+        let size = export.size() as f64 / 1e6;
+        eprintln!("{}: {size:.1} MB", shown(&output.display().to_string()));
+    }
+    if let Some(left_out) = export.left_out() {
+        eprintln!("ferretto: {left_out} --max-size allows more");
+    }
+    Ok(())
+}
+
+/// The progress of an import, on a terminal.
+#[derive(Debug, Default)]
+struct Told {
+    percent: Option<u64>,
+}
+
+impl Told {
+    fn tell(&mut self, progress: Progress) {
+        /// Smaller files are read at once.
+        const MIN_SIZE: u64 = 32 << 20;
+        let Some(size) = progress.of.filter(|size| *size >= MIN_SIZE) else {
+            return;
+        };
+        let percent = progress.bytes.saturating_mul(100) / size;
+        if self.percent != Some(percent) && io::stderr().is_terminal() {
+            self.percent = Some(percent);
+            eprint!("\rReading: {percent} %");
+        }
+    }
+
+    fn end(&self) {
+        if self.percent.is_some() {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+/// Serves a trace until its page is closed.
+pub(crate) fn serve(view: View, before: Option<View>, no_browser: bool) -> Result<()> {
+    let user = rustix::process::geteuid().as_raw();
+    // Everybody sees with which address the browser was started, but its user alone may go there.
+    let permission = Box::new(move |stream: &_| {
+        // Root could read the file anyway.
+        peer::user(stream).is_none_or(|peer| peer == user || peer == 0 || user == 0)
+    });
+    let server = Server::bind(view, before, &secret()?, permission)
+        .context("cannot listen on the loopback address")?;
+    let address = server.address();
+    println!("{address}");
+    if no_browser || !browse(&address) {
+        eprintln!("Open this address in a browser on this machine.");
+    }
+    eprintln!("It is served until the page is closed; Ctrl-C ends it at once.");
+    server.run().context("cannot serve the trace")
+}

@@ -1,0 +1,87 @@
+//! Showing a trace in a page of our own.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
+
+use crate::world::World;
+
+/// A trace in the JSON format.
+const TRACE: &str = r#"[{"ph":"X","pid":1,"tid":2,"name":"work","ts":5,"dur":9}]"#;
+
+#[test]
+fn a_page_is_served_until_it_is_closed() {
+    let world = World::new();
+    world.write("a.json", TRACE.as_bytes());
+    let mut running = world.start("ferretto", &["view", "--no-browser", "a.json"]);
+    let mut address = String::new();
+    BufReader::new(running.child().stdout.as_mut().unwrap())
+        .read_line(&mut address)
+        .unwrap();
+    let rest = address.trim().strip_prefix("http://127.0.0.1:").unwrap();
+    let (port, path) = rest.split_once('/').unwrap();
+    let ask = |name: &str| {
+        let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+        let request = format!("GET /{path}{name} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n");
+        stream
+            .write_all(format!("{request}Connection: close\r\n\r\n").as_bytes())
+            .unwrap();
+        stream
+    };
+    let mut page = Vec::new();
+    ask("").read_to_end(&mut page).unwrap();
+    assert!(page.starts_with(b"HTTP/1.1 200 OK"));
+    let mut trace = Vec::new();
+    ask("trace").read_to_end(&mut trace).unwrap();
+    let text = String::from_utf8_lossy(&trace);
+    assert!(text.contains("\"name\":\"a.json\""), "{text}");
+    // The page is open, and then no more.
+    let mut alive = ask("alive");
+    alive.read_exact(&mut [0; 15]).unwrap();
+    drop(alive);
+    assert!(running.child().wait().unwrap().success());
+}
+
+#[test]
+fn a_page_is_written_whole() {
+    let world = World::new();
+    world.write("a.json", TRACE.as_bytes());
+    world.write("a.html", b"what was there");
+    let run = |args: &[&str], code| world.run("ferretto", args).returned(code);
+    run(&["view", "a.json", "-o", "a.html"], 0);
+    let page = String::from_utf8(world.read("a.html")).unwrap();
+    assert!(page.contains("class=\"ferretto-frame\" data-kind=\"slices\""));
+    let mode = std::fs::metadata(world.path("a.html"))
+        .unwrap()
+        .permissions();
+    assert_eq!(mode.mode() & 0o777, 0o600);
+    let small = ["view", "a.json", "-o", "a.html", "--max-size", "1K"];
+    run(&small, 1).complained("--max-size");
+    assert_eq!(world.read("a.html"), page.as_bytes());
+    // Never the trace itself.
+    run(&["view", "a.json", "-o", "a.json"], 1).complained("the same file");
+    assert_eq!(world.read("a.json"), TRACE.as_bytes());
+    run(&["view", "missing"], 1).complained("missing");
+    assert_eq!(world.names(), ["a.html", "a.json"]);
+}
+
+#[test]
+fn a_recording_ends_in_its_page() {
+    let world = World::new();
+    let mut running = world.start("ferretto", &["record", "-q", "--view", "--", "false"]);
+    let mut address = String::new();
+    let mut out = BufReader::new(running.child().stdout.take().unwrap());
+    while !address.starts_with("http://127.0.0.1:") {
+        address.clear();
+        assert_ne!(out.read_line(&mut address).unwrap(), 0, "no address");
+    }
+    let rest = address.trim().strip_prefix("http://127.0.0.1:").unwrap();
+    let (port, path) = rest.split_once('/').unwrap();
+    let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+    let request = format!("GET /{path}alive HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    stream.read_exact(&mut [0; 15]).unwrap();
+    drop(stream);
+    // The command's exit code is the recording's.
+    assert_eq!(running.child().wait().unwrap().code(), Some(1));
+}

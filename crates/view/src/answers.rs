@@ -1,0 +1,168 @@
+//! The requests of the page, and their answers.
+
+use serde_json::{Value, json};
+
+use crate::facts::Circumstances;
+use crate::http::{Head, Response};
+use crate::profile::{By, ProfileRequest};
+use crate::relations::Step;
+use crate::search::SearchIn;
+use crate::tiles::Window;
+use crate::view::View;
+
+/// The most nodes of a request for tiles.
+const MAX_NODES: usize = 4096;
+/// The most rows of a list or search, if the request does not say.
+const LIMIT: usize = 1000;
+
+/// The traces that the page asks about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Traces<'a> {
+    pub(crate) view: &'a View,
+    pub(crate) before: Option<&'a View>,
+    pub(crate) live: bool,
+    pub(crate) generation: u64,
+}
+
+fn bad(sentence: &str) -> Response {
+    Response::error("400 Bad Request", sentence)
+}
+
+pub(crate) fn not_found() -> Response {
+    Response::error("404 Not Found", "There is nothing here.")
+}
+
+/// The fields of a request's body.
+struct Fields(Value);
+
+impl Fields {
+    fn number(&self, name: &str) -> Option<f64> {
+        self.0.get(name)?.as_f64().filter(|value| value.is_finite())
+    }
+
+    fn count(&self, name: &str) -> Option<usize> {
+        usize::try_from(self.0.get(name)?.as_u64()?).ok()
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name)?.as_str()
+    }
+
+    /// Returns the nodes that are named; `None` for all. An error if it is no list of nodes.
+    fn nodes(&self) -> Result<Option<Vec<u32>>, ()> {
+        match self.0.get("nodes") {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::Array(nodes)) => {
+                let number = |node: &Value| node.as_u64().and_then(|node| node.try_into().ok());
+                let nodes: Option<Vec<u32>> = nodes.iter().map(number).collect();
+                nodes.map(Some).ok_or(())
+            }
+            Some(_) => Err(()),
+        }
+    }
+}
+
+impl Traces<'_> {
+    /// Answers a request for what is named behind the token.
+    pub(crate) fn answer(self, name: &str, head: &Head, body: &[u8]) -> Response {
+        match (head.method.as_str(), name) {
+            ("GET", "trace") => Response::frame(self.view.index(Circumstances {
+                live: self.live,
+                generation: self.generation,
+                before: self.before.is_some(),
+                ..Circumstances::default()
+            })),
+            ("GET", "details") => {
+                let details = of_row(head).and_then(|(node, id)| self.view.details(node, id));
+                details.map_or_else(not_found, |details| Response::json(&details))
+            }
+            ("GET", "next") => {
+                let step = match head.value("to").as_deref() {
+                    Some("next") => Step::Next,
+                    Some("previous") => Step::Previous,
+                    Some("parent") => Step::Parent,
+                    Some("child") => Step::Child,
+                    _ => return bad("'to' is next, previous, parent or child."),
+                };
+                let next = of_row(head).and_then(|(node, id)| self.view.next(node, id, step));
+                Response::json(&json!(next))
+            }
+            ("GET", "search") => {
+                let place = match head.value("in").as_deref() {
+                    None | Some("names") => SearchIn::Names,
+                    Some("args") => SearchIn::Args,
+                    Some("all") => SearchIn::All,
+                    Some(_) => return bad("'in' is names, args or all."),
+                };
+                let limit = head.number("limit").map_or(LIMIT, |limit| limit as usize);
+                let text = head.value("text").unwrap_or_default();
+                Response::frame(self.view.search(&text, place, limit))
+            }
+            ("POST", _) => match serde_json::from_slice(body) {
+                Ok(fields) => self.post(name, &Fields(fields)),
+                Err(_) => bad("The body is not JSON."),
+            },
+            _ => not_found(),
+        }
+    }
+
+    fn post(self, name: &str, fields: &Fields) -> Response {
+        let Ok(nodes) = fields.nodes() else {
+            return bad("'nodes' is a list of numbers, or null.");
+        };
+        let nodes = nodes.as_deref();
+        let (Some(from), Some(to)) = (fields.number("from"), fields.number("to")) else {
+            return bad("'from' and 'to' are times.");
+        };
+        let limit = fields.count("limit").unwrap_or(LIMIT);
+        match name {
+            "tiles" => {
+                let Some(nodes) = nodes.filter(|nodes| nodes.len() <= MAX_NODES) else {
+                    return bad("'nodes' is a list of at most 4096 numbers.");
+                };
+                let level = fields.count("level").unwrap_or(0).min(63) as u8;
+                let window = Window { from, to, level };
+                Response::frame(self.view.tiles(nodes, window))
+            }
+            "flows" => Response::frame(self.view.arrows(from, to, nodes, limit)),
+            "summary" => Response::json(&self.view.summary(from, to, nodes)),
+            "list" => {
+                let offset = fields.count("offset").unwrap_or(0);
+                Response::json(&self.view.list(from, to, nodes, offset, limit))
+            }
+            "profile" => self.profile(fields, (from, to), nodes),
+            _ => not_found(),
+        }
+    }
+
+    fn profile(self, fields: &Fields, (from, to): (f64, f64), nodes: Option<&[u32]>) -> Response {
+        let by = match fields.text("by") {
+            None | Some("none") => By::Function,
+            Some("process") => By::Process,
+            Some("thread") => By::Thread,
+            Some(_) => return bad("'by' is none, process or thread."),
+        };
+        let mut request = ProfileRequest {
+            profile: fields.count("profile").unwrap_or(usize::MAX),
+            from,
+            to,
+            nodes,
+            by,
+        };
+        let answer = match fields.text("of") {
+            None | Some("this") => self.view.profile(&request),
+            Some("before") => self.before.and_then(|before| {
+                request.profile = before.same_profile(self.view, request.profile)?;
+                request.nodes = None;
+                (request.from, request.to) = (f64::MIN, f64::MAX);
+                before.profile(&request)
+            }),
+            Some(_) => return bad("'of' is this or before."),
+        };
+        answer.map_or_else(not_found, Response::frame)
+    }
+}
+
+fn of_row(head: &Head) -> Option<(u32, u32)> {
+    Some((head.number("node")?, head.number("id")?))
+}

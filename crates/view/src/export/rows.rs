@@ -1,0 +1,470 @@
+//! The frames of an export.
+
+use ferretto_tables::StringId;
+
+use super::Part;
+use super::pools::{Callsites, Sets};
+use crate::frame::{Code, Frame, Texts};
+use crate::list::level;
+use crate::nodes::{Content, NONE, Node};
+use crate::profile::{Measure, Profile};
+use crate::view::View;
+
+/// A frame that is being filled row by row.
+struct Rows<'a> {
+    view: &'a View,
+    kind: &'static str,
+    texts: Texts<'a>,
+    /// Nodes, and the number of their rows.
+    blocks: Vec<(u32, u32)>,
+    columns: Vec<(&'static str, &'static str, Code, Vec<u64>)>,
+}
+
+impl<'a> Rows<'a> {
+    fn new(
+        view: &'a View,
+        kind: &'static str,
+        columns: &[(&'static str, &'static str, Code)],
+    ) -> Self {
+        let columns = columns.iter();
+        Self {
+            view,
+            kind,
+            texts: Texts::default(),
+            blocks: Vec::new(),
+            columns: columns
+                .map(|(name, kind, code)| (*name, *kind, *code, Vec::new()))
+                .collect(),
+        }
+    }
+
+    fn text(&mut self, id: StringId) -> u64 {
+        self.texts.of(self.view.trace.strings(), id).into()
+    }
+
+    fn time(&self, ts: i64) -> u64 {
+        ts.saturating_sub(self.view.origin).max(0) as u64
+    }
+
+    fn push(&mut self, row: &[u64]) {
+        for ((.., column), value) in self.columns.iter_mut().zip(row) {
+            column.push(*value);
+        }
+        if let Some((_, count)) = self.blocks.last_mut() {
+            *count += 1;
+        }
+    }
+
+    fn frame(self) -> Option<(&'static str, Vec<u8>)> {
+        if self
+            .columns
+            .first()
+            .is_none_or(|(.., column)| column.is_empty())
+        {
+            return None;
+        }
+        let mut frame = Frame::new(self.kind);
+        frame.texts(self.texts);
+        if !self.blocks.is_empty() {
+            let blocks = self.blocks.iter().filter(|(_, rows)| *rows > 0);
+            let (nodes, rows): (Vec<u32>, Vec<u32>) = blocks.copied().unzip();
+            let wide = |column: Vec<u32>| column.into_iter().map(u64::from);
+            frame.whole("node", "u32", Code::Delta, wide(nodes));
+            frame.whole("rows", "u32", Code::Varint, wide(rows));
+        }
+        for (name, kind, code, column) in self.columns {
+            // Defaults need not be written.
+            if name == "flags" && column.iter().all(|flags| *flags == 0) {
+                continue;
+            }
+            frame.whole(name, kind, code, column.into_iter());
+        }
+        Some((self.kind, frame.finish()))
+    }
+}
+
+const START: (&str, &str, Code) = ("start", "f64", Code::Delta);
+const DUR: (&str, &str, Code) = ("dur", "f64", Code::Varint);
+
+const fn number(name: &'static str) -> (&'static str, &'static str, Code) {
+    (name, "u32", Code::Varint)
+}
+
+/// Returns the frames of all events of a part of a trace.
+pub(super) fn frames(view: &View, part: Part) -> Vec<(&'static str, Vec<u8>)> {
+    let mut sets = Sets::default();
+    let mut callsites = Callsites::new(&view.trace);
+    let mut slice_rows = vec![NONE; view.trace.tables().slice.len() as usize];
+    let mut frames = vec![
+        slices(view, part, &mut sets, &mut slice_rows),
+        sched(view, part),
+        states(view, part),
+        values(view, part, &mut sets),
+        counters(view, part),
+    ];
+    if part.logs {
+        frames.push(logs(view, part, &mut sets));
+    }
+    frames.push(samples(view, part, &mut callsites));
+    frames.push(heap(view, part, &mut callsites));
+    let mut frames: Vec<_> = frames.into_iter().flatten().collect();
+    frames.push(("callsites", callsites.frame()));
+    frames.extend(flows(view, &slice_rows));
+    if part.args {
+        frames.push(("args", sets.frame(&view.trace)));
+    }
+    frames
+}
+
+/// Returns the nodes with such content.
+fn nodes(view: &View, is_wanted: impl Fn(&Content) -> bool) -> impl Iterator<Item = (u32, &Node)> {
+    let all = view.nodes.iter().enumerate();
+    let wanted = all.filter(move |(_, node)| is_wanted(&node.content));
+    wanted.map(|(place, node)| (place as u32, node))
+}
+
+/// Returns the rows of a node, and the line of each, lane by lane.
+fn events<'a>(view: &'a View, node: &'a Node, part: Part) -> impl Iterator<Item = (u32, u16)> {
+    let lanes = view.lanes(&node.content);
+    lanes.into_iter().flat_map(move |(lanes, times)| {
+        (0..node.depth).flat_map(move |depth| {
+            let rows = lanes.rows(node.lane + u32::from(depth)).iter().copied();
+            let rows = rows.filter(move |row| times.start(*row) < part.until);
+            rows.map(move |row| (row, depth))
+        })
+    })
+}
+
+fn slices(
+    view: &View,
+    part: Part,
+    sets: &mut Sets,
+    slice_rows: &mut [u32],
+) -> Option<(&'static str, Vec<u8>)> {
+    let columns = [
+        START,
+        DUR,
+        ("depth", "u16", Code::Varint),
+        number("name"),
+        number("category"),
+        number("args"),
+        ("flags", "u8", Code::Varint),
+    ];
+    let mut rows = Rows::new(view, "slices", &columns);
+    let table = &view.trace.tables().slice;
+    let mut count = 0;
+    for (place, node) in nodes(view, |content| matches!(content, Content::Slices(_))) {
+        rows.blocks.push((place, 0));
+        for (row, depth) in events(view, node, part) {
+            let (start, dur) = view.time_of(&node.content, row).unwrap_or_default();
+            let name = rows.text(table.name().get(row));
+            let category = rows.text(table.category().get(row));
+            let args = match part.args {
+                true => sets.number(table.arg_set_id().get(row)),
+                false => 0,
+            };
+            let is_open = table.dur().get(row) < 0;
+            let args = args.into();
+            rows.push(&[
+                start.max(0.0) as u64,
+                dur as u64,
+                depth.into(),
+                name,
+                category,
+                args,
+                is_open.into(),
+            ]);
+            slice_rows[row as usize] = count;
+            count += 1;
+        }
+    }
+    rows.frame()
+}
+
+fn sched(view: &View, part: Part) -> Option<(&'static str, Vec<u8>)> {
+    let columns = [
+        START,
+        DUR,
+        number("thread"),
+        ("priority", "i32", Code::Varint),
+        number("state"),
+    ];
+    let mut rows = Rows::new(view, "sched", &columns);
+    let table = &view.trace.tables().sched_slice;
+    for (place, node) in nodes(view, |content| matches!(content, Content::Cpu(_))) {
+        rows.blocks.push((place, 0));
+        for (row, _) in events(view, node, part) {
+            let (start, dur) = view.time_of(&node.content, row).unwrap_or_default();
+            let thread = view.thread_node(table.utid().get(row));
+            let state = rows.text(table.end_state().get(row));
+            // Negative ones wrap in 32 bits.
+            let priority = u64::from(table.priority().get(row) as u32);
+            rows.push(&[
+                start.max(0.0) as u64,
+                dur as u64,
+                thread.into(),
+                priority,
+                state,
+            ]);
+        }
+    }
+    rows.frame()
+}
+
+fn states(view: &View, part: Part) -> Option<(&'static str, Vec<u8>)> {
+    let columns = [
+        START,
+        DUR,
+        number("state"),
+        number("cpu"),
+        number("waker"),
+        number("waker_state"),
+        number("blocked"),
+        ("flags", "u8", Code::Varint),
+    ];
+    let mut rows = Rows::new(view, "states", &columns);
+    let table = &view.trace.tables().thread_state;
+    let is_states = |content: &Content| matches!(content, Content::States(_));
+    let mut places = vec![NONE; table.len() as usize];
+    let mut count = 0;
+    for (_, node) in nodes(view, is_states) {
+        for (row, _) in events(view, node, part) {
+            places[row as usize] = count;
+            count += 1;
+        }
+    }
+    for (place, node) in nodes(view, is_states) {
+        rows.blocks.push((place, 0));
+        for (row, _) in events(view, node, part) {
+            let (start, dur) = view.time_of(&node.content, row).unwrap_or_default();
+            let state = rows.text(table.state().get(row));
+            let cpu = table.ucpu().get(row);
+            let cpu = cpu
+                .and_then(|cpu| view.cpu_nodes.get(cpu as usize))
+                .copied();
+            let waker = table.waker_utid().get(row);
+            let waker = waker.map_or(NONE, |utid| view.thread_node(utid));
+            let waker_state = table.waker_id().get(row);
+            let waker_state = waker_state
+                .and_then(|row| places.get(row as usize))
+                .copied();
+            let blocked = rows.text(table.blocked_function().get(row));
+            let flags = u64::from(table.dur().get(row) < 0)
+                | u64::from(table.io_wait().get(row) == Some(true)) << 1
+                | u64::from(table.irq_context().get(row) == Some(true)) << 2;
+            rows.push(&[
+                start.max(0.0) as u64,
+                dur as u64,
+                state,
+                cpu.unwrap_or(NONE).into(),
+                waker.into(),
+                waker_state.unwrap_or(NONE).into(),
+                blocked,
+                flags,
+            ]);
+        }
+    }
+    rows.frame()
+}
+
+fn values(view: &View, part: Part, sets: &mut Sets) -> Option<(&'static str, Vec<u8>)> {
+    let columns = [
+        START,
+        DUR,
+        number("name"),
+        number("category"),
+        number("args"),
+        ("flags", "u8", Code::Varint),
+    ];
+    let mut rows = Rows::new(view, "values", &columns);
+    let table = &view.trace.tables().state;
+    for (place, node) in nodes(view, |content| matches!(content, Content::Values(_))) {
+        rows.blocks.push((place, 0));
+        for (row, _) in events(view, node, part) {
+            let (start, dur) = view.time_of(&node.content, row).unwrap_or_default();
+            let name = rows.text(table.value().get(row));
+            let category = rows.text(table.category().get(row));
+            let set = table.arg_set_id().get(row).filter(|_| part.args);
+            let args = sets.number(set).into();
+            let is_open = table.dur().get(row) < 0;
+            let start = start.max(0.0) as u64;
+            rows.push(&[start, dur as u64, name, category, args, is_open.into()]);
+        }
+    }
+    rows.frame()
+}
+
+fn counters(view: &View, part: Part) -> Option<(&'static str, Vec<u8>)> {
+    /// Numbers that are written as whole ones.
+    const WHOLE: std::ops::Range<f64> = 0.0..9e15;
+    let table = &view.trace.tables().counter;
+    let (mut blocks, mut rows) = (Vec::new(), Vec::new());
+    let (mut time, mut value) = (Vec::new(), Vec::new());
+    for (place, node) in nodes(view, |content| matches!(content, Content::Counter(_))) {
+        let before = time.len();
+        for row in view.counters.rows(node.lane) {
+            let ts = table.ts().get(*row);
+            if ts < part.until {
+                time.push(ts.saturating_sub(view.origin).max(0) as u64);
+                value.push(table.value().get(*row));
+            }
+        }
+        if time.len() > before {
+            blocks.push(u64::from(place));
+            rows.push((time.len() - before) as u64);
+        }
+    }
+    if time.is_empty() {
+        return None;
+    }
+    let mut frame = Frame::new("counters");
+    frame.whole("node", "u32", Code::Delta, blocks.into_iter());
+    frame.whole("rows", "u32", Code::Varint, rows.into_iter());
+    frame.whole("time", "f64", Code::Delta, time.into_iter());
+    let is_whole = |value: &f64| value.fract() == 0.0 && WHOLE.contains(value);
+    if value.iter().all(is_whole) {
+        let whole: Vec<u64> = value.iter().map(|value| *value as u64).collect();
+        frame.whole("value", "f64", Code::Delta, whole.into_iter());
+    } else {
+        frame.f64s("value", &value);
+    }
+    Some(("counters", frame.finish()))
+}
+
+fn logs(view: &View, part: Part, sets: &mut Sets) -> Option<(&'static str, Vec<u8>)> {
+    let columns = [
+        START,
+        number("name"),
+        number("text"),
+        number("level"),
+        number("thread"),
+        number("args"),
+    ];
+    let mut rows = Rows::new(view, "logs", &columns);
+    let tables = view.trace.tables();
+    let is_log = |content: &Content| matches!(content, Content::Ftrace(_) | Content::Lines);
+    for (place, node) in nodes(view, is_log) {
+        rows.blocks.push((place, 0));
+        for (row, _) in events(view, node, part) {
+            let label = view.label(&node.content, row);
+            let name = rows.text(label.name);
+            let (ts, text, level, set) = match node.content {
+                Content::Lines => {
+                    let logs = &tables.logs;
+                    let source = view.trace.strings().text(logs.log_source().get(row));
+                    let level = level(source, logs.prio().get(row));
+                    let level = rows.texts.place(level);
+                    let text = rows.text(logs.msg().get(row));
+                    (logs.ts().get(row), text, level, logs.arg_set_id().get(row))
+                }
+                _ => {
+                    let table = &tables.ftrace_event;
+                    (table.ts().get(row), 0, 0, table.arg_set_id().get(row))
+                }
+            };
+            let args = sets.number(set.filter(|_| part.args)).into();
+            let start = rows.time(ts);
+            rows.push(&[start, name, text, level.into(), label.other.into(), args]);
+        }
+    }
+    rows.frame()
+}
+
+fn samples(
+    view: &View,
+    part: Part,
+    callsites: &mut Callsites<'_>,
+) -> Option<(&'static str, Vec<u8>)> {
+    let columns = [
+        START,
+        number("profile"),
+        number("callsite"),
+        ("weight", "f64", Code::Varint),
+    ];
+    let mut rows = Rows::new(view, "samples", &columns);
+    let table = &view.trace.tables().profiler_sample;
+    for (place, node) in nodes(view, |content| matches!(content, Content::Samples(_))) {
+        rows.blocks.push((place, 0));
+        for (row, _) in events(view, node, part) {
+            let session = table.session_id().get(row).unwrap_or(NONE);
+            let is_of = |profile: &Profile| match profile.measure {
+                Measure::Samples(of) | Measure::OffCpu(of) => of == session,
+                Measure::Heap { .. } => false,
+            };
+            let profile = view.profiles.iter().position(is_of);
+            let callsite = table.callsite_id().get(row);
+            let is_off_cpu = profile.is_some_and(|profile| {
+                matches!(view.profiles[profile].measure, Measure::OffCpu(_))
+            });
+            let (callsite, weight) = match is_off_cpu {
+                true => {
+                    let weight = view.weights.get(row as usize).copied().unwrap_or(0.0);
+                    (callsites.waiting_row(callsite), weight as u64)
+                }
+                false => (callsites.row(callsite), 1),
+            };
+            let profile = profile.map_or(NONE, |profile| profile as u32);
+            let start = rows.time(table.ts().get(row));
+            rows.push(&[start, profile.into(), callsite.into(), weight]);
+        }
+    }
+    rows.frame()
+}
+
+fn heap(view: &View, part: Part, callsites: &mut Callsites<'_>) -> Option<(&'static str, Vec<u8>)> {
+    let table = &view.trace.tables().heap_profile_allocation;
+    let (mut start, mut process) = (Vec::new(), Vec::new());
+    let (mut profiles, mut sites, mut weights) = (Vec::new(), Vec::new(), Vec::new());
+    for row in 0..table.len() {
+        let ts = table.ts().get(row);
+        if ts >= part.until {
+            continue;
+        }
+        let node = view.process_nodes.get(table.upid().get(row) as usize);
+        let site = callsites.row(Some(table.callsite_id().get(row)));
+        for (place, profile) in view.profiles.iter().enumerate() {
+            let Measure::Heap { heap, of } = profile.measure else {
+                continue;
+            };
+            let weight = of.weight(table.count().get(row), table.size().get(row));
+            if heap == table.heap_name().get(row) && weight != 0.0 {
+                start.push(ts.saturating_sub(view.origin).max(0) as u64);
+                process.push(u64::from(node.copied().unwrap_or(NONE)));
+                profiles.push(place as u64);
+                sites.push(u64::from(site));
+                weights.push(weight);
+            }
+        }
+    }
+    if start.is_empty() {
+        return None;
+    }
+    let mut frame = Frame::new("heap");
+    frame.whole("start", "f64", Code::Delta, start.into_iter());
+    frame.whole("process", "u32", Code::Delta, process.into_iter());
+    frame.whole("profile", "u32", Code::Varint, profiles.into_iter());
+    frame.whole("callsite", "u32", Code::Varint, sites.into_iter());
+    frame.f64s("weight", &weights);
+    Some(("heap", frame.finish()))
+}
+
+fn flows(view: &View, slice_rows: &[u32]) -> Option<(&'static str, Vec<u8>)> {
+    let table = &view.trace.tables().flow;
+    let place = |slice: u32| slice_rows.get(slice as usize).copied().unwrap_or(NONE);
+    let (mut from, mut to) = (Vec::new(), Vec::new());
+    for row in 0..table.len() {
+        let begin = place(table.slice_out().get(row));
+        let end = place(table.slice_in().get(row));
+        if begin != NONE && end != NONE {
+            from.push(u64::from(begin));
+            to.push(u64::from(end));
+        }
+    }
+    if from.is_empty() {
+        return None;
+    }
+    let mut frame = Frame::new("flows");
+    frame.whole("from", "u32", Code::Delta, from.into_iter());
+    frame.whole("to", "u32", Code::Delta, to.into_iter());
+    Some(("flows", frame.finish()))
+}

@@ -1,0 +1,215 @@
+//! The trace as a whole: the frame `trace`.
+
+use ferretto_tables::StringId;
+use serde_json::{Value, json};
+
+use crate::frame::{Frame, Texts};
+use crate::nodes::{Content, NONE};
+use crate::view::View;
+
+/// The version of the protocol.
+const VERSION: u32 = 1;
+/// The number of the wall clock among clocks.
+const REALTIME: i64 = 1;
+/// Losses and remarks beyond this number are not told.
+const MAX_REMARKS: usize = 1000;
+
+/// The circumstances in which a trace is looked at.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Circumstances<'a> {
+    /// True while it is still recorded.
+    pub live: bool,
+    /// Counts up when there is more of it.
+    pub generation: u64,
+    /// True if there is another trace to compare profiles with.
+    pub before: bool,
+    /// A sentence about events that were left out.
+    pub left_out: Option<&'a str>,
+    /// The time from which on nothing is there, if that was left out.
+    pub lost_from: Option<i64>,
+}
+
+impl View {
+    /// Returns the nodes, and what is to be known of the trace as a whole, as a frame.
+    pub fn index(&self, of: Circumstances<'_>) -> Vec<u8> {
+        let mut frame = Frame::new("trace");
+        frame.field("version", VERSION);
+        frame.field("name", self.name.as_str());
+        frame.field("start", self.origin.to_string());
+        frame.field("end", self.end.to_string());
+        frame.field("wall", self.wall().map(|wall| wall.to_string()));
+        frame.field("live", of.live);
+        frame.field("generation", of.generation);
+        frame.field("before", of.before);
+        frame.field("left_out", of.left_out);
+        frame.field("profiles", Value::Array(self.profile_list()));
+        let (mut losses, mut remarks) = self.losses();
+        if let Some(from) = of.lost_from {
+            let dur = self.end.saturating_sub(from);
+            losses.push(json!({
+                "start": self.relative(from), "dur": dur, "node": null,
+                "text": "left out to bound the size of the file",
+            }));
+        }
+        frame.field("losses", losses);
+        remarks.extend(of.left_out.map(Value::from));
+        frame.field("remarks", remarks);
+        frame.field("facts", self.facts());
+        self.add_nodes(&mut frame);
+        frame.finish()
+    }
+
+    fn add_nodes(&self, frame: &mut Frame) {
+        let strings = self.trace.strings();
+        let nodes = &self.nodes;
+        let mut texts = Texts::default();
+        let (mut name, mut unit) = (Vec::new(), Vec::new());
+        let (mut min, mut max) = (Vec::new(), Vec::new());
+        let (mut first, mut last) = (Vec::new(), Vec::new());
+        for node in nodes {
+            name.push(texts.place(node.name.text(strings)));
+            unit.push(texts.of(strings, node.unit));
+            let extent = self.extent(&node.content, node.lane, node.depth);
+            let (begin, end) = extent.map_or((f64::NAN, f64::NAN), |(begin, end)| {
+                (self.relative(begin), self.relative(end))
+            });
+            first.push(begin);
+            last.push(end);
+            let (low, high) = match node.content {
+                Content::Counter(_) => self.extremes(node.lane),
+                _ => (f64::NAN, f64::NAN),
+            };
+            min.push(low);
+            max.push(high);
+        }
+        frame.texts(texts);
+        let column = |value: &dyn Fn(&crate::nodes::Node) -> f64| -> Vec<f64> {
+            nodes.iter().map(value).collect()
+        };
+        let parents: Vec<i32> = nodes.iter().map(|node| node.parent as i32).collect();
+        frame.i32s("parent", &parents);
+        frame.u8s(
+            "kind",
+            &nodes.iter().map(|n| n.kind as u8).collect::<Vec<_>>(),
+        );
+        frame.u32s("name", &name);
+        frame.f64s(
+            "number",
+            &column(&|n| n.number.map_or(f64::NAN, |n| n as f64)),
+        );
+        frame.u32s("rows", &nodes.iter().map(|n| n.rows).collect::<Vec<_>>());
+        frame.u16s("depth", &nodes.iter().map(|n| n.depth).collect::<Vec<_>>());
+        frame.u32s("unit", &unit);
+        frame.f64s("min", &min);
+        frame.f64s("max", &max);
+        frame.f64s("first", &first);
+        frame.f64s("last", &last);
+    }
+
+    /// Returns the times of the first and last event of a node.
+    fn extent(&self, content: &Content, lane: u32, depth: u16) -> Option<(i64, i64)> {
+        if let Content::Counter(_) = content {
+            let rows = self.counters.rows(lane);
+            let ts = self.trace.tables().counter.ts();
+            return Some((ts.get(*rows.first()?), ts.get(*rows.last()?)));
+        }
+        let (lanes, times) = self.lanes(content)?;
+        let mut extent: Option<(i64, i64)> = None;
+        for lane in lane..lane + u32::from(depth) {
+            let rows = lanes.rows(lane);
+            if let (Some(first), Some(last)) = (rows.first(), rows.last()) {
+                let (begin, end) = (times.start(*first), times.end(*last));
+                let known = extent.unwrap_or((begin, end));
+                extent = Some((known.0.min(begin), known.1.max(end)));
+            }
+        }
+        extent
+    }
+
+    fn extremes(&self, counter: u32) -> (f64, f64) {
+        let value = self.trace.tables().counter.value();
+        let values = self
+            .counters
+            .rows(counter)
+            .iter()
+            .map(|row| value.get(*row));
+        values.fold((f64::NAN, f64::NAN), |(min, max), value| {
+            (min.min(value), max.max(value))
+        })
+    }
+
+    /// Returns the wall clock at the beginning of the trace.
+    fn wall(&self) -> Option<i64> {
+        let clocks = &self.trace.tables().clock_snapshot;
+        let row = (0..clocks.len()).find(|row| {
+            let is_real = clocks.clock_id().get(*row) == REALTIME;
+            is_real && clocks.clock_value().get(*row) > 0
+        })?;
+        let since = clocks.ts().get(row).checked_sub(self.origin)?;
+        clocks.clock_value().get(row).checked_sub(since)
+    }
+
+    /// Returns where data was lost, and what was lost at times that are not known.
+    fn losses(&self) -> (Vec<Value>, Vec<Value>) {
+        let (tables, strings) = (self.trace.tables(), self.trace.strings());
+        let stats = &tables.stats;
+        let is_bad = |row: u32| {
+            let severity = strings.text(stats.severity().get(row));
+            matches!(severity, "data_loss" | "error") && stats.value().get(row) > 0
+        };
+        let bad: Vec<u32> = (0..stats.len()).filter(|row| is_bad(*row)).collect();
+        let logs = &tables.trace_import_logs;
+        let mut losses = Vec::new();
+        for log in 0..logs.len() {
+            let key = logs.stat_key().get(log);
+            let row = bad.iter().find(|row| stats.key().get(**row) == key);
+            let (Some(ts), Some(row)) = (logs.ts().get(log), row) else {
+                continue;
+            };
+            if losses.len() < MAX_REMARKS {
+                let text = strings.text(stats.description().get(*row));
+                let name = strings.text(stats.name().get(*row));
+                let text = if text.is_empty() { name } else { text };
+                let start = self.relative(ts);
+                losses.push(json!({"start": start, "dur": 0, "node": null, "text": text}));
+            }
+        }
+        let mut remarks: Vec<Value> = self.trace.remarks().iter().map(|r| json!(r)).collect();
+        for row in bad.into_iter().take(MAX_REMARKS) {
+            let name = strings.text(stats.name().get(row));
+            let text = strings.text(stats.description().get(row));
+            let place = stats
+                .idx()
+                .get(row)
+                .map_or(String::new(), |idx| format!("[{idx}]"));
+            let value = stats.value().get(row);
+            remarks.push(json!(format!("{name}{place}: {value}. {text}").trim_end()));
+        }
+        (losses, remarks)
+    }
+
+    /// Returns rows about the trace to show: label and text.
+    fn facts(&self) -> Vec<Value> {
+        let (tables, strings) = (self.trace.tables(), self.trace.strings());
+        let mut facts = Vec::new();
+        let metadata = &tables.metadata;
+        for row in 0..metadata.len() {
+            let name = strings.text(metadata.name().get(row));
+            let value = match (metadata.int_value().get(row), metadata.str_value().get(row)) {
+                (Some(value), _) => value.to_string(),
+                (None, StringId::NULL) => continue,
+                (None, text) => strings.text(text).chars().take(4096).collect(),
+            };
+            facts.push(json!([name, value]));
+        }
+        facts
+    }
+
+    /// Returns the node of a thread.
+    pub(crate) fn thread_node(&self, utid: u32) -> u32 {
+        self.thread_nodes
+            .get(utid as usize)
+            .copied()
+            .unwrap_or(NONE)
+    }
+}

@@ -1,0 +1,123 @@
+//! A request without its body.
+
+/// A request without its body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) method: String,
+    /// The path, as it came.
+    pub(crate) path: String,
+    /// The part behind the question mark.
+    pub(crate) query: String,
+    pub(crate) host: Option<String>,
+    pub(crate) origin: Option<String>,
+    /// The relation between the page that asks and this server, if the browser says so.
+    pub(crate) site: Option<String>,
+    pub(crate) length: usize,
+    pub(crate) keep: bool,
+}
+
+impl Head {
+    /// Returns a request; `None` if it is none that can be answered.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(bytes).ok()?;
+        let mut lines = text.split("\r\n");
+        let mut words = lines.next()?.split(' ');
+        let (method, target, version) = (words.next()?, words.next()?, words.next()?);
+        if words.next().is_some() || !version.starts_with("HTTP/1.") || !target.starts_with('/') {
+            return None;
+        }
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let mut head = Self {
+            method: method.to_owned(),
+            path: path.to_owned(),
+            query: query.to_owned(),
+            host: None,
+            origin: None,
+            site: None,
+            length: 0,
+            keep: version == "HTTP/1.1",
+        };
+        for line in lines.take_while(|line| !line.is_empty()) {
+            let (name, value) = line.split_once(':')?;
+            let value = value.trim();
+            match name.to_ascii_lowercase().as_str() {
+                // Of two, none can be trusted.
+                "host" if head.host.is_some() => return None,
+                "origin" if head.origin.is_some() => return None,
+                "host" => head.host = Some(value.to_owned()),
+                "origin" => head.origin = Some(value.to_owned()),
+                "sec-fetch-site" => head.site = Some(value.to_owned()),
+                "content-length" => head.length = value.parse().ok()?,
+                "transfer-encoding" => return None,
+                "connection" if value.eq_ignore_ascii_case("close") => head.keep = false,
+                _ => {}
+            }
+        }
+        Some(head)
+    }
+
+    /// Returns a value of the query.
+    pub(crate) fn value(&self, name: &str) -> Option<String> {
+        let pairs = self.query.split('&');
+        let mut values = pairs.filter_map(|pair| pair.split_once('='));
+        values
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| decoded(value))
+    }
+
+    /// Returns a number of the query.
+    pub(crate) fn number(&self, name: &str) -> Option<u32> {
+        self.value(name)?.parse().ok()
+    }
+}
+
+/// Returns a value without percent signs.
+fn decoded(value: &str) -> String {
+    let bytes = value.as_bytes();
+    let mut all = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        let code = bytes.get(at + 1..at + 3).filter(|_| *byte == b'%');
+        let code = code.and_then(|code| std::str::from_utf8(code).ok());
+        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
+            Some(code) => {
+                all.push(code);
+                at += 3;
+            }
+            None => {
+                all.push(if *byte == b'+' { b' ' } else { *byte });
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_taken_apart() {
+        let text = "GET /t/search?text=a%20b%2Bc+d&in=all HTTP/1.1\r\nHost: x:1\r\n\
+                    Content-Length: 7\r\nSec-Fetch-Site: same-origin\r\n\r\n";
+        let head = Head::parse(text.as_bytes()).expect("head");
+        assert_eq!((head.path.as_str(), head.length), ("/t/search", 7));
+        assert_eq!(head.value("text").as_deref(), Some("a b+c d"));
+        assert_eq!(head.value("in").as_deref(), Some("all"));
+        assert_eq!(head.host.as_deref(), Some("x:1"));
+        assert!(head.keep);
+        for wrong in [
+            "GET / HTTP/2\r\n\r\n",
+            "GET x HTTP/1.1\r\n\r\n",
+            "GET /\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+            "GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+            "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "GET / HTTP/1.1\r\nno colon\r\n\r\n",
+        ] {
+            assert_eq!(Head::parse(wrong.as_bytes()), None, "{wrong}");
+        }
+        assert_eq!(Head::parse(b"GET /\xff HTTP/1.1\r\n\r\n"), None);
+    }
+}

@@ -1,0 +1,192 @@
+//! Lanes: rows of a table that follow each other in time and do not overlap, at every level of
+//! detail.
+
+mod pyramid;
+
+use std::ops::Range;
+
+use ferretto_tables::column::Column;
+
+pub(crate) use self::pyramid::promising;
+use self::pyramid::{Level, MIN_ROWS, build};
+use crate::parallel;
+
+/// The times of a table's rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times<'a> {
+    ts: &'a Column<i64>,
+    /// `None` if all rows are instants.
+    dur: Option<&'a Column<i64>>,
+    /// The end of rows that have none.
+    end: i64,
+}
+
+impl<'a> Times<'a> {
+    pub(crate) fn new(ts: &'a Column<i64>, dur: Option<&'a Column<i64>>, end: i64) -> Self {
+        Self { ts, dur, end }
+    }
+
+    #[inline]
+    pub(crate) fn start(&self, row: u32) -> i64 {
+        self.ts.get(row)
+    }
+
+    #[inline]
+    pub(crate) fn end(&self, row: u32) -> i64 {
+        let start = self.ts.get(row);
+        match self.dur.map_or(0, |dur| dur.get(row)) {
+            dur if dur < 0 => self.end.max(start),
+            dur => start.saturating_add(dur),
+        }
+    }
+
+    /// Returns true if it is not known when the row ended.
+    #[inline]
+    pub(crate) fn is_open(&self, row: u32) -> bool {
+        self.dur.is_some_and(|dur| dur.get(row) < 0)
+    }
+}
+
+/// A row that is shown, or several as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shown {
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+    /// The row, or the longest one.
+    pub(crate) row: u32,
+    pub(crate) count: u32,
+    /// The share of the time that is filled; 255 is all of it.
+    pub(crate) load: u8,
+}
+
+/// The lanes of a table.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes {
+    /// The rows of all lanes, each lane's in the order of time.
+    rows: Vec<u32>,
+    /// The places in `rows` at which lanes begin, and the end of the last one.
+    starts: Vec<u32>,
+    /// The levels of long lanes, by lane.
+    pyramids: Vec<(u32, Vec<Level>)>,
+}
+
+impl Lanes {
+    /// Sorts the rows of a table into lanes. `lane` says which one a row belongs to.
+    pub(crate) fn new(rows: u32, lanes: usize, lane: impl Fn(u32) -> Option<u32>) -> Self {
+        let mut starts = vec![0_u32; lanes + 1];
+        for row in 0..rows {
+            if let Some(count) = lane(row).and_then(|lane| starts.get_mut(lane as usize + 1)) {
+                *count += 1;
+            }
+        }
+        let mut sum = 0;
+        for start in &mut starts {
+            sum += *start;
+            *start = sum;
+        }
+        let mut places = starts.clone();
+        let mut sorted = vec![0; sum as usize];
+        for row in 0..rows {
+            if let Some(lane) = lane(row).filter(|lane| (*lane as usize) < lanes) {
+                let place = &mut places[lane as usize];
+                sorted[*place as usize] = row;
+                *place += 1;
+            }
+        }
+        Self {
+            rows: sorted,
+            starts,
+            pyramids: Vec::new(),
+        }
+    }
+
+    /// Sorts the rows of each lane by time, where the table is not sorted.
+    pub(crate) fn sort(&mut self, times: Times<'_>) {
+        for lane in 0..self.starts.len().saturating_sub(1) {
+            let (start, end) = (self.starts[lane] as usize, self.starts[lane + 1] as usize);
+            self.rows[start..end].sort_by_key(|row| times.start(*row));
+        }
+    }
+
+    /// Makes the levels of all lanes that are long.
+    pub(crate) fn build(&mut self, times: Times<'_>, origin: i64, threads: usize) {
+        let long = self.with_rows(MIN_ROWS);
+        let built = parallel::map(&long, threads, |lane| {
+            build(self.rows(*lane), times, origin)
+        });
+        self.pyramids = long.into_iter().zip(built).collect();
+    }
+
+    /// Returns the lanes that have so many rows.
+    pub(crate) fn with_rows(&self, least: usize) -> Vec<u32> {
+        let lanes = self.starts.len().saturating_sub(1) as u32;
+        let long = (0..lanes).filter(|lane| self.rows(*lane).len() >= least);
+        long.collect()
+    }
+
+    /// Returns true if no lane has rows.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Returns the rows of a lane.
+    pub(crate) fn rows(&self, lane: u32) -> &[u32] {
+        let lane = lane as usize;
+        match self.starts.get(lane..lane + 2) {
+            Some(&[start, end]) => &self.rows[start as usize..end as usize],
+            _ => &[],
+        }
+    }
+
+    /// Returns the rows of a lane that begin or go on in a window.
+    pub(crate) fn rows_within(&self, lane: u32, window: Range<i64>, times: Times<'_>) -> &[u32] {
+        let rows = self.rows(lane);
+        let mut first = rows.partition_point(|row| times.start(*row) < window.start);
+        if let Some(before) = first.checked_sub(1)
+            && times.end(rows[before]) > window.start
+        {
+            first = before;
+        }
+        let rows = &rows[first..];
+        let end = rows.partition_point(|row| times.start(*row) < window.end);
+        &rows[..end]
+    }
+
+    /// Hands out what is seen of a lane in a window, in the order of time. What is shorter than a
+    /// step, 2^`level` ns, is merged with its neighbours in the same step.
+    pub(crate) fn show(
+        &self,
+        lane: u32,
+        window: Range<i64>,
+        level: u8,
+        times: Times<'_>,
+        mut each: impl FnMut(Shown),
+    ) {
+        let rows = self.rows(lane);
+        let pyramid = self
+            .pyramids
+            .binary_search_by_key(&lane, |(lane, _)| *lane)
+            .ok()
+            .map_or(&[][..], |place| &self.pyramids[place].1);
+        let coarsest = pyramid.iter().rev().find(|stored| stored.shift <= level);
+        if let Some(stored) = coarsest {
+            return stored.show(rows, window, times, each);
+        }
+        for row in self.rows_within(lane, window, times) {
+            each(Shown {
+                start: times.start(*row),
+                end: times.end(*row),
+                row: *row,
+                count: 1,
+                load: u8::MAX,
+            });
+        }
+    }
+
+    /// Returns the memory that it takes, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        let levels = self.pyramids.iter().flat_map(|(_, levels)| levels);
+        4 * (self.rows.capacity() + self.starts.capacity())
+            + levels.map(Level::memory).sum::<usize>()
+    }
+}

@@ -1,0 +1,170 @@
+//! The levels of one lane. A level divides the lane's rows into runs: what is shorter than a step,
+//! with its neighbours in the same step, or a single longer row.
+//!
+//! A level is kept only if it has at most half as many runs as the one below, so all levels of a
+//! lane together have no more runs than the lane has rows, and what is shown is at most twice as
+//! much as it has to be.
+
+use std::ops::Range;
+
+use super::{Shown, Times};
+
+/// Lanes with fewer rows have no levels.
+pub(super) const MIN_ROWS: usize = 256;
+
+/// One level of a lane.
+#[derive(Debug)]
+pub(super) struct Level {
+    /// Steps are 2^`shift` ns.
+    pub(super) shift: u8,
+    /// The place of each run's first row in the lane.
+    firsts: Vec<u32>,
+    /// The place of each run's longest row.
+    longest: Vec<u32>,
+    /// The share of each run's time that its rows fill.
+    load: Vec<u8>,
+}
+
+impl Level {
+    /// Hands out what is seen in a window.
+    pub(super) fn show(
+        &self,
+        rows: &[u32],
+        window: Range<i64>,
+        times: Times<'_>,
+        mut each: impl FnMut(Shown),
+    ) {
+        let start = |run: usize| times.start(rows[self.firsts[run] as usize]);
+        let behind = |run: usize| {
+            let next = self.firsts.get(run + 1);
+            next.map_or(rows.len(), |next| *next as usize)
+        };
+        let end = |run: usize| times.end(rows[behind(run) - 1]);
+        let mut run = self
+            .firsts
+            .partition_point(|first| times.start(rows[*first as usize]) < window.start);
+        if run > 0 && end(run - 1) > window.start {
+            run -= 1;
+        }
+        while run < self.firsts.len() && start(run) < window.end {
+            each(Shown {
+                start: start(run),
+                end: end(run),
+                row: rows[self.longest[run] as usize],
+                count: (behind(run) - self.firsts[run] as usize) as u32,
+                load: self.load[run],
+            });
+            run += 1;
+        }
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        4 * (self.firsts.capacity() + self.longest.capacity()) + self.load.capacity()
+    }
+}
+
+/// A run while levels are built.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    first: u32,
+    longest: u32,
+    count: u32,
+    start: i64,
+    end: i64,
+    /// The time that rows fill.
+    filled: i64,
+    /// The length of the longest row.
+    length: i64,
+}
+
+/// Returns the levels of a lane with these rows, from the finest to the coarsest.
+pub(super) fn build(rows: &[u32], times: Times<'_>, origin: i64) -> Vec<Level> {
+    let mut runs: Vec<Run> = rows
+        .iter()
+        .enumerate()
+        .map(|(place, row)| {
+            let (start, end) = (times.start(*row), times.end(*row));
+            Run {
+                first: place as u32,
+                longest: place as u32,
+                count: 1,
+                start,
+                end,
+                filled: end.saturating_sub(start),
+                length: end.saturating_sub(start),
+            }
+        })
+        .collect();
+    let mut levels = Vec::new();
+    let mut merged = Vec::new();
+    let mut shift = 0;
+    while runs.len() >= MIN_ROWS / 4 {
+        let Some(next) = promising(runs.iter().map(|run| run.start), shift + 1) else {
+            break;
+        };
+        shift = next;
+        merge(&runs, shift, origin, &mut merged);
+        if merged.len() * 2 <= runs.len() {
+            std::mem::swap(&mut runs, &mut merged);
+            levels.push(Level {
+                shift,
+                firsts: runs.iter().map(|run| run.first).collect(),
+                longest: runs.iter().map(|run| run.longest).collect(),
+                load: runs.iter().map(load).collect(),
+            });
+        }
+    }
+    levels
+}
+
+/// Returns the first level, from this one on, at which half of the runs that begin at these times
+/// may be merged: what is merged begins within one step.
+pub(crate) fn promising(starts: impl Iterator<Item = i64>, from: u8) -> Option<u8> {
+    let mut pairs = [0_usize; 65];
+    let (mut before, mut runs) = (None, 0);
+    for start in starts {
+        if let Some(before) = before.replace(start) {
+            let apart = start.saturating_sub(before).max(0) as u64;
+            pairs[(u64::BITS - apart.leading_zeros()) as usize] += 1;
+        }
+        runs += 1;
+    }
+    let mut merged = 0;
+    for (level, count) in pairs.iter().enumerate().take(63) {
+        merged += count;
+        if level >= usize::from(from) && merged * 2 >= runs {
+            return Some(level as u8);
+        }
+    }
+    None
+}
+
+fn merge(runs: &[Run], shift: u8, origin: i64, merged: &mut Vec<Run>) {
+    merged.clear();
+    let step = |run: &Run| run.start.saturating_sub(origin) >> shift;
+    let is_short = |run: &Run| run.count > 1 || run.length >> shift == 0;
+    for run in runs {
+        if let Some(last) = merged.last_mut()
+            && step(last) == step(run)
+            && is_short(last)
+            && is_short(run)
+        {
+            last.count += run.count;
+            last.end = last.end.max(run.end);
+            last.filled = last.filled.saturating_add(run.filled);
+            if run.length > last.length {
+                (last.longest, last.length) = (run.longest, run.length);
+            }
+        } else {
+            merged.push(*run);
+        }
+    }
+}
+
+fn load(run: &Run) -> u8 {
+    let span = run.end.saturating_sub(run.start);
+    if span <= 0 {
+        return u8::MAX;
+    }
+    (run.filled as f64 / span as f64 * 255.0).min(255.0) as u8
+}

@@ -1,0 +1,499 @@
+//! The nodes of a trace.
+
+use ferretto_tables::{StringId, StringPool, Tables};
+use rustc_hash::FxHashMap;
+
+use super::order::{Class, flatten};
+use super::{Content, Kind, NONE, Name, Node};
+
+/// The nodes, and where things of the trace are among them.
+#[derive(Debug, Default)]
+pub(crate) struct Made {
+    pub(crate) nodes: Vec<Node>,
+    /// The node of each track, and the line of the node at which the track begins.
+    pub(crate) tracks: Vec<(u32, u16)>,
+    /// The node of each thread.
+    pub(crate) threads: Vec<u32>,
+    /// The node of each process.
+    pub(crate) processes: Vec<u32>,
+    /// The node of each CPU.
+    pub(crate) cpus: Vec<u32>,
+}
+
+/// The numbers of rows that machines, threads and CPUs have in tables.
+#[derive(Debug, Default)]
+pub(crate) struct MachineRows {
+    /// Rows of each track.
+    pub(crate) tracks: Vec<u32>,
+    /// Lines of each track.
+    pub(crate) depths: Vec<u16>,
+    /// Times on CPUs, of each CPU.
+    pub(crate) sched: Vec<u32>,
+    /// Times on CPUs, of each process.
+    pub(crate) ran: Vec<u32>,
+    /// Nanoseconds on CPUs, of each thread.
+    pub(crate) cpu_time: Vec<i64>,
+    /// States, of each thread.
+    pub(crate) states: Vec<u32>,
+    /// Samples, of each thread.
+    pub(crate) samples: Vec<u32>,
+    /// Kernel events, of each CPU.
+    pub(crate) ftrace: Vec<u32>,
+    /// Dumps, of each process.
+    pub(crate) heap: Vec<u32>,
+    /// Lines of logs.
+    pub(crate) logs: u32,
+}
+
+/// A node that has no number yet.
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub(super) parent: u32,
+    pub(super) class: Class,
+    /// The order among siblings of a class, the least first.
+    pub(super) rank: i64,
+    pub(super) node: Node,
+}
+
+/// More counters of a process are a group.
+const FEW_COUNTERS: u32 = 4;
+
+struct Maker<'a> {
+    tables: &'a Tables,
+    rows: &'a MachineRows,
+    drafts: Vec<Draft>,
+    machines: FxHashMap<u32, u32>,
+    cpu_groups: FxHashMap<u32, u32>,
+    counter_groups: FxHashMap<u32, u32>,
+    process_counters: Vec<u32>,
+    event_groups: FxHashMap<u32, u32>,
+    processes: Vec<u32>,
+    threads: Vec<u32>,
+    cpus: Vec<u32>,
+    tracks: Vec<u32>,
+    /// Tracks that are shown as one.
+    groups: FxHashMap<(u32, u32), u32>,
+}
+
+/// Returns the nodes of a trace: what has events, and what contains it.
+pub(crate) fn make(tables: &Tables, strings: &StringPool, rows: &MachineRows) -> Made {
+    let mut maker = Maker {
+        tables,
+        rows,
+        drafts: Vec::new(),
+        machines: FxHashMap::default(),
+        cpu_groups: FxHashMap::default(),
+        counter_groups: FxHashMap::default(),
+        process_counters: process_counters(tables, strings, rows),
+        event_groups: FxHashMap::default(),
+        processes: vec![NONE; tables.process.len() as usize],
+        threads: vec![NONE; tables.thread.len() as usize],
+        cpus: vec![NONE; tables.cpu.len() as usize],
+        tracks: vec![NONE; tables.track.len() as usize],
+        groups: FxHashMap::default(),
+    };
+    maker.cpus();
+    maker.threads();
+    maker.tracks(strings);
+    maker.heaps();
+    maker.logs();
+    let (nodes, places) = flatten(maker.drafts, strings);
+    let placed = |drafts: &[u32]| -> Vec<u32> {
+        let place = |draft: &u32| places.get(*draft as usize).copied().unwrap_or(NONE);
+        drafts.iter().map(place).collect()
+    };
+    let mut tracks: Vec<(u32, u16)> = placed(&maker.tracks).into_iter().map(|n| (n, 0)).collect();
+    for node in &nodes {
+        if let Content::Slices(all) = &node.content {
+            let mut line = 0_u16;
+            for track in all {
+                tracks[*track as usize].1 = line;
+                line = line.saturating_add(rows.depths[*track as usize]);
+            }
+        }
+    }
+    Made {
+        tracks,
+        threads: placed(&maker.threads),
+        cpus: placed(&maker.cpus),
+        processes: placed(&maker.processes),
+        nodes,
+    }
+}
+
+/// Counts the counters of each process.
+fn process_counters(tables: &Tables, strings: &StringPool, rows: &MachineRows) -> Vec<u32> {
+    let mut counters = vec![0_u32; tables.process.len() as usize];
+    let table = &tables.track;
+    for track in 0..table.len() {
+        let is_counter = strings.text(table.event_type().get(track)) == "counter";
+        let upid = table.upid().get(track).filter(|_| is_counter);
+        let upid = upid.filter(|_| count(&rows.tracks, track) > 0);
+        if let Some(known) = upid.and_then(|upid| counters.get_mut(upid as usize)) {
+            *known += 1;
+        }
+    }
+    counters
+}
+
+fn count(rows: &[u32], place: u32) -> u32 {
+    rows.get(place as usize).copied().unwrap_or(0)
+}
+
+impl Maker<'_> {
+    fn add(&mut self, parent: u32, class: Class, rank: i64, kind: Kind, name: Name) -> u32 {
+        self.drafts.push(Draft {
+            parent,
+            class,
+            rank,
+            node: Node {
+                parent,
+                behind: 0,
+                kind,
+                name,
+                number: None,
+                content: Content::None,
+                unit: StringId::NULL,
+                lane: NONE,
+                depth: 0,
+                rows: 0,
+            },
+        });
+        self.drafts.len() as u32 - 1
+    }
+
+    fn fill(&mut self, draft: u32, content: Content, rows: u32, depth: u16) {
+        let node = &mut self.drafts[draft as usize].node;
+        node.content = content;
+        node.rows = rows;
+        node.depth = depth;
+    }
+
+    fn machine(&mut self, machine: u32) -> u32 {
+        if let Some(draft) = self.machines.get(&machine) {
+            return *draft;
+        }
+        let name = self.tables.machine.name().get(machine);
+        let name = match name {
+            StringId::NULL | StringId::EMPTY => {
+                let raw = self.tables.machine.raw_id().get(machine);
+                let host = raw == 0 || self.tables.machine.is_empty();
+                let text = if host {
+                    "This machine".to_owned()
+                } else {
+                    format!("Machine {raw}")
+                };
+                Name::Text(text.into())
+            }
+            name => Name::Pool(name),
+        };
+        let draft = self.add(NONE, Class::Machine, machine.into(), Kind::Machine, name);
+        self.machines.insert(machine, draft);
+        draft
+    }
+
+    fn cpu_group(&mut self, machine: u32) -> u32 {
+        if let Some(draft) = self.cpu_groups.get(&machine) {
+            return *draft;
+        }
+        let parent = self.machine(machine);
+        let name = Name::Text("CPUs".into());
+        let draft = self.add(parent, Class::Cpus, 0, Kind::Group, name);
+        self.cpu_groups.insert(machine, draft);
+        draft
+    }
+
+    /// Returns the group of the counters of a node.
+    fn counter_group(&mut self, parent: u32) -> u32 {
+        if let Some(draft) = self.counter_groups.get(&parent) {
+            return *draft;
+        }
+        let name = Name::Text("Counters".into());
+        let draft = self.add(parent, Class::Counters, 0, Kind::Group, name);
+        self.counter_groups.insert(parent, draft);
+        draft
+    }
+
+    fn event_group(&mut self, machine: u32) -> u32 {
+        if let Some(draft) = self.event_groups.get(&machine) {
+            return *draft;
+        }
+        let parent = self.machine(machine);
+        let name = Name::Text("Kernel events".into());
+        let draft = self.add(parent, Class::Log, 1, Kind::Group, name);
+        self.event_groups.insert(machine, draft);
+        draft
+    }
+
+    fn cpus(&mut self) {
+        let rows = self.rows;
+        for ucpu in 0..self.tables.cpu.len() {
+            let machine = self.tables.cpu.machine_id().get(ucpu);
+            let number = self.tables.cpu.cpu().get(ucpu).unwrap_or(ucpu);
+            let sched = count(&rows.sched, ucpu);
+            if sched > 0 {
+                let group = self.cpu_group(machine);
+                let name = Name::Text(format!("CPU {number}").into());
+                let draft = self.add(group, Class::Cpu, number.into(), Kind::Cpu, name);
+                self.fill(draft, Content::Cpu(ucpu), sched, 1);
+                self.drafts[draft as usize].node.number = Some(number.into());
+                self.cpus[ucpu as usize] = draft;
+            }
+            let ftrace = count(&rows.ftrace, ucpu);
+            if ftrace > 0 {
+                let group = self.event_group(machine);
+                let name = Name::Text(format!("Kernel events of CPU {number}").into());
+                let draft = self.add(group, Class::Log, number.into(), Kind::Log, name);
+                self.fill(draft, Content::Ftrace(ucpu), ftrace, 1);
+            }
+        }
+    }
+
+    fn process(&mut self, upid: u32) -> u32 {
+        let known = self.processes.get(upid as usize).copied();
+        if let Some(draft) = known.filter(|draft| *draft != NONE) {
+            return draft;
+        }
+        let table = &self.tables.process;
+        let machine = self.machine(table.machine_id().get(upid));
+        let name = Name::Pool(table.name().get(upid).or(table.cmdline().get(upid)));
+        let draft = self.add(machine, Class::Process, 0, Kind::Process, name);
+        self.drafts[draft as usize].node.number = Some(table.pid().get(upid));
+        let ran = count(&self.rows.ran, upid);
+        if ran > 0 {
+            self.fill(draft, Content::Activity(upid), ran, 1);
+        }
+        if let Some(place) = self.processes.get_mut(upid as usize) {
+            *place = draft;
+        }
+        draft
+    }
+
+    fn thread(&mut self, utid: u32) -> u32 {
+        let known = self.threads.get(utid as usize).copied();
+        if let Some(draft) = known.filter(|draft| *draft != NONE) {
+            return draft;
+        }
+        let table = &self.tables.thread;
+        let parent = match table.upid().get(utid) {
+            Some(upid) => self.process(upid),
+            None => self.machine(table.machine_id().get(utid)),
+        };
+        let is_main = table.is_main_thread().get(utid) == Some(true);
+        let time = self.rows.cpu_time.get(utid as usize).copied().unwrap_or(0);
+        // Whoever computed most of all comes first.
+        let rank = if is_main { i64::MIN } else { -time };
+        let name = Name::Pool(table.name().get(utid));
+        let draft = self.add(parent, Class::Thread, rank, Kind::Thread, name);
+        self.drafts[draft as usize].node.number = Some(table.tid().get(utid));
+        if let Some(place) = self.threads.get_mut(utid as usize) {
+            *place = draft;
+        }
+        if parent != NONE {
+            let above = &mut self.drafts[parent as usize];
+            if above.node.kind == Kind::Process {
+                above.rank = above.rank.saturating_sub(time);
+            }
+        }
+        draft
+    }
+
+    fn threads(&mut self) {
+        let rows = self.rows;
+        for utid in 0..self.tables.thread.len() {
+            if self.tables.thread.is_idle().get(utid) {
+                continue;
+            }
+            let (states, samples) = (count(&rows.states, utid), count(&rows.samples, utid));
+            let ran = rows
+                .cpu_time
+                .get(utid as usize)
+                .is_some_and(|time| *time > 0);
+            if states == 0 && samples == 0 && !ran {
+                continue;
+            }
+            let thread = self.thread(utid);
+            if states > 0 {
+                let name = Name::Text("State".into());
+                let draft = self.add(thread, Class::States, 0, Kind::States, name);
+                self.fill(draft, Content::States(utid), states, 1);
+            }
+            if samples > 0 {
+                let name = Name::Text("Samples".into());
+                let draft = self.add(thread, Class::Samples, 0, Kind::Samples, name);
+                self.fill(draft, Content::Samples(utid), samples, 1);
+            }
+        }
+    }
+
+    /// Tells which tracks have events, or tracks below them that do.
+    fn used(&self) -> Vec<bool> {
+        let table = &self.tables.track;
+        let mut used = vec![false; table.len() as usize];
+        for track in 0..table.len() {
+            if count(&self.rows.tracks, track) == 0 {
+                continue;
+            }
+            let mut next = Some(track);
+            while let Some(track) = next {
+                match used.get_mut(track as usize) {
+                    Some(mark) if !*mark => *mark = true,
+                    _ => break,
+                }
+                next = table.parent_id().get(track);
+            }
+        }
+        used
+    }
+
+    fn tracks(&mut self, strings: &StringPool) {
+        let used = self.used();
+        let mut stack = Vec::new();
+        for track in 0..self.tables.track.len() {
+            // Parents first, which may come behind their children.
+            let mut next = Some(track);
+            while let Some(track) = next {
+                let place = track as usize;
+                if used.get(place) != Some(&true) || self.tracks[place] != NONE {
+                    break;
+                }
+                if stack.contains(&track) || stack.len() > 256 {
+                    break;
+                }
+                stack.push(track);
+                next = self.tables.track.parent_id().get(track);
+            }
+            while let Some(track) = stack.pop() {
+                self.track(track, strings);
+            }
+        }
+    }
+
+    fn owner(&mut self, track: u32, is_counter: bool) -> u32 {
+        let table = &self.tables.track;
+        let above = table.parent_id().get(track);
+        if let Some(above) = above.and_then(|above| self.tracks.get(above as usize).copied())
+            && above != NONE
+        {
+            return above;
+        }
+        if let Some(utid) = table.utid().get(track) {
+            return self.thread(utid);
+        }
+        if let Some(upid) = table.upid().get(track) {
+            let process = self.process(upid);
+            let few = count(&self.process_counters, upid) <= FEW_COUNTERS;
+            return match is_counter && !few {
+                true => self.counter_group(process),
+                false => process,
+            };
+        }
+        match table.cpu().get(track) {
+            Some(_) if !is_counter => self.cpu_group(table.machine_id().get(track)),
+            _ if is_counter => {
+                let machine = self.machine(table.machine_id().get(track));
+                self.counter_group(machine)
+            }
+            _ => self.machine(table.machine_id().get(track)),
+        }
+    }
+
+    fn track(&mut self, track: u32, strings: &StringPool) {
+        let table = &self.tables.track;
+        let rows = count(&self.rows.tracks, track);
+        let depth = self.rows.depths.get(track as usize).copied().unwrap_or(0);
+        let own_name = table.name().get(track);
+        let (name, unit) = (Name::Pool(own_name), table.counter_unit().get(track));
+        let event_type = strings.text(table.event_type().get(track));
+        let owner = self.owner(track, event_type == "counter");
+        if rows == 0 && strings.text(own_name).is_empty() {
+            // There is nothing to see but what is below it.
+            self.tracks[track as usize] = owner;
+            return;
+        }
+        let key = table
+            .track_group_id()
+            .get(track)
+            .map(|group| (owner, group));
+        if let Some(draft) = key.and_then(|key| self.groups.get(&key).copied()) {
+            let node = &mut self.drafts[draft as usize].node;
+            if let Content::Slices(tracks) = &mut node.content {
+                tracks.push(track);
+                node.rows = node.rows.saturating_add(rows);
+                node.depth = node.depth.saturating_add(depth);
+                self.tracks[track as usize] = draft;
+                return;
+            }
+        }
+        let cpu = table.cpu().get(track);
+        let rank = cpu.map_or(0, i64::from);
+        let (class, kind, content) = match event_type {
+            _ if rows == 0 => (Class::Slices, Kind::Group, Content::None),
+            "counter" => (Class::Counter, Kind::Counter, Content::Counter(track)),
+            "state" => (Class::Slices, Kind::Values, Content::Values(track)),
+            _ => {
+                let is_own = table.utid().get(track).is_some() && strings.text(own_name).is_empty();
+                let class = if is_own {
+                    Class::OwnSlices
+                } else {
+                    Class::Slices
+                };
+                (class, Kind::Slices, Content::Slices(vec![track]))
+            }
+        };
+        let name = match cpu.filter(|_| kind == Kind::Counter) {
+            Some(cpu) => Name::Text(format!("{} of CPU {cpu}", strings.text(own_name)).into()),
+            None => name,
+        };
+        let draft = self.add(owner, class, rank, kind, name);
+        let depth = match kind {
+            Kind::Slices => depth,
+            Kind::Group => 0,
+            _ => 1,
+        };
+        self.fill(draft, content, rows, depth);
+        let node = &mut self.drafts[draft as usize].node;
+        node.unit = unit;
+        node.number = cpu.map(i64::from);
+        self.tracks[track as usize] = draft;
+        if let Some(key) = key.filter(|_| kind == Kind::Slices) {
+            self.groups.insert(key, draft);
+        }
+        // What programs tell of themselves comes before what only computes.
+        if kind == Kind::Slices {
+            self.prefer(owner);
+        }
+    }
+
+    /// Puts the process that contains a node before those without slices.
+    fn prefer(&mut self, mut draft: u32) {
+        while let Some(above) = self.drafts.get_mut(draft as usize) {
+            if above.node.kind == Kind::Process {
+                above.class = Class::ProcessWithSlices;
+                return;
+            }
+            draft = above.parent;
+        }
+    }
+
+    fn heaps(&mut self) {
+        for upid in 0..self.tables.process.len() {
+            let dumps = count(&self.rows.heap, upid);
+            if dumps > 0 {
+                let process = self.process(upid);
+                let name = Name::Text("Heap".into());
+                let draft = self.add(process, Class::Samples, 0, Kind::Heap, name);
+                self.fill(draft, Content::Heap(upid), dumps, 1);
+            }
+        }
+    }
+
+    fn logs(&mut self) {
+        if self.rows.logs > 0 {
+            let machine = self.machine(0);
+            let name = Name::Text("Log".into());
+            let draft = self.add(machine, Class::Log, 0, Kind::Log, name);
+            self.fill(draft, Content::Lines, self.rows.logs, 1);
+        }
+    }
+}

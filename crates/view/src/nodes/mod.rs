@@ -1,0 +1,92 @@
+//! Nodes: the rows of the page, a tree.
+
+mod make;
+mod order;
+
+use ferretto_tables::{StringId, StringPool};
+
+pub(crate) use self::make::{MachineRows, make};
+
+/// No node, no row.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// The kind of a node. The numbers are those of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Machine = 1,
+    Process = 2,
+    Thread = 3,
+    Group = 4,
+    Slices = 5,
+    Counter = 6,
+    Cpu = 7,
+    States = 8,
+    Values = 9,
+    Samples = 10,
+    Log = 11,
+    Heap = 12,
+}
+
+/// The name of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Name {
+    /// A text of the trace.
+    Pool(StringId),
+    /// A text that is made up.
+    Text(Box<str>),
+}
+
+impl Name {
+    pub(crate) fn text<'a>(&'a self, strings: &'a StringPool) -> &'a str {
+        match self {
+            Self::Pool(id) => strings.text(*id),
+            Self::Text(text) => text,
+        }
+    }
+}
+
+/// The events of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Content {
+    None,
+    /// Tracks of slices, one below the other.
+    Slices(Vec<u32>),
+    /// `track.id`
+    Counter(u32),
+    /// `cpu.id`
+    Cpu(u32),
+    /// Times on CPUs of all threads: `process.id`.
+    Activity(u32),
+    /// `thread.id`
+    States(u32),
+    /// `track.id`
+    Values(u32),
+    /// `thread.id`
+    Samples(u32),
+    /// Kernel events of a CPU: `cpu.id`.
+    Ftrace(u32),
+    /// Lines of logs of a machine.
+    Lines,
+    /// `process.id`
+    Heap(u32),
+}
+
+/// A node.
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    pub(crate) parent: u32,
+    /// The node behind the last one below it.
+    pub(crate) behind: u32,
+    pub(crate) kind: Kind,
+    pub(crate) name: Name,
+    /// The number of the process, thread or CPU.
+    pub(crate) number: Option<i64>,
+    pub(crate) content: Content,
+    pub(crate) unit: StringId,
+    /// The first of its lanes, or its counter.
+    pub(crate) lane: u32,
+    /// The number of its lanes.
+    pub(crate) depth: u16,
+    pub(crate) rows: u32,
+}

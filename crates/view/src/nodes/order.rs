@@ -1,0 +1,82 @@
+//! The order of nodes.
+
+use ferretto_tables::StringPool;
+
+use super::make::Draft;
+use super::{NONE, Node};
+
+/// The order of siblings of different kinds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Class {
+    Machine,
+    Cpus,
+    Cpu,
+    States,
+    OwnSlices,
+    Slices,
+    Samples,
+    Counter,
+    ProcessWithSlices,
+    Process,
+    Thread,
+    Log,
+    Counters,
+}
+
+/// Returns nodes in the order in which they are shown, and the place of each draft among them.
+pub(super) fn flatten(drafts: Vec<Draft>, strings: &StringPool) -> (Vec<Node>, Vec<u32>) {
+    let text = |draft: u32| drafts[draft as usize].node.name.text(strings);
+    let mut order: Vec<u32> = (0..drafts.len() as u32).collect();
+    // Siblings lie one behind the other, those without parent last.
+    order.sort_by(|one, other| {
+        let (a, b) = (&drafts[*one as usize], &drafts[*other as usize]);
+        let plain = (a.parent, a.class, a.rank).cmp(&(b.parent, b.class, b.rank));
+        plain
+            .then_with(|| text(*one).cmp(text(*other)))
+            .then(a.node.number.cmp(&b.node.number))
+            .then(one.cmp(other))
+    });
+    let below: Vec<(usize, usize)> = {
+        let mut below = vec![(0, 0); drafts.len() + 1];
+        let mut at = 0;
+        while at < order.len() {
+            let parent = drafts[order[at] as usize].parent;
+            let end = at
+                + order[at..]
+                    .iter()
+                    .take_while(|draft| drafts[**draft as usize].parent == parent)
+                    .count();
+            let place = if parent == NONE {
+                drafts.len()
+            } else {
+                parent as usize
+            };
+            below[place] = (at, end);
+            at = end;
+        }
+        below
+    };
+    let mut nodes: Vec<Node> = Vec::with_capacity(drafts.len());
+    let mut places = vec![NONE; drafts.len()];
+    // Ranges of siblings that are still to come, and the node that they are in.
+    let mut stack = vec![(below[drafts.len()], NONE)];
+    while let Some(((at, end), parent)) = stack.last_mut() {
+        let (parent, place) = (*parent, *at);
+        if place == *end {
+            let behind = nodes.len() as u32;
+            if let Some(node) = nodes.get_mut(parent as usize) {
+                node.behind = behind;
+            }
+            stack.pop();
+            continue;
+        }
+        *at += 1;
+        let draft = order[place];
+        let mut node = drafts[draft as usize].node.clone();
+        node.parent = parent;
+        places[draft as usize] = nodes.len() as u32;
+        nodes.push(node);
+        stack.push((below[draft as usize], places[draft as usize]));
+    }
+    (nodes, places)
+}

@@ -1,0 +1,181 @@
+//! Callstacks of samples and of allocations, as trees.
+
+mod source;
+mod stacks;
+mod tree;
+
+use serde_json::{Value, json};
+
+pub(crate) use self::source::{Measure, Profile, sample_weights, sources};
+pub(crate) use self::stacks::{Stacks, frames, functions};
+use self::tree::Tree;
+use crate::nodes::{Content, NONE};
+use crate::view::{View, sample_thread};
+
+/// The roots of a tree of callstacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// Functions.
+    Function,
+    /// Processes.
+    Process,
+    /// Threads.
+    Thread,
+}
+
+/// The callstacks that are asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct ProfileRequest<'a> {
+    /// The number of the profile.
+    pub profile: usize,
+    /// The beginning of the time, in nanoseconds from that of the trace.
+    pub from: f64,
+    /// The end of the time.
+    pub to: f64,
+    /// The nodes that they are of, and all below them; `None` for everything.
+    pub nodes: Option<&'a [u32]>,
+    /// The roots of the tree.
+    pub by: By,
+}
+
+impl View {
+    pub(crate) fn profile_list(&self) -> Vec<Value> {
+        let all = self.profiles.iter().enumerate();
+        all.map(|(id, profile)| {
+            json!({"id": id, "kind": profile.measure.kind(), "name": profile.name, "unit": profile.unit})
+        })
+        .collect()
+    }
+
+    /// Returns callstacks as a frame; `None` if there is no such profile.
+    pub fn profile(&self, request: &ProfileRequest<'_>) -> Option<Vec<u8>> {
+        let profile = self.profiles.get(request.profile)?;
+        let is_off_cpu = matches!(profile.measure, Measure::OffCpu(_));
+        let mut stacks = Stacks::new(&self.trace, is_off_cpu);
+        let mut tree = Tree::default();
+        self.each_weight(request, profile, |callsite, weight, root| {
+            let root = match request.by {
+                By::Function => None,
+                By::Process => Some(self.process_of(root)),
+                By::Thread => Some(root),
+            };
+            let name = root.map(|node| self.title(node));
+            let at = stacks.place(&mut tree, callsite, root.zip(name));
+            tree.add(at, weight);
+        });
+        Some(tree.frame(&profile.unit))
+    }
+
+    /// Returns the profile that is most like one of another trace.
+    pub(crate) fn same_profile(&self, other: &Self, profile: usize) -> Option<usize> {
+        let wanted = other.profiles.get(profile)?;
+        let like = |strict: bool| {
+            self.profiles.iter().position(|known| {
+                known.measure.kind() == wanted.measure.kind()
+                    && known.unit == wanted.unit
+                    && (!strict || known.name == wanted.name)
+            })
+        };
+        like(true).or_else(|| like(false))
+    }
+
+    /// Hands out callsite, weight and node of all that a profile has in a time.
+    fn each_weight(
+        &self,
+        request: &ProfileRequest<'_>,
+        profile: &Profile,
+        mut each: impl FnMut(Option<u32>, f64, u32),
+    ) {
+        let tables = self.trace.tables();
+        let window = self.absolute(request.from)..self.absolute(request.to);
+        match profile.measure {
+            Measure::Samples(session) | Measure::OffCpu(session) => {
+                let samples = &tables.profiler_sample;
+                let mut sample = |row: u32, node: u32| {
+                    if samples.session_id().get(row).unwrap_or(NONE) != session {
+                        return;
+                    }
+                    let weight = match profile.measure {
+                        Measure::OffCpu(_) => self.weights.get(row as usize).copied(),
+                        _ => Some(1.0),
+                    };
+                    each(samples.callsite_id().get(row), weight.unwrap_or(0.0), node);
+                };
+                match request.nodes {
+                    None => {
+                        let ts = samples.ts().as_slice();
+                        let first = ts.partition_point(|ts| *ts < window.start);
+                        let end = ts.partition_point(|ts| *ts < window.end);
+                        for row in first..end {
+                            let row = row as u32;
+                            let thread = sample_thread(tables, row);
+                            sample(row, thread.map_or(NONE, |utid| self.thread_node(utid)));
+                        }
+                    }
+                    Some(nodes) => {
+                        for node in self.with_events(Some(nodes)) {
+                            let of = &self.nodes[node as usize];
+                            if let Content::Samples(_) = of.content
+                                && let Some((lanes, times)) = self.lanes(&of.content)
+                            {
+                                for row in lanes.rows_within(of.lane, window.clone(), times) {
+                                    sample(*row, of.parent);
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+            Measure::Heap { heap, of } => {
+                let wanted = request.nodes.map(|nodes| {
+                    let nodes = self.with_events(Some(nodes)).into_iter();
+                    let heaps = nodes.filter_map(|node| match self.nodes[node as usize].content {
+                        Content::Heap(upid) => Some(upid),
+                        _ => None,
+                    });
+                    heaps.collect::<Vec<u32>>()
+                });
+                let table = &tables.heap_profile_allocation;
+                for row in 0..table.len() {
+                    let upid = table.upid().get(row);
+                    let is_wanted = wanted.as_ref().is_none_or(|all| all.contains(&upid));
+                    let ts = table.ts().get(row);
+                    if table.heap_name().get(row) != heap || !is_wanted || !window.contains(&ts) {
+                        continue;
+                    }
+                    let weight = of.weight(table.count().get(row), table.size().get(row));
+                    let node = self.process_nodes.get(upid as usize).copied();
+                    let callsite = Some(table.callsite_id().get(row));
+                    each(callsite, weight, node.unwrap_or(NONE));
+                }
+            }
+        }
+    }
+
+    /// Returns the process that a node is in.
+    pub(crate) fn process_of(&self, mut node: u32) -> u32 {
+        use crate::nodes::Kind;
+        while let Some(at) = self.node(node) {
+            if at.kind == Kind::Process {
+                break;
+            }
+            node = at.parent;
+        }
+        node
+    }
+
+    /// Returns the name of a node with its number.
+    pub(crate) fn title(&self, node: u32) -> String {
+        let Some(of) = self.node(node) else {
+            return "unknown".to_owned();
+        };
+        use crate::nodes::Kind;
+        let name = of.name.text(self.trace.strings());
+        match (of.number, of.kind) {
+            (Some(number), Kind::Process | Kind::Thread) => {
+                format!("{name} {number}").trim_start().to_owned()
+            }
+            _ => name.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The profiles that a trace has.
+
+use ferretto_tables::{StringId, Trace};
+use rustc_hash::FxHashMap;
+
+/// A profile of a trace.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Profile {
+    pub(crate) name: String,
+    pub(crate) unit: String,
+    pub(crate) measure: Measure,
+}
+
+/// The measure of a profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Measure {
+    /// Samples of running threads: `profiler_session.id`.
+    Samples(u32),
+    /// Times of waiting: `profiler_session.id`.
+    OffCpu(u32),
+    /// Allocations of a heap.
+    Heap { heap: StringId, of: Allocations },
+}
+
+/// The measure of allocations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Allocations {
+    /// Bytes that were not freed.
+    Kept,
+    /// Bytes, freed or not.
+    All,
+    /// Allocations that were not freed.
+    KeptCount,
+    /// Allocations, freed or not.
+    AllCount,
+}
+
+impl Allocations {
+    const ALL: [(Self, &'static str, &'static str); 4] = [
+        (Self::Kept, "memory in use", "bytes"),
+        (Self::All, "memory allocated", "bytes"),
+        (Self::KeptCount, "allocations in use", "allocations"),
+        (Self::AllCount, "allocations", "allocations"),
+    ];
+
+    pub(crate) fn weight(self, count: i64, size: i64) -> f64 {
+        match self {
+            Self::Kept => size as f64,
+            Self::All => size.max(0) as f64,
+            Self::KeptCount => count as f64,
+            Self::AllCount => count.max(0) as f64,
+        }
+    }
+}
+
+impl Measure {
+    /// Returns the kind, as the protocol calls it.
+    pub(crate) fn kind(self) -> &'static str {
+        match self {
+            Self::Samples(_) => "cpu",
+            Self::OffCpu(_) => "offcpu",
+            Self::Heap { .. } => "heap",
+        }
+    }
+}
+
+/// Returns the profiles of a trace.
+pub(crate) fn sources(trace: &Trace) -> Vec<Profile> {
+    let (tables, strings) = (trace.tables(), trace.strings());
+    let mut profiles = Vec::new();
+    let mut seen: FxHashMap<u32, u32> = FxHashMap::default();
+    let samples = &tables.profiler_sample;
+    for row in 0..samples.len() {
+        let session = samples.session_id().get(row).unwrap_or(u32::MAX);
+        // The first sample with counters says of what they are.
+        let known = seen.entry(session).or_insert(row);
+        let has_counters = |row: u32| samples.counter_set_id().get(row).is_some();
+        if !has_counters(*known) && has_counters(row) {
+            *known = row;
+        }
+    }
+    let mut sessions: Vec<_> = seen.into_iter().collect();
+    sessions.sort_unstable();
+    for (session, row) in sessions {
+        let counter = timebase(trace, row);
+        let name = counter.map_or("", |counter| {
+            let track = tables.counter.track_id().get(counter);
+            strings.text(tables.track.name().get(track))
+        });
+        let is_off_cpu = name.contains("off-cpu") || name.ends_with("sched_switch");
+        let source = strings.text(samples.source().get(row));
+        let shown = if name.is_empty() { source } else { name };
+        let (unit, measure) = match is_off_cpu {
+            true => ("ns", Measure::OffCpu(session)),
+            false => ("samples", Measure::Samples(session)),
+        };
+        profiles.push(Profile {
+            name: shown.to_owned(),
+            unit: unit.to_owned(),
+            measure,
+        });
+    }
+    let mut heaps: Vec<StringId> = Vec::new();
+    for heap in tables.heap_profile_allocation.heap_name().as_slice() {
+        if !heaps.contains(heap) && heaps.len() < 64 {
+            heaps.push(*heap);
+        }
+    }
+    for heap in heaps {
+        for (of, what, unit) in Allocations::ALL {
+            profiles.push(Profile {
+                name: format!("{}: {what}", strings.text(heap)),
+                unit: unit.to_owned(),
+                measure: Measure::Heap { heap, of },
+            });
+        }
+    }
+    profiles
+}
+
+/// Returns the value, at a sample, of the counter that makes samples be taken: `counter.id`.
+fn timebase(trace: &Trace, sample: u32) -> Option<u32> {
+    let tables = trace.tables();
+    let set = tables.profiler_sample.counter_set_id().get(sample)?;
+    let sets = &tables.profiler_counter_set;
+    let ids = sets.counter_set_id().as_slice();
+    let first = ids.partition_point(|id| *id < set);
+    (ids.get(first) == Some(&set)).then(|| sets.counter_id().get(first as u32))
+}
+
+/// Returns the time that each sample waited; nothing if no profile is of waiting.
+pub(crate) fn sample_weights(trace: &Trace, profiles: &[Profile]) -> Vec<f64> {
+    let waits = |session: Option<u32>| {
+        let session = Measure::OffCpu(session.unwrap_or(u32::MAX));
+        profiles.iter().any(|profile| profile.measure == session)
+    };
+    let is_off_cpu = |profile: &Profile| matches!(profile.measure, Measure::OffCpu(_));
+    if !profiles.iter().any(is_off_cpu) {
+        return Vec::new();
+    }
+    let (tables, strings) = (trace.tables(), trace.strings());
+    let growing = strings.find("perf_cpu_counter");
+    let mut before: FxHashMap<u32, f64> = FxHashMap::default();
+    let samples = &tables.profiler_sample;
+    let weight = |row: u32| {
+        if !waits(samples.session_id().get(row)) {
+            return 0.0;
+        }
+        let Some(counter) = timebase(trace, row) else {
+            return 0.0;
+        };
+        let value = tables.counter.value().get(counter);
+        let track = tables.counter.track_id().get(counter);
+        if Some(tables.track.type_().get(track)) != growing {
+            return value;
+        }
+        // These counters count up, each on its CPU.
+        let last = before.insert(track, value).unwrap_or(0.0);
+        (value - last).max(0.0)
+    };
+    (0..samples.len()).map(weight).collect()
+}

@@ -1,0 +1,172 @@
+//! The neighbours of rows: those before and behind, around and within them, and at the other ends
+//! of arrows.
+
+use serde_json::Value;
+
+use crate::frame::Frame;
+use crate::nodes::{Content, NONE};
+use crate::view::View;
+
+/// The most arrows in an answer.
+const MAX_FLOWS: usize = 10_000;
+/// Slices within another are looked for among this many.
+const MAX_LOOKED_AT: usize = 1 << 20;
+
+/// A way from one row to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// To the next one of the same depth.
+    Next,
+    /// To the one before, of the same depth.
+    Previous,
+    /// To the one around it.
+    Parent,
+    /// To the first one within it.
+    Child,
+}
+
+/// The ends of arrows.
+#[derive(Debug, Default)]
+pub(crate) struct Flows {
+    /// Slice, the other slice, and true if the arrow begins at the former; sorted.
+    ends: Vec<(u32, u32, bool)>,
+}
+
+impl View {
+    fn flows(&self) -> &Flows {
+        self.flows.get_or_init(|| {
+            let table = &self.trace.tables().flow;
+            let mut ends = Vec::with_capacity(2 * table.len() as usize);
+            for row in 0..table.len() {
+                let (from, to) = (table.slice_out().get(row), table.slice_in().get(row));
+                ends.push((from, to, true));
+                ends.push((to, from, false));
+            }
+            ends.sort_unstable();
+            Flows { ends }
+        })
+    }
+
+    /// Returns the slices at the other ends of a slice's arrows, and true if they begin here.
+    pub(crate) fn flows_of(&self, slice: u32) -> impl Iterator<Item = (u32, bool)> {
+        let ends = &self.flows().ends;
+        let first = ends.partition_point(|end| end.0 < slice);
+        let ends = ends[first..].iter().take_while(move |end| end.0 == slice);
+        ends.map(|(_, other, is_out)| (*other, *is_out))
+    }
+
+    /// Returns the slices directly within a slice.
+    pub(crate) fn children(&self, slice: u32) -> Vec<u32> {
+        let Some((node, depth)) = self.place_of_slice(slice) else {
+            return Vec::new();
+        };
+        let of = &self.nodes[node as usize];
+        if depth + 1 >= u32::from(of.depth) {
+            return Vec::new();
+        }
+        let Some((lanes, times)) = self.lanes(&of.content) else {
+            return Vec::new();
+        };
+        let window = times.start(slice)..times.end(slice).saturating_add(1);
+        let rows = lanes.rows_within(of.lane + depth + 1, window, times);
+        let parents = self.trace.tables().slice.parent_id();
+        let rows = rows.iter().copied().take(MAX_LOOKED_AT);
+        rows.filter(|row| parents.get(*row) == Some(slice))
+            .collect()
+    }
+
+    /// Returns a neighbour of a row; `None` if it has none.
+    pub fn next(&self, node: u32, id: u32, step: Step) -> Option<Value> {
+        let of = self.node(node)?;
+        let slices = &self.trace.tables().slice;
+        let is_slice = matches!(of.content, Content::Slices(_));
+        match step {
+            Step::Parent | Step::Child if !is_slice => return None,
+            Step::Parent => return self.reference_to_slice(slices.parent_id().get(id)?),
+            Step::Child => return self.reference_to_slice(*self.children(id).first()?),
+            Step::Next | Step::Previous => {}
+        }
+        if let Content::Counter(_) = of.content {
+            return None;
+        }
+        self.time_of(&of.content, id)?;
+        let depth = match is_slice {
+            true => self.place_of_slice(id).filter(|place| place.0 == node)?.1,
+            false => 0,
+        };
+        let (lanes, _) = self.lanes(&of.content)?;
+        let rows = lanes.rows(of.lane + depth);
+        let place = match of.content {
+            // These tables are not sorted by time.
+            Content::Lines | Content::Heap(_) => rows.iter().position(|row| *row == id)?,
+            _ => rows.binary_search(&id).ok()?,
+        };
+        let other = match step {
+            Step::Next => place.checked_add(1)?,
+            _ => place.checked_sub(1)?,
+        };
+        self.reference(node, depth, *rows.get(other)?)
+    }
+
+    /// Returns the arrows that have an end on one of the nodes, or on any, in a time, as a frame.
+    pub fn arrows(&self, from: f64, to: f64, nodes: Option<&[u32]>, limit: usize) -> Vec<u8> {
+        let limit = limit.min(MAX_FLOWS);
+        let window = self.absolute(from)..self.absolute(to);
+        let slices = &self.trace.tables().slice;
+        let wanted = nodes.map(|nodes| {
+            let mut wanted = vec![false; self.nodes.len()];
+            for node in self.with_events(Some(nodes)) {
+                wanted[node as usize] = true;
+            }
+            wanted
+        });
+        let mut columns: [Vec<u32>; 6] = Default::default();
+        let (mut from_time, mut to_time) = (Vec::new(), Vec::new());
+        let mut total = 0_u64;
+        let table = &self.trace.tables().flow;
+        for row in 0..table.len() {
+            let ends = [table.slice_out().get(row), table.slice_in().get(row)];
+            if !ends
+                .iter()
+                .any(|end| window.contains(&slices.ts().get(*end)))
+            {
+                continue;
+            }
+            let places = ends.map(|end| self.place_of_slice(end).unwrap_or((NONE, 0)));
+            let is_wanted = places.iter().any(|(node, _)| match &wanted {
+                None => *node != NONE,
+                Some(wanted) => wanted.get(*node as usize) == Some(&true),
+            });
+            if !is_wanted || places.iter().any(|place| place.0 == NONE) {
+                continue;
+            }
+            total += 1;
+            if from_time.len() >= limit {
+                continue;
+            }
+            let [(from_node, from_depth), (to_node, to_depth)] = places;
+            let row = [from_node, ends[0], from_depth, to_node, ends[1], to_depth];
+            for (column, value) in columns.iter_mut().zip(row) {
+                column.push(value);
+            }
+            from_time.push(self.relative(slices.ts().get(ends[0])));
+            to_time.push(self.relative(slices.ts().get(ends[1])));
+        }
+        let mut frame = Frame::new("flows");
+        frame.field("total", total);
+        const NAMES: [&str; 6] = [
+            "from_node",
+            "from_id",
+            "from_depth",
+            "to_node",
+            "to_id",
+            "to_depth",
+        ];
+        for (name, column) in NAMES.iter().zip(&columns) {
+            frame.u32s(name, column);
+        }
+        frame.f64s("from_time", &from_time);
+        frame.f64s("to_time", &to_time);
+        frame.finish()
+    }
+}

@@ -1,0 +1,227 @@
+//! Rows by their names and arguments: the frame `found`.
+
+use ferretto_tables::column::NullableColumn;
+use ferretto_tables::{StringId, StringPool};
+
+use crate::details::arg_text;
+use crate::frame::{Frame, Texts};
+use crate::nodes::{Content, NONE};
+use crate::view::View;
+
+/// The most rows of an answer.
+const MAX_FOUND: usize = 10_000;
+/// The most nodes of an answer.
+const MAX_NODES: usize = 1000;
+
+/// The texts that are searched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SearchIn {
+    /// Names.
+    Names,
+    /// Arguments.
+    Args,
+    /// Both.
+    All,
+}
+
+/// A text that is looked for, of letters of either case.
+struct Needle(String);
+
+impl Needle {
+    fn is_in(&self, text: &str) -> bool {
+        match text.is_ascii() && self.0.is_ascii() {
+            true => {
+                let (text, needle) = (text.as_bytes(), self.0.as_bytes());
+                let mut windows = text.windows(needle.len().max(1));
+                needle.is_empty() || windows.any(|part| part.eq_ignore_ascii_case(needle))
+            }
+            false => text.to_lowercase().contains(&self.0),
+        }
+    }
+}
+
+/// Texts and sets of arguments that match.
+struct Matches {
+    names: Vec<bool>,
+    /// By set; `None` where that is not known yet.
+    args: Vec<Option<bool>>,
+    key: Option<Needle>,
+    value: Needle,
+    place: SearchIn,
+}
+
+impl Matches {
+    fn name(&self, name: StringId) -> bool {
+        self.names.get(name.raw() as usize) == Some(&true)
+    }
+
+    fn args(&mut self, view: &View, set: Option<u32>) -> bool {
+        let Some(set) = set.filter(|_| self.place != SearchIn::Names) else {
+            return false;
+        };
+        if let Some(Some(known)) = self.args.get(set as usize) {
+            return *known;
+        }
+        let strings = view.trace.strings();
+        let found = view.trace.tables().args.set(set).any(|arg| {
+            let key = strings.text(arg.key);
+            let has_value = self.value.is_in(&arg_text(arg.value, strings));
+            match &self.key {
+                Some(wanted) => wanted.is_in(key) && has_value,
+                None => has_value || self.value.is_in(key),
+            }
+        });
+        if let Some(known) = self.args.get_mut(set as usize) {
+            *known = Some(found);
+        }
+        found
+    }
+}
+
+/// A row that was found.
+struct Found {
+    ts: i64,
+    node: u32,
+    depth: u32,
+    row: u32,
+}
+
+impl View {
+    /// Returns the rows that have a text in them, as a frame. `key=value` looks for arguments.
+    pub fn search(&self, text: &str, place: SearchIn, limit: usize) -> Vec<u8> {
+        let limit = limit.min(MAX_FOUND);
+        let lower = text.to_lowercase();
+        let (tables, strings) = (self.trace.tables(), self.trace.strings());
+        let needle = Needle(lower.clone());
+        let pair = lower
+            .split_once(['=', ':'])
+            .filter(|(key, _)| !key.is_empty());
+        let mut matches = Matches {
+            names: names(strings, &needle, place),
+            args: vec![None; tables.args.len() as usize],
+            key: pair.map(|(key, _)| Needle(key.trim().to_owned())),
+            value: Needle(pair.map_or(lower.clone(), |(_, value)| value.trim().to_owned())),
+            place,
+        };
+        let (mut found, mut total) = (Vec::new(), 0_u64);
+        if !lower.is_empty() {
+            self.each_match(&mut matches, |table, one| {
+                total += 1;
+                if *table < limit {
+                    *table += 1;
+                    found.push(one);
+                }
+            });
+        }
+        found.sort_by_key(|found| found.ts);
+        found.truncate(limit);
+        let mut texts = Texts::default();
+        let mut frame = Frame::new("found");
+        frame.field("total", total);
+        frame.field("nodes", self.nodes_named(&needle, place));
+        let (mut start, mut dur, mut name) = (Vec::new(), Vec::new(), Vec::new());
+        for one in &found {
+            let content = &self.nodes[one.node as usize].content;
+            let time = self.time_of(content, one.row).unwrap_or_default();
+            start.push(time.0);
+            dur.push(time.1);
+            name.push(texts.of(strings, self.label(content, one.row).name));
+        }
+        frame.texts(texts);
+        let column = |value: fn(&Found) -> u32| found.iter().map(value).collect::<Vec<u32>>();
+        frame.u32s("node", &column(|found| found.node));
+        frame.u32s("id", &column(|found| found.row));
+        frame.u32s("depth", &column(|found| found.depth));
+        frame.f64s("start", &start);
+        frame.f64s("dur", &dur);
+        frame.u32s("name", &name);
+        frame.finish()
+    }
+
+    /// Hands out what matches, table by table, with the number that was kept of the table.
+    fn each_match(&self, matches: &mut Matches, mut each: impl FnMut(&mut usize, Found)) {
+        let tables = self.trace.tables();
+        let args = |matches: &mut Matches, sets: &NullableColumn<u32>, row: u32| {
+            matches.args(self, sets.get(row))
+        };
+        let mut kept = 0;
+        let slices = &tables.slice;
+        for row in 0..slices.len() {
+            if !matches.name(slices.name().get(row)) && !args(matches, slices.arg_set_id(), row) {
+                continue;
+            }
+            if let Some((node, depth)) = self.place_of_slice(row) {
+                let ts = slices.ts().get(row);
+                each(
+                    &mut kept,
+                    Found {
+                        ts,
+                        node,
+                        depth,
+                        row,
+                    },
+                );
+            }
+        }
+        for (place, of) in self.nodes.iter().enumerate() {
+            let node = place as u32;
+            if !matches!(
+                of.content,
+                Content::Values(_) | Content::Ftrace(_) | Content::Lines
+            ) {
+                continue;
+            }
+            let Some((lanes, times)) = self.lanes(&of.content) else {
+                continue;
+            };
+            kept = 0;
+            for row in lanes.rows(of.lane) {
+                let row = *row;
+                let is_match = match of.content {
+                    Content::Values(_) => {
+                        matches.name(tables.state.value().get(row))
+                            || args(matches, tables.state.arg_set_id(), row)
+                    }
+                    Content::Ftrace(_) => {
+                        matches.name(tables.ftrace_event.name().get(row))
+                            || args(matches, tables.ftrace_event.arg_set_id(), row)
+                    }
+                    _ => {
+                        matches.name(tables.logs.tag().get(row))
+                            || matches.name(tables.logs.msg().get(row))
+                            || args(matches, tables.logs.arg_set_id(), row)
+                    }
+                };
+                if is_match {
+                    let ts = times.start(row);
+                    each(
+                        &mut kept,
+                        Found {
+                            ts,
+                            node,
+                            depth: 0,
+                            row,
+                        },
+                    );
+                }
+            }
+        }
+    }
+
+    fn nodes_named(&self, needle: &Needle, place: SearchIn) -> Vec<u32> {
+        if place == SearchIn::Args || needle.0.is_empty() {
+            return Vec::new();
+        }
+        let named = (0..self.nodes.len() as u32)
+            .filter(|node| *node != NONE && needle.is_in(&self.title(*node)));
+        named.take(MAX_NODES).collect()
+    }
+}
+
+/// Tells which texts have this one in them.
+fn names(strings: &StringPool, needle: &Needle, place: SearchIn) -> Vec<bool> {
+    if place == SearchIn::Args {
+        return Vec::new();
+    }
+    strings.iter().map(|text| needle.is_in(text)).collect()
+}

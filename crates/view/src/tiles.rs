@@ -1,0 +1,171 @@
+//! The events of nodes in a window of time: the frame `tiles`.
+
+use std::ops::Range;
+
+use ferretto_tables::StringId;
+
+use crate::frame::{Frame, Texts};
+use crate::lanes::Shown;
+use crate::nodes::{Content, NONE};
+use crate::view::View;
+
+/// A window of time, and how closely it is looked at.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Window {
+    /// The beginning, in nanoseconds from that of the trace.
+    pub from: f64,
+    /// The end.
+    pub to: f64,
+    /// Steps are 2^`level` ns.
+    pub level: u8,
+}
+
+/// The name of a row, and the node it refers to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Label {
+    pub(crate) name: StringId,
+    pub(crate) other: u32,
+}
+
+/// The columns of a frame that is being filled.
+#[derive(Debug, Default)]
+struct Columns {
+    start: Vec<f64>,
+    dur: Vec<f64>,
+    depth: Vec<u16>,
+    name: Vec<u32>,
+    id: Vec<u32>,
+    other: Vec<u32>,
+    count: Vec<u32>,
+    load: Vec<u8>,
+    flags: Vec<u8>,
+    time: Vec<f64>,
+    min: Vec<f64>,
+    max: Vec<f64>,
+    last: Vec<f64>,
+    point: Vec<u32>,
+}
+
+impl View {
+    /// Returns what these nodes have in a window, as a frame.
+    pub fn tiles(&self, nodes: &[u32], window: Window) -> Vec<u8> {
+        let mut columns = Columns::default();
+        let mut texts = Texts::default();
+        let (mut rows, mut points) = (Vec::new(), Vec::new());
+        let range = self.absolute(window.from)..self.absolute(window.to);
+        for node in nodes {
+            let before = (columns.start.len(), columns.time.len());
+            self.add_rows(*node, range.clone(), window.level, &mut texts, &mut columns);
+            rows.push((columns.start.len() - before.0) as u32);
+            points.push((columns.time.len() - before.1) as u32);
+        }
+        let mut frame = Frame::new("tiles");
+        frame.field("from", window.from);
+        frame.field("to", window.to);
+        frame.field("level", window.level);
+        frame.texts(texts);
+        frame.u32s("node", nodes);
+        frame.u32s("rows", &rows);
+        frame.u32s("points", &points);
+        frame.f64s("start", &columns.start);
+        frame.f64s("dur", &columns.dur);
+        frame.u16s("depth", &columns.depth);
+        frame.u32s("name", &columns.name);
+        frame.u32s("id", &columns.id);
+        frame.u32s("count", &columns.count);
+        frame.u8s("load", &columns.load);
+        frame.u8s("flags", &columns.flags);
+        if columns.other.iter().any(|other| *other != NONE) {
+            frame.u32s("other", &columns.other);
+        }
+        if !columns.time.is_empty() {
+            frame.f64s("time", &columns.time);
+            frame.f64s("min", &columns.min);
+            frame.f64s("max", &columns.max);
+            frame.f64s("last", &columns.last);
+            frame.u32s("point", &columns.point);
+        }
+        frame.finish()
+    }
+
+    fn add_rows<'a>(
+        &'a self,
+        node: u32,
+        window: Range<i64>,
+        level: u8,
+        texts: &mut Texts<'a>,
+        columns: &mut Columns,
+    ) {
+        let Some(node) = self.node(node) else {
+            return;
+        };
+        if let Content::Counter(_) = node.content {
+            let table = &self.trace.tables().counter;
+            self.counters
+                .show(node.lane, window, level, table, |point| {
+                    columns.time.push(self.relative(point.time));
+                    columns.min.push(point.min);
+                    columns.max.push(point.max);
+                    columns.last.push(point.last);
+                    columns.point.push(point.row);
+                });
+            return;
+        }
+        let Some((lanes, times)) = self.lanes(&node.content) else {
+            return;
+        };
+        for depth in 0..node.depth {
+            let lane = node.lane + u32::from(depth);
+            lanes.show(lane, window.clone(), level, times, |shown: Shown| {
+                let label = self.label(&node.content, shown.row);
+                columns.start.push(self.relative(shown.start));
+                columns
+                    .dur
+                    .push(shown.end.saturating_sub(shown.start) as f64);
+                columns.depth.push(depth);
+                columns
+                    .name
+                    .push(texts.of(self.trace.strings(), label.name));
+                columns.id.push(shown.row);
+                columns.other.push(label.other);
+                columns.count.push(shown.count);
+                columns.load.push(shown.load);
+                columns
+                    .flags
+                    .push((shown.count == 1 && times.is_open(shown.row)).into());
+            });
+        }
+    }
+
+    /// Returns the name of a row, and the node it refers to.
+    pub(crate) fn label(&self, content: &Content, row: u32) -> Label {
+        let tables = self.trace.tables();
+        let of = |nodes: &[u32], place: u32| nodes.get(place as usize).copied().unwrap_or(NONE);
+        let (name, other) = match content {
+            Content::None | Content::Counter(_) | Content::Samples(_) => (StringId::NULL, NONE),
+            Content::Slices(_) => (tables.slice.name().get(row), NONE),
+            Content::Cpu(_) | Content::Activity(_) => {
+                let utid = tables.sched_slice.utid().get(row);
+                (tables.thread.name().get(utid), of(&self.thread_nodes, utid))
+            }
+            Content::States(_) => {
+                let ucpu = tables.thread_state.ucpu().get(row);
+                let state = tables.thread_state.state().get(row);
+                (state, ucpu.map_or(NONE, |ucpu| of(&self.cpu_nodes, ucpu)))
+            }
+            Content::Values(_) => (tables.state.value().get(row), NONE),
+            Content::Ftrace(_) => {
+                let utid = tables.ftrace_event.utid().get(row);
+                let name = tables.ftrace_event.name().get(row);
+                (name, of(&self.thread_nodes, utid))
+            }
+            Content::Lines => {
+                let utid = tables.logs.utid().get(row);
+                let node = utid.map_or(NONE, |utid| of(&self.thread_nodes, utid));
+                (tables.logs.tag().get(row), node)
+            }
+            Content::Heap(_) => (tables.heap_profile.heap_name().get(row), NONE),
+        };
+        Label { name, other }
+    }
+}

@@ -1,0 +1,161 @@
+//! Traces that tests make up, and frames as the page reads them.
+#![allow(dead_code)]
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use ferretto_tables::{Options, Trace};
+use ferretto_view::View;
+use serde_json::Value;
+
+/// Returns a trace in the JSON format, of these events.
+pub(crate) fn json(events: &str) -> View {
+    let text = format!("{{\"traceEvents\":[{}]}}", events.trim_end_matches(','));
+    view(text.as_bytes())
+}
+
+pub(crate) fn view(bytes: &[u8]) -> View {
+    let trace = Trace::read(bytes, &Options::default()).expect("trace");
+    View::new(trace, "test", 2)
+}
+
+/// Returns a complete slice; times in microseconds.
+pub(crate) fn slice(tid: u32, name: &str, ts: u64, dur: u64) -> String {
+    let mut text = String::new();
+    let _ = write!(
+        text,
+        "{{\"ph\":\"X\",\"pid\":1,\"tid\":{tid},\"cat\":\"c\",\"name\":\"{name}\",\"ts\":{ts},\
+         \"dur\":{dur},\"args\":{{\"at\":{ts}}}}},"
+    );
+    text
+}
+
+pub(crate) fn counter(name: &str, ts: u64, value: f64) -> String {
+    format!(
+        "{{\"ph\":\"C\",\"pid\":1,\"tid\":1,\"name\":\"{name}\",\"ts\":{ts},\
+         \"args\":{{\"value\":{value}}}}},"
+    )
+}
+
+/// Lines of ftrace: two threads that wake each other on one CPU, with times in seconds.
+pub(crate) const SCHED: &str = "# tracer: nop\n\
+<idle>-0 [000] d..2 1.000000: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=ping next_pid=10 next_prio=120\n\
+ping-10 [000] d..2 1.001000: sched_waking: comm=pong pid=20 prio=120 target_cpu=000\n\
+ping-10 [000] d..2 1.002000: sched_switch: prev_comm=ping prev_pid=10 prev_prio=120 prev_state=S ==> next_comm=pong next_pid=20 next_prio=120\n\
+pong-20 [000] d..2 1.003000: sched_waking: comm=ping pid=10 prio=120 target_cpu=000\n\
+pong-20 [000] d..2 1.005000: sched_switch: prev_comm=pong prev_pid=20 prev_prio=120 prev_state=S ==> next_comm=ping next_pid=10 next_prio=120\n\
+ping-10 [000] d..2 1.009000: sched_switch: prev_comm=ping prev_pid=10 prev_prio=120 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120\n";
+
+/// Returns a trace of kernel events that wake a thread, at these times.
+pub(crate) fn wakings(times: &[u64]) -> View {
+    fn number(field: u8, mut value: u64) -> Vec<u8> {
+        let mut bytes = vec![field << 3];
+        while value >= 0x80 {
+            bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        bytes.push(value as u8);
+        bytes
+    }
+    fn message(tag: &[u8], content: &[u8]) -> Vec<u8> {
+        let length = number(0, content.len() as u64);
+        [tag, &length[1..], content].concat()
+    }
+    let mut bundle = number(1, 0);
+    for time in times {
+        // `sched_waking`, field 20, of pong, 20.
+        let waking = [message(&[0x0a], b"pong"), number(2, 20)].concat();
+        let waking = message(&[0xa2, 0x01], &waking);
+        let event = [number(1, *time), number(2, 10), waking].concat();
+        bundle.extend(message(&[0x12], &event));
+    }
+    let packet = message(&[0x0a], &bundle);
+    view(&message(&[0x0a], &packet))
+}
+
+/// A frame, read.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    pub(crate) header: Value,
+    pub(crate) columns: BTreeMap<String, Vec<f64>>,
+}
+
+impl Frame {
+    pub(crate) fn read(bytes: &[u8]) -> Self {
+        let length = u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
+        let header: Value = serde_json::from_slice(&bytes[4..4 + length]).expect("header");
+        let data = &bytes[4 + length..];
+        assert_eq!((4 + length) % 8, 0, "data is aligned");
+        let mut columns = BTreeMap::new();
+        for (name, column) in header["columns"].as_object().expect("columns") {
+            let number = |field: &str| column[field].as_u64().unwrap() as usize;
+            let (at, length) = (number("offset"), number("length"));
+            assert_eq!(at % 8, 0, "{name} is aligned");
+            let kind = column["type"].as_str().unwrap();
+            let values = match column["code"].as_str() {
+                Some(code) => decoded(&data[at..at + number("bytes")], code == "delta"),
+                None => plain(&data[at..], kind, length),
+            };
+            assert_eq!(values.len(), length, "{name}");
+            columns.insert(name.clone(), values);
+        }
+        Self { header, columns }
+    }
+
+    pub(crate) fn column(&self, name: &str) -> &[f64] {
+        self.columns.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn texts(&self, name: &str) -> Vec<&str> {
+        let texts = self.header["strings"].as_array().expect("texts");
+        let column = self.column(name).iter();
+        column
+            .map(|place| texts[*place as usize].as_str().unwrap())
+            .collect()
+    }
+
+    /// Returns the node with this name.
+    pub(crate) fn node(&self, kind: u8, name: &str) -> u32 {
+        let names = self.texts("name");
+        let kinds = self.column("kind");
+        let found = (0..names.len())
+            .find(|node| kinds[*node] == f64::from(kind) && (name == "*" || names[*node] == name));
+        found.unwrap_or_else(|| panic!("no {name} among {names:?}")) as u32
+    }
+}
+
+fn plain(data: &[u8], kind: &str, length: usize) -> Vec<f64> {
+    let size = match kind {
+        "f64" => 8,
+        "u32" | "i32" => 4,
+        "u16" => 2,
+        _ => 1,
+    };
+    let values = data.chunks_exact(size).take(length);
+    let values = values.map(|bytes| match kind {
+        "f64" => f64::from_le_bytes(bytes.try_into().unwrap()),
+        "u32" => u32::from_le_bytes(bytes.try_into().unwrap()).into(),
+        "i32" => i32::from_le_bytes(bytes.try_into().unwrap()).into(),
+        "u16" => u16::from_le_bytes(bytes.try_into().unwrap()).into(),
+        _ => bytes[0].into(),
+    });
+    values.collect()
+}
+
+fn decoded(data: &[u8], is_delta: bool) -> Vec<f64> {
+    let (mut values, mut value, mut shift, mut last) = (Vec::new(), 0_u64, 0, 0_i64);
+    for byte in data {
+        value |= u64::from(byte & 0x7f) << shift;
+        shift += 7;
+        if byte & 0x80 == 0 {
+            if is_delta {
+                last += (value >> 1) as i64 ^ -((value & 1) as i64);
+                values.push(last as f64);
+            } else {
+                values.push(value as f64);
+            }
+            (value, shift) = (0, 0);
+        }
+    }
+    values
+}
