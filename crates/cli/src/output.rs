@@ -34,8 +34,8 @@ pub(crate) fn write(
     out.flush().with_context(|| format!("cannot write {name}"))
 }
 
-/// Writes a file beside its place, whole, and then moves it there, so that nobody sees a part of it.
-/// Only its owner may read it.
+/// Writes a file beside its place, whole, and then moves it there, so that nobody sees a part of
+/// it. Only its owner may read it.
 ///
 /// # Errors
 ///

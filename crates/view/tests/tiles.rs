@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::collections::HashMap;
+
 use common::{Frame, counter, json, slice};
 use ferretto_view::{Circumstances, View, Window};
 
@@ -37,6 +39,8 @@ fn every_slice_is_seen_once_at_every_level() {
     let all = tiles(&view, node, 0.0, length + 1.0, 0);
     let (starts, durs) = (all.column("start"), all.column("dur"));
     assert_eq!(starts.len(), 6000);
+    let ids = all.column("id").iter().enumerate();
+    let places: HashMap<usize, usize> = ids.map(|(at, id)| (*id as usize, at)).collect();
     for level in 0..40 {
         let seen = tiles(&view, node, 0.0, length + 1.0, level);
         let count: f64 = seen.column("count").iter().sum();
@@ -51,8 +55,7 @@ fn every_slice_is_seen_once_at_every_level() {
             assert_eq!(end, starts[last] + durs[last]);
             let longest = durs[at..=last].iter().copied().fold(0.0, f64::max);
             let shown = seen.column("id")[row] as usize;
-            let place = all.column("id").iter().position(|id| *id as usize == shown);
-            assert_eq!(durs[place.expect("row")], longest, "the longest is named");
+            assert_eq!(durs[places[&shown]], longest, "the longest is named");
             assert!(
                 merged == 1 || longest < step,
                 "only what is shorter than a step is merged"

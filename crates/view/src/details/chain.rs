@@ -1,4 +1,4 @@
-//! Who woke whom.
+//! Chains of wake-ups.
 
 use serde_json::{Value, json};
 

@@ -17,7 +17,7 @@ use crate::view::View;
 
 /// The line of the page that frames take the place of.
 const MARKER: &str = "<!-- ferretto:data -->";
-/// How often less of the trace is tried before nothing of it fits.
+/// The number of attempts with less and less of the trace; the last is without events.
 const ATTEMPTS: usize = 10;
 
 /// A page with a trace in it that is ready to be written.
