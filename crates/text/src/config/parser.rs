@@ -1,9 +1,9 @@
 //! Tokens into an encoded message.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::schema::{FieldType, Kind, MessageId, Schema};
-use ferretto_wire::Encoder;
+use ferretto_wire::{Encoder, decode_varint};
 
 use super::diagnostic::{ConfigError, Diagnostic};
 use super::lexer::{Kind as Lexeme, LexError, Lexer, Token};
@@ -90,6 +90,15 @@ enum Closer {
     Mark(u8, usize),
 }
 
+/// The fields of a message that were given so far.
+#[derive(Default)]
+struct Given {
+    /// The first place of each.
+    places: HashMap<u32, usize>,
+    /// The values of those that are written as one byte string.
+    packed: BTreeMap<u32, Vec<u8>>,
+}
+
 impl<'a> Parser<'a> {
     fn config(&mut self, out: &mut Vec<u8>) -> Step<()> {
         self.advance()?;
@@ -141,7 +150,21 @@ impl<'a> Parser<'a> {
 
     /// Fields up to and including `closer`.
     fn message(&mut self, id: MessageId, closer: Closer, out: &mut Vec<u8>) -> Step<()> {
-        let mut seen: HashMap<u32, usize> = HashMap::new();
+        let mut given = Given::default();
+        self.fields(id, closer, &mut given, out)?;
+        for (number, values) in given.packed {
+            Encoder::new(out).bytes(number, &values);
+        }
+        Ok(())
+    }
+
+    fn fields(
+        &mut self,
+        id: MessageId,
+        closer: Closer,
+        given: &mut Given,
+        out: &mut Vec<u8>,
+    ) -> Step<()> {
         loop {
             match (&self.token.kind, closer) {
                 (Lexeme::End, Closer::End) => return Ok(()),
@@ -163,7 +186,7 @@ impl<'a> Parser<'a> {
                         end: self.token.end,
                     };
                     self.advance()?;
-                    self.field(id, key, &mut seen, out)?;
+                    self.field(id, key, given, out)?;
                 }
                 _ => {
                     let found = self.describe();
@@ -180,7 +203,7 @@ impl<'a> Parser<'a> {
         &mut self,
         id: MessageId,
         key: Key<'a>,
-        seen: &mut HashMap<u32, usize>,
+        given: &mut Given,
         out: &mut Vec<u8>,
     ) -> Step<()> {
         let colon = self.take(b':')?;
@@ -196,7 +219,7 @@ impl<'a> Parser<'a> {
             }
             return self.skip_value();
         };
-        if let Some(first) = seen.insert(field.number, key.start)
+        if let Some(first) = given.places.insert(field.number, key.start)
             && !field.repeated
         {
             let first = Diagnostic::new(self.name, self.text, first, first, String::new());
@@ -206,6 +229,10 @@ impl<'a> Parser<'a> {
             );
             self.error(key.start, key.end, text)?;
         }
+        let out = match field.packed {
+            true => given.packed.entry(field.number).or_default(),
+            false => out,
+        };
         if self.at(b'[') {
             self.list(field, key, out)
         } else {
@@ -312,7 +339,10 @@ impl<'a> Parser<'a> {
         };
         self.advance()?;
         if let Some(bits) = bits {
-            encode(out, field, bits);
+            match field.packed {
+                true => encode_packed(out, field, bits),
+                false => encode(out, field, bits),
+            }
         }
         Ok(())
     }
@@ -535,6 +565,14 @@ impl<'a> Parser<'a> {
             }
         }
     }
+}
+
+/// Writes a value as it stands among others of its field.
+fn encode_packed(out: &mut Vec<u8>, field: &FieldType<'_>, bits: u64) {
+    let mut alone = Vec::new();
+    encode(&mut alone, field, bits);
+    let tag = decode_varint(&alone).map_or(0, |(_, length)| length);
+    out.extend_from_slice(&alone[tag..]);
 }
 
 fn encode(out: &mut Vec<u8>, field: &FieldType<'_>, bits: u64) {

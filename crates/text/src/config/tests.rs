@@ -481,3 +481,21 @@ fn either_form_is_recognised() {
     );
     assert!(loaded(&[0xff; 64]).is_err());
 }
+
+#[test]
+fn numbers_that_are_packed_are_written_as_one_byte_string() {
+    let text = "packet { ftrace_events { cpu: 1 compact_sched {
+        switch_timestamp: 300 switch_prev_state: -1 switch_timestamp: [1, 2] } } }";
+    let read = super::read_message(
+        "perfetto.protos.Trace",
+        "f",
+        text.as_bytes(),
+        Unknown::Refuse,
+    );
+    let bytes = read.expect("a type").expect("a trace").bytes;
+    let mut packed = vec![0x0a, 4, 0xac, 2, 1, 2, 0x12, 10];
+    packed.extend([0xff; 9]);
+    packed.push(1);
+    let at = bytes.windows(packed.len()).position(|part| part == packed);
+    assert!(at.is_some(), "{bytes:x?}");
+}
