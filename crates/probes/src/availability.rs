@@ -12,9 +12,16 @@ pub struct Unavailable {
     pub source: &'static str,
     /// The obstacle, as half a sentence.
     pub reason: String,
-    /// The way to remove it, as a command or half a sentence.
+    /// The way to remove it, as half a sentence.
     pub how_to_allow: String,
+    /// The command that removes it for this user, if there is one. `how_to_allow` names it, too.
+    pub command: Option<&'static str>,
 }
+
+/// Gives tracefs to the user, and mounts it before.
+const OWN: &str = "sudo chown -R $USER /sys/kernel/tracing";
+const MOUNT: &str = "sudo mount -t tracefs tracefs /sys/kernel/tracing \
+     && sudo chown -R $USER /sys/kernel/tracing";
 
 /// The data sources that cannot work here, one entry each; empty if all can.
 ///
@@ -30,6 +37,7 @@ pub fn availability() -> Vec<Unavailable> {
                 true => "mount /proc without hidepid".to_owned(),
                 false => "run as root, or mount /proc without hidepid".to_owned(),
             },
+            command: None,
         });
     }
     found
@@ -37,38 +45,45 @@ pub fn availability() -> Vec<Unavailable> {
 
 fn ftrace(error: Option<TracefsError>) -> Option<Unavailable> {
     let root = rustix::process::geteuid().is_root();
-    let (reason, how_to_allow) = match error? {
+    let (reason, how_to_allow, command) = match error? {
         // Mounted when it is needed.
         TracefsError::NotMounted if root && fs::metadata("/sys/kernel/tracing").is_ok() => {
             return None;
         }
         TracefsError::NotMounted if root => (
             "this kernel has no tracefs".to_owned(),
-            "use a kernel with CONFIG_FTRACE",
+            "use a kernel with CONFIG_FTRACE".to_owned(),
+            None,
         ),
         TracefsError::NotMounted => (
             "tracefs is not mounted, or not visible to this user".to_owned(),
-            "run as root, or: sudo mount -t tracefs tracefs /sys/kernel/tracing \
-             && sudo chown -R $USER /sys/kernel/tracing",
+            format!("run as root, or: {MOUNT}"),
+            Some(MOUNT),
         ),
         TracefsError::NotPermitted { path, error } if denied(&error) && root => (
             format!(
                 "{} is not readable even for this root ({error})",
                 path.display()
             ),
-            "run outside of the container, or with --privileged",
+            "run outside of the container, or with --privileged".to_owned(),
+            None,
         ),
         TracefsError::NotPermitted { path, error } if denied(&error) => (
             format!("{} is not readable for this user ({error})", path.display()),
-            "run as root, or: sudo chown -R $USER /sys/kernel/tracing",
+            format!("run as root, or: {OWN}"),
+            Some(OWN),
         ),
-        other => (other.to_string(), "see the message of the kernel"),
+        other => (
+            other.to_string(),
+            "see the message of the kernel".to_owned(),
+            None,
+        ),
     };
-    let how_to_allow = how_to_allow.to_owned();
     Some(Unavailable {
         source: crate::FTRACE,
         reason,
         how_to_allow,
+        command,
     })
 }
 

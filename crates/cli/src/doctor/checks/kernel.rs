@@ -28,12 +28,10 @@ pub(super) fn sources() -> [Check; 2] {
         None => Check::works("kernel events", events_found()),
         Some(found) => {
             let refused = Check::missing("kernel events", without_numbers(&found.reason));
-            let advice = found.how_to_allow.as_str();
-            let remedy = advice.strip_prefix("run as root, or: ");
             let refused = refused.so("no scheduling, no other kernel event in recordings");
-            match remedy {
+            match found.command {
                 Some(command) => refused.remedy("sudo ferretto record").remedy(command),
-                None => refused.remedy(advice),
+                None => refused.remedy(&found.how_to_allow),
             }
         }
     };
