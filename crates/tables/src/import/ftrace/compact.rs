@@ -23,8 +23,8 @@ pub(super) struct Compact {
 /// Names of one bundle beyond this number are left out.
 const MAX_NAMES: usize = 1 << 16;
 
-/// Events of a bundle beyond this number become events of their own at once, so that memory is taken
-/// when it is looked at.
+/// Events of a bundle beyond this number become events of their own at once, so that memory is
+/// taken when it is looked at.
 const MAX_EVENTS: u32 = 1 << 16;
 
 /// The packed columns, by the number of the field.
