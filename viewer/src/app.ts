@@ -175,6 +175,7 @@ export class App {
         root.dataset.frames = String(Number(root.dataset.frames ?? 0) + 1);
         if (complete && !this.overviewAsked) {
             this.overviewAsked = true;
+            performance.mark('picture');
             void this.task(load(this.source, this.trace, this.layout), (overview) => {
                 this.overview = overview;
                 this.invalidate();

@@ -28,6 +28,10 @@ export function title(nodes: Nodes, node: number): string {
     const kind = nodes.kind[node];
     const number = nodes.number[node];
     if (kind === Kind.Cpu) return name || `CPU ${number}`;
+    // A thread's own slices have its name.
+    if (name === '' && kind === Kind.Slices && nodes.parent[node] >= 0 && nodes.kind[nodes.parent[node]] === Kind.Thread) {
+        return title(nodes, nodes.parent[node]);
+    }
     const shown = name || NAMES[kind] || 'Track';
     return kind === Kind.Process && Number.isNaN(number) === false ? `${shown} ${number}` : shown;
 }
@@ -39,12 +43,24 @@ function meta(nodes: Nodes, node: number): string {
         case Kind.Thread:
             return Number.isNaN(number) ? '' : String(number);
         case Kind.Counter:
-            return nodes.rows[node] > 0 ? `${quantity(nodes.min[node], nodes.unit(node))} – ${quantity(nodes.max[node], nodes.unit(node))}` : '';
+            return nodes.rows[node] > 0 ? extremes(nodes, node) : '';
         case Kind.Log:
             return count(nodes.rows[node]);
         default:
             return '';
     }
+}
+
+function extremes(nodes: Nodes, node: number): string {
+    const [min, max] = [nodes.min[node], nodes.max[node]].map((value) => quantity(value, nodes.unit(node)));
+    return min === max ? min : `${min} – ${max}`;
+}
+
+/** A name without the folders of a program. */
+function short(name: string): string {
+    const [program, ...rest] = name.split(' ');
+    const at = program.lastIndexOf('/');
+    return at >= 0 && at + 1 < program.length && !program.startsWith('<') ? [program.slice(at + 1), ...rest].join(' ') : name;
 }
 
 interface Label {
@@ -131,7 +147,7 @@ export class Labels {
             style.paddingLeft = `${0.25 + Math.min(box.level, 8) * 0.7}rem`;
             label.twist.textContent = openable ? (open ? '▾' : '▸') : '';
             const shown = title(nodes, node);
-            label.what.textContent = shown;
+            label.what.textContent = kind === Kind.Process ? short(shown) : shown;
             label.root.title = `${shown}${nodes.rows[node] ? `, ${count(nodes.rows[node])} events` : ''}`;
             label.meta.textContent = meta(nodes, node);
             label.pin.setAttribute('aria-pressed', String(box.pinned));

@@ -23,6 +23,15 @@ export function isGroup(kind: number): boolean {
     return kind === Kind.Machine || kind === Kind.Process || kind === Kind.Thread || kind === Kind.Group;
 }
 
+/** Kinds of siblings in the order in which they are shown. */
+const ORDER: number[][] = [
+    [Kind.Machine, Kind.Cpu],
+    [Kind.Process, Kind.Thread],
+    [Kind.Group, Kind.Slices, Kind.Values, Kind.States, Kind.Samples],
+    [Kind.Heap, Kind.Log],
+    [Kind.Counter],
+];
+
 /** More nodes than this are not all opened at the start. */
 const OPEN_ALL = 90;
 const OPEN_ROWS = 60;
@@ -57,16 +66,26 @@ export class Layout {
         this.compact = new Uint8Array(count);
         this.inRow = new Uint8Array(count);
         this.weight = new Float64Array(count);
+        const cpus = new Uint8Array(count);
         for (let node = count - 1; node >= 0; node--) {
             this.weight[node] += nodes.rows[node];
-            const above = parent[node];
-            if (above === NONE) {
-                this.next[node] = this.root;
-                this.root = node;
-            } else {
-                this.next[node] = this.first[above];
-                this.first[above] = node;
-                this.weight[above] += this.weight[node];
+            if (parent[node] === NONE) continue;
+            this.weight[parent[node]] += this.weight[node];
+            if (kind[node] === Kind.Cpu) cpus[parent[node]] = 1;
+        }
+        // CPUs come first and counters last, all others as they are numbered.
+        for (let rank = ORDER.length; rank >= 0; rank--) {
+            for (let node = count - 1; node >= 0; node--) {
+                const at = kind[node] === Kind.Group && cpus[node] ? 0 : ORDER.findIndex((kinds) => kinds.includes(kind[node]));
+                if ((at < 0 ? ORDER.length : at) !== rank) continue;
+                const above = parent[node];
+                if (above === NONE) {
+                    this.next[node] = this.root;
+                    this.root = node;
+                } else {
+                    this.next[node] = this.first[above];
+                    this.first[above] = node;
+                }
             }
         }
         for (let node = 0; node < count; node++) {
@@ -344,7 +363,8 @@ export class Layout {
             case Kind.Slices:
                 return Math.max(1, this.nodes.depth[node]) * step;
             case Kind.Counter:
-                return Math.round(this.unit * 2.1);
+                // One that never changes needs no room.
+                return this.nodes.min[node] === this.nodes.max[node] ? this.unit : Math.round(this.unit * 2.1);
             case Kind.States:
                 return Math.round(this.unit * 0.55);
             case Kind.Samples:

@@ -64,7 +64,8 @@ export class Scene {
         private letters: HTMLCanvasElement,
     ) {
         this.painter = painter(boxes);
-        this.text = letters.getContext('2d')!;
+        // Drawn where the rectangles are: by the graphics card, or in memory.
+        this.text = letters.getContext('2d', { willReadFrequently: this.painter.name !== 'WebGL2' })!;
     }
 
     get backend(): string {

@@ -1,0 +1,68 @@
+// How quick the page is with a trace: `node test/speed.mjs FILE.pftrace|FILE.html`. Traces are served by the program that
+// $FERRETTO names. Prints the first picture, frames a second while panning and zooming, and the memory of the tab.
+import { spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { launch, settled } from './browser.mjs';
+
+const [file] = process.argv.slice(2);
+let server;
+let url = pathToFileURL(resolve(file)).href;
+if (!file.endsWith('.html')) {
+    const began = performance.now();
+    server = spawn(process.env.FERRETTO ?? 'ferretto', ['view', file, '--no-browser'], { stdio: ['ignore', 'pipe', 'inherit'] });
+    url = await new Promise((done, failed) => {
+        let text = '';
+        server.stdout.on('data', (part) => {
+            text += part;
+            const found = /http:\/\/\S+/.exec(text);
+            if (found) done(found[0]);
+        });
+        server.on('exit', () => failed(new Error(`no address: ${text}`)));
+    });
+    console.log(`server ready after ${Math.round(performance.now() - began)} ms, import included`);
+}
+const browser = await launch();
+try {
+    const page = await browser.newPage({ viewport: { width: 1280, height: 800 } });
+    await page.goto(url);
+    await settled(page);
+    const picture = await page.evaluate(() => performance.getEntriesByName('picture')[0].startTime);
+    console.log(`first picture ${Math.round(picture)} ms after navigation`);
+    for (const [name, make] of [
+        ['zooming', (i) => ({ ctrlKey: true, deltaY: i % 120 < 60 ? -30 : 30 })],
+        ['panning', (i) => ({ deltaX: i % 120 < 60 ? 25 : -25 })],
+    ]) {
+        const { frames, elapsed, worst } = await page.evaluate(async (text) => {
+            const make = new Function(`return ${text}`)();
+            const stage = document.getElementById('stage');
+            const { left, top, width } = stage.getBoundingClientRect();
+            const begin = performance.now();
+            const first = Number(document.documentElement.dataset.frames);
+            let last = begin;
+            let worst = 0;
+            for (let i = 0; i < 240; i++) {
+                stage.dispatchEvent(new WheelEvent('wheel', { clientX: left + width / 2, clientY: top + 200, bubbles: true, cancelable: true, ...make(i) }));
+                await new Promise(requestAnimationFrame);
+                const now = performance.now();
+                worst = Math.max(worst, now - last);
+                last = now;
+            }
+            return { frames: Number(document.documentElement.dataset.frames) - first, elapsed: performance.now() - begin, worst };
+        }, make.toString());
+        console.log(`${name}: ${((1000 * frames) / elapsed).toFixed(1)} frames/s, the longest took ${Math.round(worst)} ms`);
+        await settled(page);
+    }
+    const session = await browser.newBrowserCDPSession();
+    const { processInfo } = await session.send('SystemInfo.getProcessInfo');
+    for (const { id, type } of processInfo.filter((it) => it.type === 'renderer')) {
+        const of = /^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${id}/smaps_rollup`, 'utf8'));
+        console.log(`memory of the ${type} process: ${Math.round(Number(of[1]) / 1024)} MB`);
+    }
+    const metrics = await (await page.context().newCDPSession(page)).send('Runtime.getHeapUsage');
+    console.log(`of which script: ${Math.round((metrics.usedSize + (metrics.backingStorageSize ?? 0)) / 1e6)} MB`);
+} finally {
+    await browser.close();
+    server?.kill('SIGINT');
+}
