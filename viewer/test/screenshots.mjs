@@ -1,0 +1,93 @@
+// Pictures of recordings, to be looked at: `npm run screenshots`. $FERRETTO records them, and exports each as one file.
+// What the kernel does not let this user record is made up instead, and said.
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { folder, launch, open, settled } from './browser.mjs';
+import { server } from './traces.mjs';
+
+const out = fileURLToPath(new URL('../screenshots', import.meta.url));
+const ferretto = resolve(process.env.FERRETTO ?? 'ferretto');
+const examples = join(fileURLToPath(new URL('../../target/debug/examples', import.meta.url)));
+const dir = folder();
+mkdirSync(out, { recursive: true });
+
+const run = (program, ...args) => execFileSync(program, args, { cwd: dir.path, stdio: ['ignore', 'ignore', 'pipe'] });
+
+/** A small crate to build: its compiler is what the recording shows. */
+function crate() {
+    const root = join(dir.path, 'hello');
+    mkdirSync(join(root, 'src'), { recursive: true });
+    writeFileSync(join(root, 'Cargo.toml'), '[package]\nname = "hello"\nversion = "0.1.0"\nedition = "2021"\n[workspace]\n');
+    const functions = Array.from({ length: 80 }, (_, i) => `fn f${i}(n: u64) -> String { let mut m = std::collections::BTreeMap::new(); for k in 0..n { m.entry(k % ${i + 2}).or_insert_with(Vec::new).push(k.to_string()); } format!("{m:?}") }`);
+    writeFileSync(join(root, 'src/main.rs'), `${functions.join('\n')}\nfn main() { ${functions.map((_, i) => `println!("{}", f${i}(9));`).join(' ')} }\n`);
+    return join(root, 'Cargo.toml');
+}
+
+const STORM = 'for i in 1 2 3 4 5 6; do (for k in $(seq 150); do echo x | cat >/dev/null; done) & done; wait';
+
+const recordings = {
+    build: () => run(ferretto, 'record', '-q', '--perf', '-o', 'build.pftrace', '--', 'cargo', 'build', '--quiet', '--manifest-path', crate()),
+    storm: () => run(ferretto, 'record', '-q', '-o', 'storm.pftrace', '--', 'sh', '-c', STORM),
+    events: () => {
+        run(join(examples, 'async_service'));
+        run('mv', 'async_service.pftrace', 'events.pftrace');
+    },
+    processes: () => writeFileSync(join(dir.path, 'processes.html'), server().html()),
+};
+
+/** What is done before the picture is taken. */
+const scenes = {
+    build: async (page) => {
+        await page.keyboard.press('v');
+        await settled(page);
+        await page.keyboard.press('3');
+    },
+    storm: async (page) => {
+        for (let i = 0; i < 14; i++) await page.keyboard.press('w');
+        await page.keyboard.press('g');
+        for (let i = 0; i < 2; i++) await page.keyboard.press('ArrowDown');
+        await page.keyboard.press('e');
+    },
+    events: async (page) => {
+        await page.keyboard.press('/');
+        await page.keyboard.type('request');
+        await page.keyboard.press('Enter');
+        await settled(page);
+        await page.keyboard.press('1');
+    },
+    processes: async (page) => {
+        await page.keyboard.press('/');
+        await page.keyboard.type('status=500');
+        await page.keyboard.press('Enter');
+        await settled(page);
+        await page.keyboard.press('Escape');
+        await page.keyboard.press('1');
+    },
+};
+
+const browser = await launch();
+try {
+    for (const [name, record] of Object.entries(recordings)) {
+        try {
+            record();
+            if (!existsSync(join(dir.path, `${name}.html`))) run(ferretto, 'view', `${name}.pftrace`, '-o', `${name}.html`);
+        } catch (error) {
+            console.log(`skipped: ${name}: ${String(error.stderr ?? error).trim().split('\n').pop()}`);
+            continue;
+        }
+        for (const [width, height, colorScheme] of [[800, 600, 'light'], [1280, 800, 'dark'], [1280, 800, 'light'], [2560, 1440, 'dark']]) {
+            const { page, wrong, close } = await open(browser, pathToFileURL(join(dir.path, `${name}.html`)).href, { viewport: { width, height }, colorScheme });
+            await scenes[name](page);
+            await settled(page);
+            await page.screenshot({ path: join(out, `${name}-${width}-${colorScheme}.png`) });
+            await close();
+            if (wrong.length > 0) throw new Error(`${name}: ${wrong.join(', ')}`);
+        }
+        console.log(`${name}: 4 pictures in ${out}`);
+    }
+} finally {
+    await browser.close();
+    dir.remove();
+}
