@@ -4,8 +4,10 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs, missing_debug_implementations, unreachable_pub)]
 
+pub mod cluster;
 pub mod engine;
 pub mod error;
+pub mod fleet;
 pub mod functions;
 pub mod intervals;
 pub mod output;

@@ -1,6 +1,8 @@
 //! The command line.
 
 mod classic;
+mod cluster;
+mod fleet;
 mod shell;
 
 use std::io::{self, IsTerminal, Read, Write};
@@ -11,6 +13,7 @@ use std::time::Instant;
 use clap::Parser;
 use ferretto_query::engine::{Engine, Options};
 use ferretto_query::error::SqlError;
+use ferretto_query::fleet::{is_address, is_pattern};
 use ferretto_query::output::{Format, write};
 use ferretto_query::reports::Report;
 use ferretto_query::rpc::{Processor, Server, ServerOptions};
@@ -23,14 +26,14 @@ use ferretto_query::trace::LoadedTrace;
 #[derive(Debug, Parser)]
 #[command(name = "ferretto-query", version, max_term_width = 100)]
 struct Args {
-    /// The trace file.
-    trace: Option<PathBuf>,
-
-    /// The SQL. Several statements are separated by semicolons.
-    sql: Option<String>,
+    /// The trace, then the SQL; several statements are separated by semicolons. Several traces,
+    /// patterns such as 'traces/**/*.pftrace', folders and addresses of object stores are asked
+    /// together: tables then have the columns trace_id and path.
+    #[arg(value_name = "TRACE... [SQL]")]
+    inputs: Vec<String>,
 
     /// Read the SQL from a file; `-` for standard input.
-    #[arg(short, long, value_name = "FILE", conflicts_with = "sql")]
+    #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
 
     /// The format of results. A terminal gets a table, everything else CSV.
@@ -46,11 +49,11 @@ struct Args {
     threads: usize,
 
     /// Print a ready answer, and the SQL that it is made with.
-    #[arg(long, value_enum, conflicts_with_all = ["sql", "file"])]
+    #[arg(long, value_enum, conflicts_with = "file")]
     report: Option<Report>,
 
     /// Answer programs over HTTP: the Python package 'perfetto' and the Perfetto UI.
-    #[arg(long, conflicts_with_all = ["sql", "file", "report", "format"])]
+    #[arg(long, conflicts_with_all = ["file", "report", "format"])]
     serve: bool,
 
     /// The port to answer on.
@@ -58,12 +61,54 @@ struct Args {
     port: u16,
 
     /// Print the tables with their columns as Markdown.
-    #[arg(long, conflicts_with_all = ["trace", "serve", "report"])]
+    #[arg(long, conflicts_with_all = ["inputs", "serve", "report"])]
     schema_docs: bool,
 
     /// Print how long import and queries took.
     #[arg(long)]
     timing: bool,
+
+    /// Ask each trace alone, and print the answers together, with trace_id and path.
+    #[arg(long)]
+    per_trace: bool,
+
+    /// Write tables of the traces below a new folder, as 'table=slice/trace_id=…/data.parquet'.
+    /// The format is parquet.
+    #[arg(long, num_args = 2, value_names = ["FORMAT", "DIR"], conflicts_with_all = ["serve", "report", "format", "per_trace"])]
+    export: Option<Vec<String>>,
+
+    /// The tables and views to export, with commas between them.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "export")]
+    tables: Vec<String>,
+
+    /// Let the executors of a scheduler answer, such as df://localhost:50050.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["serve", "export"])]
+    cluster: Option<String>,
+}
+
+impl Args {
+    /// Returns the traces, and the SQL behind them.
+    fn split(&self) -> (Vec<String>, Option<String>) {
+        let mut traces = self.inputs.clone();
+        let takes_sql = self.file.is_none() && self.report.is_none() && !self.serve;
+        let is_sql = |text: &String| {
+            text.contains([' ', '\n', ';', '(']) && !std::path::Path::new(text).exists()
+        };
+        let sql = traces.pop_if(|last| takes_sql && is_sql(last));
+        (traces, sql)
+    }
+
+    /// Returns whether tables are those of several traces.
+    fn asks_many(&self, traces: &[String]) -> bool {
+        let many = |name: &String| {
+            is_pattern(name) || is_address(name) || std::path::Path::new(name).is_dir()
+        };
+        traces.len() > 1
+            || self.per_trace
+            || self.export.is_some()
+            || self.cluster.is_some()
+            || traces.iter().any(many)
+    }
 }
 
 fn parse_size(text: &str) -> Result<u64, String> {
@@ -92,7 +137,15 @@ pub fn main() -> ExitCode {
     {
         return classic::main();
     }
+    if let Some(code) = cluster::main() {
+        return code;
+    }
     let args = Args::parse();
+    if let Some([format, _]) = args.export.as_deref()
+        && format != "parquet"
+    {
+        return report(Err(format!("there is no export as '{format}': parquet is")));
+    }
     if args.serve {
         return report(serve(&args));
     }
@@ -100,15 +153,19 @@ pub fn main() -> ExitCode {
         print!("{}", ferretto_query::trace::schema_docs());
         return ExitCode::SUCCESS;
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    match runtime().and_then(|runtime| runtime.block_on(run(args))) {
+        Ok(code) => code,
+        Err(message) => report(Err(message)),
+    }
+}
+
+/// Returns the threads that queries run on.
+fn runtime() -> Result<tokio::runtime::Runtime, String> {
+    tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_stack_size(8 << 20)
-        .build();
-    let result = match runtime {
-        Ok(runtime) => runtime.block_on(run(args)),
-        Err(error) => Err(format!("cannot start threads: {error}")),
-    };
-    report(result)
+        .build()
+        .map_err(|e| format!("cannot start threads: {e}"))
 }
 
 fn report(result: Result<(), String>) -> ExitCode {
@@ -136,10 +193,12 @@ fn serve(args: &Args) -> Result<(), String> {
     };
     let import = import_options(args.threads);
     let mut processor = Processor::new(limits, import, Vec::new()).map_err(|e| e.to_string())?;
-    if let Some(path) = &args.trace {
+    if let [path] = &args.inputs[..] {
         processor
-            .open(path)
-            .map_err(|e| format!("{}: {e}", path.display()))?;
+            .open(path.as_ref())
+            .map_err(|e| format!("{path}: {e}"))?;
+    } else if !args.inputs.is_empty() {
+        return Err("a server answers for one trace".into());
     }
     let options = ServerOptions {
         address: "localhost".to_owned(),
@@ -159,9 +218,9 @@ fn listen(options: &ServerOptions, processor: Processor) -> Result<(), String> {
     server.run().map_err(|e| e.to_string())
 }
 
-fn read_sql(args: &Args) -> Result<Option<String>, String> {
-    if let Some(sql) = &args.sql {
-        return Ok(Some(sql.clone()));
+fn read_sql(args: &Args, sql: Option<String>) -> Result<Option<String>, String> {
+    if sql.is_some() {
+        return Ok(sql);
     }
     let standard = || {
         let mut text = String::new();
@@ -175,19 +234,24 @@ fn read_sql(args: &Args) -> Result<Option<String>, String> {
         Some(path) => std::fs::read_to_string(path)
             .map(Some)
             .map_err(|e| format!("cannot read {}: {e}", path.display())),
-        None if io::stdin().is_terminal() => Ok(None),
+        None if args.export.is_some() || io::stdin().is_terminal() => Ok(None),
         None => standard(),
     }
 }
 
-async fn run(args: Args) -> Result<(), String> {
-    let Some(path) = args.trace.clone() else {
+async fn run(args: Args) -> Result<ExitCode, String> {
+    let (traces, sql) = args.split();
+    if traces.is_empty() {
         return Err("name a trace file, as in 'ferretto-query trace.pftrace \"select …\"'".into());
-    };
+    }
     let sql = match args.report {
         Some(report) => Some(report.sql().to_owned()),
-        None => read_sql(&args)?,
+        None => read_sql(&args, sql)?,
     };
+    if args.asks_many(&traces) {
+        return fleet::run(&args, &traces, sql).await;
+    }
+    let path = PathBuf::from(&traces[0]);
     let started = Instant::now();
     let options = import_options(args.threads);
     let trace = LoadedTrace::open(&path, &options, |_| ferretto_tables::Continue::Yes)
@@ -205,27 +269,32 @@ async fn run(args: Args) -> Result<(), String> {
     let mut engine = Engine::new(&limits, Some(&trace)).map_err(|e| e.to_string())?;
     health(&trace);
     let Some(sql) = sql else {
-        return shell::run(&mut engine).await;
+        return shell::run(&mut engine).await.map(|()| ExitCode::SUCCESS);
     };
     if args.report.is_some() {
         println!("{sql};\n");
     }
+    let started = Instant::now();
+    answer(&args, &mut engine, &sql).await?;
+    if args.timing {
+        eprintln!("answered in {:.3} s", started.elapsed().as_secs_f64());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the answers to all questions.
+async fn answer(args: &Args, engine: &mut Engine, sql: &str) -> Result<(), String> {
     let terminal = io::stdout().is_terminal();
     let format = args
         .format
         .unwrap_or(if terminal { Format::Table } else { Format::Csv });
     let mut out = io::BufWriter::new(io::stdout());
-    let started = Instant::now();
     let width = terminal.then(terminal_width).flatten();
-    print_results(&mut engine, &sql, format, width, &mut out)
+    print_results(engine, sql, format, width, &mut out)
         .await
-        .map_err(|e| e.render(&sql))?;
+        .map_err(|e| e.render(sql))?;
     out.flush()
-        .map_err(|e| format!("cannot write the result: {e}"))?;
-    if args.timing {
-        eprintln!("answered in {:.3} s", started.elapsed().as_secs_f64());
-    }
-    Ok(())
+        .map_err(|e| format!("cannot write the result: {e}"))
 }
 
 /// Runs all statements and prints what they give, with an empty line between.

@@ -24,12 +24,31 @@ use super::exec::{IntervalExec, SpanKind, Work};
 use crate::error::SqlError;
 
 /// An operator over queries.
-#[derive(Debug)]
-struct IntervalTable {
+#[derive(Debug, Clone)]
+pub(crate) struct IntervalTable {
     work: Work,
     inputs: Vec<LogicalPlan>,
     keys: Vec<usize>,
     schema: SchemaRef,
+}
+
+impl IntervalTable {
+    /// Returns the queries that are joined.
+    pub(crate) fn inputs(&self) -> &[LogicalPlan] {
+        &self.inputs
+    }
+
+    /// Returns the operator over other queries of the same columns.
+    pub(crate) fn map_inputs(
+        &self,
+        map: impl FnMut(&LogicalPlan) -> Result<LogicalPlan>,
+    ) -> Result<Self> {
+        let inputs = self.inputs.iter().map(map).collect::<Result<Vec<_>>>()?;
+        Ok(Self {
+            inputs,
+            ..self.clone()
+        })
+    }
 }
 
 #[async_trait]

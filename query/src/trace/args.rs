@@ -1,6 +1,7 @@
 //! `extract_arg` and its relatives.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
@@ -12,13 +13,19 @@ use datafusion::logical_expr::{
     Volatility,
 };
 use ferretto_tables::schema::ArgValue;
-use ferretto_tables::{StringId, Trace};
+use ferretto_tables::{StringId, TableId, TableSet, Trace};
 
 use crate::functions::{ArrayFunction, integers, texts};
 
+/// Says which type holds all values of a key of arguments.
+pub(crate) trait KeyTypes: fmt::Debug + Send + Sync {
+    /// Returns the type, or nothing if the key is not known.
+    fn data_type(&self, key: &str) -> Option<DataType>;
+}
+
 /// The types of the values that each key has anywhere in the trace, a bit each.
 #[derive(Debug)]
-struct Keys {
+pub(super) struct Keys {
     trace: Arc<Trace>,
     kinds: OnceLock<HashMap<StringId, u8>>,
 }
@@ -28,6 +35,13 @@ const REAL: u8 = 2;
 const TEXT: u8 = 4;
 
 impl Keys {
+    pub(super) fn new(trace: &Arc<Trace>) -> Self {
+        Self {
+            trace: trace.clone(),
+            kinds: OnceLock::new(),
+        }
+    }
+
     fn kinds(&self, key: &str) -> u8 {
         let Some(key) = self.trace.strings().find(key) else {
             return 0;
@@ -53,13 +67,15 @@ impl Keys {
         });
         kinds.get(&key).copied().unwrap_or(0)
     }
+}
 
-    /// Returns the type that holds all values of a key.
-    fn data_type(&self, key: &str) -> DataType {
+impl KeyTypes for Keys {
+    fn data_type(&self, key: &str) -> Option<DataType> {
         match self.kinds(key) {
-            INTEGER => DataType::Int64,
-            kinds if kinds & TEXT != 0 || kinds == 0 => DataType::Utf8,
-            _ => DataType::Float64,
+            0 => None,
+            INTEGER => Some(DataType::Int64),
+            kinds if kinds & TEXT != 0 => Some(DataType::Utf8),
+            _ => Some(DataType::Float64),
         }
     }
 }
@@ -67,13 +83,14 @@ impl Keys {
 /// `extract_arg(arg_set_id, key)`: of the type that the key's values have in this trace.
 #[derive(Debug)]
 struct ExtractArg {
-    keys: Arc<Keys>,
+    trace: Arc<Trace>,
+    keys: Arc<dyn KeyTypes>,
     signature: Signature,
 }
 
 impl PartialEq for ExtractArg {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.keys, &other.keys)
+        Arc::ptr_eq(&self.trace, &other.trace)
     }
 }
 
@@ -116,7 +133,7 @@ impl ScalarUDFImpl for ExtractArg {
                 ScalarValue::Utf8(Some(key))
                 | ScalarValue::LargeUtf8(Some(key))
                 | ScalarValue::Utf8View(Some(key)),
-            ) => self.keys.data_type(key),
+            ) => self.keys.data_type(key).unwrap_or(DataType::Utf8),
             _ => DataType::Utf8,
         };
         Ok(Arc::new(Field::new(self.name(), data_type, true)))
@@ -131,7 +148,7 @@ impl ScalarUDFImpl for ExtractArg {
             .map(|a| a.into_array(rows))
             .collect::<Result<_>>()?;
         let (sets, keys) = (integers(&arrays[0])?, texts(&arrays[1])?);
-        let trace = &self.keys.trace;
+        let trace = &self.trace;
         let at = |row: usize| {
             (sets.is_valid(row) && keys.is_valid(row))
                 .then(|| value(trace, sets.value(row), keys.value(row)))
@@ -160,14 +177,17 @@ impl ScalarUDFImpl for ExtractArg {
     }
 }
 
+/// Returns the tables that a function reads, if it is one of these.
+pub(super) fn needs(name: &str) -> Option<TableSet> {
+    // Which rows have arguments depends on the tables that they are of.
+    matches!(name, "extract_arg" | "__arg_int").then(|| TableSet::of(&[TableId::args]))
+}
+
 /// Returns the functions that read arguments of a trace.
-pub(super) fn functions(trace: &Arc<Trace>) -> Vec<ScalarUDF> {
-    let keys = Arc::new(Keys {
-        trace: trace.clone(),
-        kinds: OnceLock::new(),
-    });
+pub(super) fn functions(trace: &Arc<Trace>, types: Option<Arc<dyn KeyTypes>>) -> Vec<ScalarUDF> {
     let extract = ExtractArg {
-        keys,
+        trace: trace.clone(),
+        keys: types.unwrap_or_else(|| Arc::new(Keys::new(trace))),
         signature: Signature::variadic_any(Volatility::Immutable),
     };
     let trace = trace.clone();

@@ -6,16 +6,21 @@ mod pairs;
 mod scan;
 mod table;
 
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
+use datafusion::catalog::TableProvider;
+use datafusion::logical_expr::{ScalarUDF, ScalarUDFImpl};
 use datafusion::prelude::SessionContext;
-use ferretto_tables::{Progress, TableId, Trace as Tables, Value};
+use ferretto_tables::{Progress, TableId, TableSet, Trace as Tables, Value};
 
 use crate::engine::Trace;
 use crate::error::SqlError;
 use crate::functions::Clocks;
 
+pub(crate) use args::KeyTypes;
+pub(crate) use scan::record_batch;
 pub use table::TraceTable;
 
 /// A trace that was imported.
@@ -38,7 +43,20 @@ impl LoadedTrace {
 
     /// Imports the bytes of a file.
     pub fn read(bytes: &[u8], options: &ferretto_tables::Options) -> Result<Self, SqlError> {
-        let tables = Tables::read(bytes, options).map_err(|e| import_error(&e))?;
+        Self::read_from(bytes, options)
+    }
+
+    /// Returns a trace without rows.
+    pub(crate) fn empty() -> Result<Self, SqlError> {
+        Self::read(&[], &ferretto_tables::Options::default())
+    }
+
+    /// Imports what a reader gives.
+    pub(crate) fn read_from(
+        input: impl Read + Send,
+        options: &ferretto_tables::Options,
+    ) -> Result<Self, SqlError> {
+        let tables = Tables::read(input, options).map_err(|e| import_error(&e))?;
         Ok(Self::new(tables))
     }
 
@@ -126,23 +144,76 @@ fn import_error(error: &dyn std::error::Error) -> SqlError {
     SqlError::new(message)
 }
 
-impl Trace for LoadedTrace {
-    fn register(&self, context: &SessionContext) -> Result<(), SqlError> {
+/// What is put in front of the name of a table as it was imported.
+pub(crate) const BASE: &str = "__intrinsic_";
+
+impl LoadedTrace {
+    /// Returns all tables that are read from the trace itself, with their names.
+    pub(crate) fn providers(&self) -> Vec<(String, Arc<dyn TableProvider>)> {
+        let mut providers: Vec<(String, Arc<dyn TableProvider>)> = Vec::new();
         for id in TableId::ALL {
-            let name = format!("__intrinsic_{}", id.spec().name);
             let table = TraceTable::new(self.tables.clone(), self.texts.clone(), *id);
-            context.register_table(name.as_str(), Arc::new(table))?;
+            providers.push((format!("{BASE}{}", id.spec().name), Arc::new(table)));
         }
         for table in pairs::tables(&self.tables) {
-            let name = table.name();
-            context.register_table(name, Arc::new(table))?;
+            providers.push((table.name().to_owned(), Arc::new(table)));
         }
-        for function in args::functions(&self.tables) {
+        providers
+    }
+
+    /// Returns the functions that read the trace itself. Keys of arguments have the types that
+    /// they have in this trace, or those that somebody else says.
+    pub(crate) fn functions(&self, types: Option<Arc<dyn KeyTypes>>) -> Vec<ScalarUDF> {
+        let mut functions = args::functions(&self.tables, types);
+        functions.extend(self.clocks().functions().into_iter().map(|f| f.udf()));
+        functions
+    }
+
+    /// Returns whether a function reads the trace.
+    pub(crate) fn reads_trace(name: &str) -> bool {
+        args::needs(name).is_some() || Self::clock_functions().any(|clock| clock == name)
+    }
+
+    fn clock_functions() -> impl Iterator<Item = String> {
+        let functions = Clocks::default().functions().into_iter();
+        functions.map(|f| f.name().to_owned())
+    }
+
+    /// Returns the types of the values that arguments of a key have.
+    pub(crate) fn key_types(&self) -> impl KeyTypes + use<> {
+        args::Keys::new(&self.tables)
+    }
+
+    /// Returns the tables that have to be imported before this one or this function can be read,
+    /// all if that is not known.
+    pub(crate) fn needs(name: &str) -> TableSet {
+        match name.strip_prefix(BASE).and_then(TableId::by_name) {
+            Some(id) => TableSet::of(&[id]),
+            None => pairs::needs(name)
+                .or_else(|| args::needs(name))
+                .or_else(|| {
+                    let tables = [TableId::clock_snapshot, TableId::trace_bounds];
+                    let clock = Self::clock_functions().any(|clock| clock == name);
+                    clock.then(|| TableSet::of(&tables))
+                })
+                .unwrap_or(TableSet::ALL),
+        }
+    }
+}
+
+impl Trace for LoadedTrace {
+    fn register(&self, context: &SessionContext) -> Result<(), SqlError> {
+        for (name, table) in self.providers() {
+            context.register_table(name.as_str(), table)?;
+        }
+        for function in self.functions(None) {
             context.register_udf(function);
         }
         Ok(())
     }
+}
 
+impl LoadedTrace {
     fn clocks(&self) -> Clocks {
         let mut clocks = Clocks::default();
         let tables = self.tables.tables();

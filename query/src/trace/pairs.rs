@@ -12,7 +12,7 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use ferretto_tables::Trace;
+use ferretto_tables::{TableId, TableSet, Trace};
 
 use super::scan::{RowSource, ScanExec, record_batch};
 
@@ -326,6 +326,24 @@ pub(super) fn tables(trace: &Arc<Trace>) -> Vec<PairTable> {
             )),
         })
         .collect()
+}
+
+/// Returns the tables that a relation is computed from, if the name is that of one.
+pub(super) fn needs(name: &str) -> Option<TableSet> {
+    let (relation, ..) = RELATIONS.iter().find(|(_, known, _)| *known == name)?;
+    Some(match relation {
+        Relation::SliceAncestors | Relation::SliceDescendants => TableSet::of(&[TableId::slice]),
+        Relation::CallsiteAncestors => TableSet::of(&[TableId::stack_profile_callsite]),
+        Relation::FlowDirect | Relation::FlowFollowing | Relation::FlowPreceding => {
+            TableSet::of(&[TableId::slice, TableId::flow])
+        }
+        Relation::SliceSched => TableSet::of(&[
+            TableId::slice,
+            TableId::track,
+            TableId::thread,
+            TableId::sched_slice,
+        ]),
+    })
 }
 
 impl PairTable {

@@ -172,7 +172,7 @@ impl ExecutionPlan for ScanExec {
 }
 
 /// Returns a batch, also of no columns.
-pub(super) fn record_batch(
+pub(crate) fn record_batch(
     schema: &SchemaRef,
     columns: Vec<datafusion::arrow::array::ArrayRef>,
     rows: usize,

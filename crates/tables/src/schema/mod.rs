@@ -248,6 +248,12 @@ impl TableSet {
         Self(self.0 & !(1 << table as u8))
     }
 
+    /// Returns the tables of both sets.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     /// Returns true if the table is in the set.
     #[inline]
     pub const fn has(self, table: TableId) -> bool {

@@ -1,0 +1,119 @@
+//! Schedulers and executors, from the command line.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use ferretto_query::cluster::{ExecutorOptions, PORT, execute, schedule};
+
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// Hand out parts of questions to executors, for 'ferretto-query --cluster'.
+///
+/// Whoever reaches the port can ask questions, and so read all files that the executors can read:
+/// it is open to this machine alone unless --bind says otherwise. There is no encryption.
+#[derive(Debug, Parser)]
+#[command(name = "ferretto-query scheduler", max_term_width = 100)]
+struct Scheduler {
+    /// The address to listen on.
+    #[arg(long, value_name = "ADDRESS", default_value_t = LOOPBACK)]
+    bind: IpAddr,
+
+    /// The port to listen on; 0 for one that is free.
+    #[arg(long, value_name = "PORT", default_value_t = PORT)]
+    port: u16,
+}
+
+/// Answer parts of questions that a scheduler hands out.
+///
+/// Traces are read where the question says: in folders that are shared under the same path, or
+/// in an object store.
+#[derive(Debug, Parser)]
+#[command(name = "ferretto-query executor", max_term_width = 100)]
+struct Executor {
+    /// The scheduler.
+    #[arg(long, value_name = "URL", default_value = "df://127.0.0.1:50050")]
+    scheduler: String,
+
+    /// The address to listen on. Ports are those that are free.
+    #[arg(long, value_name = "ADDRESS", default_value_t = LOOPBACK)]
+    bind: IpAddr,
+
+    /// The name by which the others reach this machine, if it is not --bind.
+    #[arg(long, value_name = "HOST")]
+    external: Option<String>,
+
+    /// The tasks at a time. Without it, one for each processor.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    threads: usize,
+
+    /// The memory of queries, and of traces at a time, such as 2G.
+    #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = super::parse_size)]
+    memory_limit: u64,
+
+    /// The folder for results between the parts of a plan. Without it, a new one that is removed
+    /// at the end.
+    #[arg(long, value_name = "DIR")]
+    work_dir: Option<PathBuf>,
+}
+
+/// Runs a scheduler or an executor if the first argument says so.
+pub(super) fn main() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os();
+    let program = arguments.next()?;
+    let role = arguments.next()?;
+    let arguments = std::iter::once(program).chain(arguments);
+    let result = match role.to_str()? {
+        "scheduler" => {
+            let args = Scheduler::parse_from(arguments);
+            super::runtime().and_then(|runtime| {
+                let work = schedule((args.bind, args.port).into(), |address| {
+                    eprintln!("scheduling on df://{address}");
+                });
+                runtime.block_on(until_ended(work))
+            })
+        }
+        "executor" => {
+            let args = Executor::parse_from(arguments);
+            super::runtime().and_then(|runtime| runtime.block_on(run_executor(args)))
+        }
+        _ => return None,
+    };
+    Some(super::report(result))
+}
+
+async fn run_executor(args: Executor) -> Result<(), String> {
+    let draft = match &args.work_dir {
+        Some(_) => None,
+        None => Some(tempfile::tempdir().map_err(|e| format!("no folder for results: {e}"))?),
+    };
+    let folder = match (&args.work_dir, &draft) {
+        (Some(folder), _) => folder.clone(),
+        (None, Some(draft)) => draft.path().to_owned(),
+        (None, None) => std::env::temp_dir(),
+    };
+    let options = ExecutorOptions {
+        scheduler: args.scheduler,
+        bind: args.bind,
+        external: args.external,
+        threads: args.threads,
+        memory: args.memory_limit,
+        folder,
+    };
+    eprintln!("executing for {}", options.scheduler);
+    until_ended(execute(options)).await
+}
+
+/// Works until a signal ends it.
+async fn until_ended(
+    work: impl Future<Output = Result<(), ferretto_query::error::SqlError>>,
+) -> Result<(), String> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).map_err(|e| e.to_string())?;
+    tokio::select! {
+        done = work => done.map_err(|e| e.to_string()),
+        _ = tokio::signal::ctrl_c() => Ok(()),
+        _ = terminate.recv() => Ok(()),
+    }
+}

@@ -1,0 +1,199 @@
+//! Definitions: tables, views, functions, macros and span joins.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::Schema;
+use datafusion::catalog::view::ViewTable;
+use datafusion::datasource::MemTable;
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
+use datafusion::sql::sqlparser::parser::Parser;
+use futures::TryStreamExt;
+
+use super::Engine;
+use super::plan::normalize;
+use crate::error::SqlError;
+use crate::intervals::{SpanKind, span_table};
+use crate::sql::dialect::TraceDialect;
+use crate::sql::macros::{Macro, expand};
+use crate::sql::names::output_names;
+use crate::sql::rewrite::{UserFunction, rewrite};
+use crate::sql::statement::{Argument, Definition, Returns, SpanInput};
+
+impl Engine {
+    pub(super) fn exists(&self, name: &str) -> bool {
+        self.lazy.contains_key(name) || self.context.table_exist(name).unwrap_or(false)
+    }
+
+    /// Makes room for a name.
+    pub(super) fn claim(&mut self, name: &str, replace: bool) -> Result<(), SqlError> {
+        if !self.exists(name) {
+            return Ok(());
+        }
+        if !replace {
+            return Err(SqlError::new(format!(
+                "'{name}' exists already: CREATE OR REPLACE replaces it."
+            )));
+        }
+        self.lazy.remove(name);
+        self.context.deregister_table(name)?;
+        Ok(())
+    }
+
+    pub(super) async fn plan_definition(
+        &mut self,
+        d: &Definition,
+    ) -> Result<LogicalPlan, SqlError> {
+        let context = self.context.clone();
+        let plan = self.plan(&d.body, &context).await?;
+        let engine: Vec<String> = plan
+            .schema()
+            .fields()
+            .iter()
+            .map(|f| f.name().clone())
+            .collect();
+        let names = if d.columns.is_empty() {
+            output_names(&d.body).apply(&engine)
+        } else if d.columns.len() == engine.len() {
+            d.columns.iter().map(|c| c.name.clone()).collect()
+        } else {
+            return Err(SqlError::new(format!(
+                "'{}' is declared with {} columns, but its query has {}.",
+                d.name,
+                d.columns.len(),
+                engine.len()
+            )));
+        };
+        let mut seen = BTreeSet::new();
+        let columns = plan.schema().columns();
+        let projected = columns.into_iter().zip(names).map(|(column, name)| {
+            let name = name.to_ascii_lowercase();
+            let mut unique = name.clone();
+            let mut number = 1;
+            while !seen.insert(unique.clone()) {
+                unique = format!("{name}:{number}");
+                number += 1;
+            }
+            datafusion::logical_expr::Expr::Column(column).alias(unique)
+        });
+        let projected: Vec<_> = projected.collect();
+        Ok(LogicalPlanBuilder::from(plan).project(projected)?.build()?)
+    }
+
+    pub(super) async fn define_view(&mut self, d: Definition) -> Result<(), SqlError> {
+        let plan = self.plan_definition(&d).await?;
+        self.claim(&d.name, d.replace)?;
+        let text = crate::sql::statement::excerpt(&d.body);
+        self.context
+            .register_table(d.name.as_str(), Arc::new(ViewTable::new(plan, Some(text))))?;
+        self.user_tables.insert(d.name);
+        Ok(())
+    }
+
+    pub(super) async fn define_table(&mut self, d: Definition) -> Result<(), SqlError> {
+        if self.tables_are_views {
+            return self.define_view(d).await;
+        }
+        if !d.replace && self.exists(&d.name) {
+            self.claim(&d.name, false)?;
+        }
+        let plan = self.plan_definition(&d).await?;
+        let frame = self.context.execute_logical_plan(plan).await?;
+        let stream = frame.execute_stream().await?;
+        let schema = stream.schema();
+        let batches: Vec<RecordBatch> = stream.try_collect().await?;
+        // All may be NULL for the engine: a subquery without rows is, whatever its columns say.
+        let fields: Vec<_> = schema
+            .fields()
+            .iter()
+            .map(|f| f.as_ref().clone().with_nullable(true))
+            .collect();
+        let schema = Arc::new(Schema::new(fields));
+        let batches = batches
+            .into_iter()
+            .map(|batch| RecordBatch::try_new(schema.clone(), batch.columns().to_vec()))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(SqlError::arrow)?;
+        let table = MemTable::try_new(schema, vec![batches])?;
+        self.claim(&d.name, d.replace)?;
+        self.context
+            .register_table(d.name.as_str(), Arc::new(table))?;
+        self.user_tables.insert(d.name);
+        Ok(())
+    }
+
+    pub(super) fn define_macro(&mut self, d: Definition, arguments: Vec<Argument>) {
+        self.macros.insert(
+            d.name,
+            Macro {
+                arguments,
+                body: d.body,
+            },
+        );
+    }
+
+    pub(super) fn define_function(
+        &mut self,
+        d: Definition,
+        arguments: Vec<Argument>,
+        returns: Returns,
+    ) -> Result<(), SqlError> {
+        if self.functions.contains_key(&d.name) && !d.replace {
+            return Err(SqlError::new(format!(
+                "The function '{}' exists already: CREATE OR REPLACE replaces it.",
+                d.name
+            )));
+        }
+        let state = self.context.state();
+        if !self.functions.contains_key(&d.name)
+            && (state.scalar_functions().contains_key(&d.name)
+                || state.aggregate_functions().contains_key(&d.name))
+        {
+            return Err(SqlError::new(format!(
+                "'{}' is a function of the engine and cannot be replaced.",
+                d.name
+            )));
+        }
+        let tokens = normalize(expand(&d.body, &self.macros)?);
+        let mut parser = Parser::new(&TraceDialect).with_tokens_with_locations(tokens);
+        let mut body = parser
+            .parse_query()
+            .map_err(|e| crate::error::parser(&e.to_string()))?;
+        rewrite(&mut body, &self.functions)?;
+        self.functions.insert(
+            d.name,
+            UserFunction {
+                arguments,
+                returns,
+                body,
+            },
+        );
+        Ok(())
+    }
+
+    pub(super) async fn define_span_join(
+        &mut self,
+        name: String,
+        kind: &str,
+        inputs: [SpanInput; 2],
+    ) -> Result<(), SqlError> {
+        let kind = match kind {
+            "SPAN_LEFT_JOIN" => SpanKind::Left,
+            "SPAN_OUTER_JOIN" => SpanKind::Outer,
+            _ => SpanKind::Inner,
+        };
+        self.claim(&name, false)?;
+        let mut plans = Vec::new();
+        for input in &inputs {
+            self.columns(&input.table).await?;
+            let frame = self.context.table(input.table.as_str()).await?;
+            plans.push(frame.into_unoptimized_plan());
+        }
+        let [left, right] = inputs;
+        let table = span_table(kind, plans, [left.partition, right.partition])?;
+        self.context.register_table(name.as_str(), table)?;
+        self.user_tables.insert(name);
+        Ok(())
+    }
+}

@@ -1,0 +1,153 @@
+//! From tokens to plans.
+
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::Statement as EngineStatement;
+use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use super::Engine;
+use crate::error::{Missing, SqlError, nearest};
+use crate::sql::dialect::TraceDialect;
+use crate::sql::macros::expand;
+use crate::sql::rewrite::{relations, rename_beside_stars, rewrite};
+
+impl Engine {
+    /// Parses, rewrites and makes what the statement names.
+    pub(super) async fn prepare(
+        &mut self,
+        tokens: &[TokenWithSpan],
+        stars: bool,
+    ) -> Result<ast::Statement, SqlError> {
+        let tokens = normalize(expand(tokens, &self.macros)?);
+        let mut parser = Parser::new(&TraceDialect).with_tokens_with_locations(tokens);
+        let parsed = |error: datafusion::sql::sqlparser::parser::ParserError| {
+            crate::error::parser(&error.to_string())
+        };
+        let mut statement = parser.parse_statement().map_err(parsed)?;
+        let rest = parser.peek_token();
+        if rest.token != Token::EOF {
+            let message = format!("Syntax error: did not expect '{}' here.", rest.token);
+            return Err(SqlError::at(rest.span.start, message));
+        }
+        if stars {
+            rename_beside_stars(&mut statement);
+        }
+        rewrite(&mut statement, &self.functions)?;
+        let names = relations(&statement).into_iter().collect();
+        Box::pin(self.ensure(&names)).await?;
+        Ok(statement)
+    }
+
+    /// Plans a query. A quoted name that is no column is a text, as in SQLite.
+    pub(super) async fn plan(
+        &mut self,
+        tokens: &[TokenWithSpan],
+        context: &SessionContext,
+    ) -> Result<LogicalPlan, SqlError> {
+        let mut tokens = tokens.to_vec();
+        let mut stars = false;
+        loop {
+            let statement = self
+                .prepare(&tokens, stars)
+                .await
+                .map_err(|e| self.locate(e, &tokens))?;
+            let statement = EngineStatement::Statement(Box::new(statement));
+            let planned = context.state().statement_to_plan(statement).await;
+            let error: SqlError = match planned {
+                Ok(plan) => return Ok(plan),
+                Err(error) => error.into(),
+            };
+            if !stars
+                && error
+                    .message
+                    .starts_with("Projections require unique expression names")
+            {
+                stars = true;
+                continue;
+            }
+            let Some(Missing::Column(name, _)) = &error.missing else {
+                return Err(self.locate(error, &tokens));
+            };
+            let mut replaced = false;
+            for token in &mut tokens {
+                if let Token::Word(word) = &token.token
+                    && word.quote_style == Some('"')
+                    && word.value.eq_ignore_ascii_case(name)
+                {
+                    token.token = Token::SingleQuotedString(word.value.clone());
+                    replaced = true;
+                }
+            }
+            if !replaced {
+                return Err(self.locate(error, &tokens));
+            }
+        }
+    }
+
+    /// Adds the place and the nearest name to an error.
+    pub(super) fn locate(&self, mut error: SqlError, tokens: &[TokenWithSpan]) -> SqlError {
+        let Some(missing) = error.missing.take() else {
+            return error;
+        };
+        let (name, near) = match &missing {
+            Missing::Column(name, valid) => (
+                name,
+                nearest(name, valid.iter().map(String::as_str)).map(str::to_owned),
+            ),
+            Missing::Table(name) => {
+                let names = self.table_names();
+                (
+                    name,
+                    nearest(name, names.iter().map(String::as_str)).map(str::to_owned),
+                )
+            }
+            Missing::Function(name) => {
+                let state = self.context.state();
+                let names = state
+                    .scalar_functions()
+                    .keys()
+                    .chain(state.aggregate_functions().keys())
+                    .chain(state.window_functions().keys())
+                    .chain(self.functions.keys())
+                    .filter(|name| !name.starts_with("__"));
+                (
+                    name,
+                    nearest(name, names.map(String::as_str)).map(str::to_owned),
+                )
+            }
+        };
+        if let Some(near) = near {
+            error.message += &format!(" Did you mean '{near}'?");
+        } else if let Missing::Column(_, valid) = &missing
+            && !valid.is_empty()
+            && valid.len() <= 24
+        {
+            error.message += &format!(" The columns are {}.", valid.join(", "));
+        }
+        if error.location.is_none() {
+            error.location = tokens
+                .iter()
+                .filter(|t| t.span.start.line > 0)
+                .find(|t| {
+                    matches!(&t.token, Token::Word(word) if word.value.eq_ignore_ascii_case(name))
+                })
+                .map(|t| (t.span.start.line, t.span.start.column));
+        }
+        error
+    }
+}
+
+/// Makes names case-insensitive, quoted ones, too.
+pub(super) fn normalize(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    for token in &mut tokens {
+        if let Token::Word(word) = &mut token.token
+            && word.quote_style.is_some()
+        {
+            word.value = word.value.to_ascii_lowercase();
+            word.quote_style = Some('"');
+        }
+    }
+    tokens
+}

@@ -1,0 +1,213 @@
+//! The running of statements of SQL itself.
+
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::Statement as EngineStatement;
+use datafusion::sql::sqlparser::ast::{self, ObjectType};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use super::{Engine, Module, Rows};
+use crate::error::SqlError;
+use crate::sql::lexer::{solid, start_of, text};
+use crate::sql::names::{OutputNames, output_names};
+use crate::sql::statement::{Argument, Definition};
+
+impl Engine {
+    pub(super) async fn run_sql(
+        &mut self,
+        tokens: &[TokenWithSpan],
+    ) -> Result<Option<Rows>, SqlError> {
+        let first = solid(tokens)
+            .first()
+            .map(|t| t.token.to_string().to_ascii_uppercase());
+        match first.as_deref().unwrap_or_default() {
+            "SELECT" | "WITH" | "VALUES" | "EXPLAIN" => {
+                let context = self.asked();
+                let each;
+                let tokens = if self.asks_each_trace && self.fleet.is_some() {
+                    each = self.each_trace(tokens).await?;
+                    &each
+                } else {
+                    tokens
+                };
+                let plan = self.plan(tokens, &context).await?;
+                let names = output_names(tokens);
+                return Ok(Some(execute(&context, plan, &names).await?));
+            }
+            "CREATE" | "DROP" | "INSERT" => {}
+            // Nothing is ever written to disk, so these have nothing to do.
+            "BEGIN" | "COMMIT" | "END" | "ANALYZE" | "VACUUM" => return Ok(None),
+            word => {
+                return Err(SqlError::at(
+                    start_of(tokens),
+                    format!(
+                        "{word} is not supported: tables of a trace are only read. \
+                         SELECT, WITH, VALUES, EXPLAIN, CREATE, DROP, INSERT and INCLUDE are."
+                    ),
+                ));
+            }
+        }
+        match self.prepare(tokens, false).await? {
+            ast::Statement::CreateView(view) => {
+                let body = body_after_as(tokens)?;
+                let columns = view
+                    .columns
+                    .iter()
+                    .map(|c| argument(&c.name.value))
+                    .collect();
+                let name = view.name.to_string().to_ascii_lowercase();
+                if view.if_not_exists && self.exists(&name) {
+                    return Ok(None);
+                }
+                let replace = view.or_replace;
+                self.define_view(Definition {
+                    name,
+                    replace,
+                    columns,
+                    body,
+                })
+                .await?;
+            }
+            ast::Statement::CreateTable(table) if table.query.is_some() => {
+                let body = body_after_as(tokens)?;
+                let name = table.name.to_string().to_ascii_lowercase();
+                if table.if_not_exists && self.exists(&name) {
+                    return Ok(None);
+                }
+                let replace = table.or_replace;
+                let columns = Vec::new();
+                self.define_table(Definition {
+                    name,
+                    replace,
+                    columns,
+                    body,
+                })
+                .await?;
+            }
+            ast::Statement::CreateTable(table) => {
+                let name = table.name.to_string().to_ascii_lowercase();
+                self.user_tables.insert(name);
+                let statement =
+                    EngineStatement::Statement(Box::new(ast::Statement::CreateTable(table)));
+                self.execute_plan(statement).await?;
+            }
+            statement @ ast::Statement::Insert(_) => {
+                self.execute_plan(EngineStatement::Statement(Box::new(statement)))
+                    .await?;
+            }
+            ast::Statement::CreateIndex(_) => {}
+            ast::Statement::Drop {
+                object_type: ObjectType::Table | ObjectType::View,
+                names,
+                if_exists,
+                ..
+            } => {
+                for name in names {
+                    let name = name.to_string().to_ascii_lowercase();
+                    if !self.user_tables.remove(&name) {
+                        if if_exists {
+                            continue;
+                        }
+                        return Err(SqlError::at(
+                            start_of(tokens),
+                            format!("'{name}' was not created here and cannot be dropped."),
+                        ));
+                    }
+                    self.context.deregister_table(name.as_str())?;
+                }
+            }
+            ast::Statement::Drop {
+                object_type: ObjectType::Index,
+                ..
+            } => {}
+            other => {
+                let word = other.to_string();
+                let word = word.split('(').next().unwrap_or_default().trim();
+                return Err(SqlError::at(
+                    start_of(tokens),
+                    format!("This statement is not supported: {word}."),
+                ));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) async fn execute_plan(
+        &mut self,
+        statement: EngineStatement,
+    ) -> Result<(), SqlError> {
+        let plan = self.context.state().statement_to_plan(statement).await?;
+        let frame = self.context.execute_logical_plan(plan).await?;
+        frame.collect().await?;
+        Ok(())
+    }
+
+    /// Returns where questions are planned.
+    fn asked(&self) -> SessionContext {
+        match &self.fleet {
+            Some(fleet) => fleet.context().clone(),
+            None => self.context.clone(),
+        }
+    }
+
+    /// Returns the text of a statement if it defines something for later ones, and is to be
+    /// repeated where other processes answer.
+    pub(super) fn definition(&self, tokens: &[TokenWithSpan]) -> Option<String> {
+        self.fleet.as_ref()?;
+        // The statement that includes a module stands for all that the module says.
+        if self.modules.values().any(|m| matches!(m, Module::Running)) {
+            return None;
+        }
+        (!is_question(tokens)).then(|| text(tokens))
+    }
+}
+
+/// Returns whether a statement has rows.
+fn is_question(tokens: &[TokenWithSpan]) -> bool {
+    solid(tokens).first().is_some_and(|token| {
+        let word = token.token.to_string().to_ascii_uppercase();
+        matches!(word.as_str(), "SELECT" | "WITH" | "VALUES" | "EXPLAIN")
+    })
+}
+
+async fn execute(
+    context: &SessionContext,
+    plan: LogicalPlan,
+    names: &OutputNames,
+) -> Result<Rows, SqlError> {
+    let frame = context.execute_logical_plan(plan).await?;
+    let stream = frame.execute_stream().await?;
+    let schema = stream.schema();
+    let engine: Vec<String> = schema.fields().iter().map(|f| f.name().clone()).collect();
+    Ok(Rows {
+        names: names.apply(&engine),
+        schema,
+        stream,
+    })
+}
+
+fn argument(name: &str) -> Argument {
+    Argument {
+        name: name.to_ascii_lowercase(),
+        kind: "ANY".to_owned(),
+    }
+}
+
+/// Returns the tokens after the first `AS` outside of parentheses.
+fn body_after_as(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>, SqlError> {
+    let mut depth = 0usize;
+    for (index, token) in tokens.iter().enumerate() {
+        match &token.token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth = depth.saturating_sub(1),
+            Token::Word(_) if depth == 0 && crate::sql::lexer::is_word(token, "AS") => {
+                return Ok(tokens[index + 1..].to_vec());
+            }
+            _ => {}
+        }
+    }
+    Err(SqlError::at(
+        start_of(tokens),
+        "Syntax error: there is no AS.",
+    ))
+}

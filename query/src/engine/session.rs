@@ -1,0 +1,59 @@
+//! The session of the engine below: limits, functions and SQLite's habits.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::prelude::{SessionConfig, SessionContext};
+
+use super::Options;
+use crate::error::SqlError;
+use crate::functions;
+use crate::intervals::IntervalPlanner;
+use crate::planner::SqlitePlanner;
+
+/// Returns the configuration for these limits.
+pub(crate) fn config(base: SessionConfig, options: &Options) -> SessionConfig {
+    let mut config = base.with_information_schema(false);
+    if options.threads > 0 {
+        config = config.with_target_partitions(options.threads);
+    }
+    config.options_mut().sql_parser.default_null_ordering = "nulls_min".to_owned();
+    config
+}
+
+/// Returns the memory and the disk that queries may use.
+pub(crate) fn runtime(options: &Options) -> Result<Arc<RuntimeEnv>, SqlError> {
+    let mut runtime = RuntimeEnvBuilder::new();
+    if options.memory_limit > 0 {
+        let limit = usize::try_from(options.memory_limit).unwrap_or(usize::MAX);
+        let pool = TrackConsumersPool::new(FairSpillPool::new(limit), NonZeroUsize::MIN);
+        runtime = runtime.with_memory_pool(Arc::new(pool));
+    }
+    Ok(Arc::new(runtime.build()?))
+}
+
+/// Returns a session with our planners, without our functions.
+pub(crate) fn state(config: SessionConfig, runtime: Arc<RuntimeEnv>) -> SessionState {
+    let state = SessionStateBuilder::new_with_default_features()
+        .with_config(config)
+        .with_runtime_env(runtime)
+        .build();
+    let mut planners = state.expr_planners().to_vec();
+    planners.insert(0, Arc::new(SqlitePlanner::new(&functions::all())));
+    SessionStateBuilder::new_from_existing(state)
+        .with_expr_planners(planners)
+        .with_relation_planners(vec![Arc::new(IntervalPlanner)])
+        .build()
+}
+
+/// Returns a context with the functions that need no trace.
+pub(crate) fn context(state: SessionState) -> SessionContext {
+    let context = SessionContext::new_with_state(state);
+    for function in functions::all() {
+        context.register_udf(function);
+    }
+    context
+}
