@@ -194,7 +194,7 @@ fn functions_of_traces_are_called_where_the_trace_is() {
     let group = format!("select {number} as n, count(*) from slice group by 1");
     assert_eq!(
         traces.rows(&[&group]),
-        ["0,3", "1,2", "2,1", "7,4", "\"[NULL]\",12"]
+        ["\"[NULL]\",12", "0,3", "1,2", "2,1", "7,4"]
     );
     let last = format!(
         "select {number} as n, path from slice where {number} < 7 order by ts desc limit 1"
@@ -202,10 +202,6 @@ fn functions_of_traces_are_called_where_the_trace_is() {
     assert!(traces.rows(&[&last])[0].starts_with("2,"), "{last}");
     let start = "select path, min(ts - trace_start()) from slice group by 1";
     assert!(traces.rows(&[start]).iter().all(|row| row.ends_with(",0")));
-    let parents = "create perfetto view parents as
-        select s.name, (select count(*) from ancestor_slice(s.id)) as n from slice s;
-        select count(*) from parents";
-    let _ = parents;
     let refused = traces.refusal(
         "select * from _interval_intersect!(((select id, ts, dur from slice), (select id, ts, dur from slice)), ())",
     );
@@ -341,9 +337,6 @@ fn an_export_that_fails_leaves_nothing() {
     let target = traces.path("out");
     let output = export(&traces, &target, &["--tables", "slice,nonsense"]);
     assert_eq!(output.status.code(), Some(1));
-    let failing = "create perfetto view failing as
-        select cast('x' || name as int) as n, ancestor.id from slice, (select 1 as id) ancestor";
-    let _ = failing;
     let left: Vec<_> = std::fs::read_dir(traces.folder.path())
         .expect("folder")
         .collect();
@@ -352,5 +345,8 @@ fn an_export_that_fails_leaves_nothing() {
     traces.spoil();
     let sql = "create perfetto view work as select ts, dur from slice where name = 'work'";
     let output = export(&traces, &target, &[sql, "--tables", "work"]);
-    assert!(output.status.code() == Some(1) || output.status.code() == Some(3));
+    assert_eq!(output.status.code(), Some(3));
+    assert!(
+        target.join("table=work").is_dir() && target.join("table=trace/data.parquet").is_file()
+    );
 }

@@ -211,6 +211,11 @@ fn tables(plan: &LogicalPlan) -> Result<TableSet> {
                 }
             } else if name.starts_with("__") {
                 all = all.union(LoadedTrace::needs(name));
+                // Sets of arguments are numbered over the rows of all tables.
+                let fields = scan.projected_schema.fields();
+                if fields.iter().any(|f| f.name().ends_with("arg_set_id")) {
+                    all = TableSet::ALL;
+                }
             }
         }
         node.apply_expressions(|expr| {

@@ -1,5 +1,6 @@
 //! Files of many traces: found by paths, patterns, folders and addresses of object stores.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -131,7 +132,22 @@ fn store_error(name: &str) -> impl Fn(object_store::Error) -> SqlError {
 pub(super) fn store(address: &str) -> Result<(Arc<dyn ObjectStore>, ObjectPath), SqlError> {
     let url =
         Url::parse(address).map_err(|e| SqlError::new(format!("{address} is no address: {e}")))?;
-    let settings = std::env::vars().map(|(name, value)| (name.to_ascii_lowercase(), value));
+    let own = |name: &str| {
+        ["AWS_", "AZURE_", "GOOGLE_"]
+            .iter()
+            .any(|own| name.starts_with(own))
+    };
+    let text = |(name, value): (OsString, OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    let mut settings: Vec<(String, String)> = std::env::vars_os()
+        .filter_map(text)
+        .filter(|(name, _)| own(name))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value))
+        .collect();
+    if url.scheme() == "http" {
+        settings.push(("allow_http".to_owned(), "true".to_owned()));
+    }
     let (store, path) =
         object_store::parse_url_opts(&url, settings).map_err(store_error(address))?;
     Ok((Arc::from(store), path))

@@ -13,7 +13,7 @@ use datafusion::logical_expr::{
     Volatility,
 };
 use ferretto_tables::schema::ArgValue;
-use ferretto_tables::{StringId, TableId, TableSet, Trace};
+use ferretto_tables::{StringId, TableSet, Trace};
 
 use crate::functions::{ArrayFunction, integers, texts};
 
@@ -179,8 +179,8 @@ impl ScalarUDFImpl for ExtractArg {
 
 /// Returns the tables that a function reads, if it is one of these.
 pub(super) fn needs(name: &str) -> Option<TableSet> {
-    // Which rows have arguments depends on the tables that they are of.
-    matches!(name, "extract_arg" | "__arg_int").then(|| TableSet::of(&[TableId::args]))
+    // Sets are numbered over the rows of all tables.
+    matches!(name, "extract_arg" | "__arg_int").then_some(TableSet::ALL)
 }
 
 /// Returns the functions that read arguments of a trace.

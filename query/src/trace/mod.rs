@@ -188,6 +188,9 @@ impl LoadedTrace {
     /// all if that is not known.
     pub(crate) fn needs(name: &str) -> TableSet {
         match name.strip_prefix(BASE).and_then(TableId::by_name) {
+            // They are found where states begin.
+            Some(id @ TableId::spurious_sched_wakeup) => TableSet::of(&[id, TableId::thread_state]),
+            Some(TableId::args) => TableSet::ALL,
             Some(id) => TableSet::of(&[id]),
             None => pairs::needs(name)
                 .or_else(|| args::needs(name))

@@ -1,0 +1,308 @@
+//! Questions that a scheduler and executors answer, each a process of its own.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use common::{TRACE, encode};
+
+/// A process that does not outlive the test.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn query() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ferretto-query"));
+    command.stdin(Stdio::null());
+    command
+}
+
+/// A scheduler and executors on ports that the system chose.
+struct Cluster {
+    executors: Vec<Process>,
+    _scheduler: Process,
+    address: String,
+    folder: tempfile::TempDir,
+}
+
+impl Cluster {
+    fn new(executors: usize) -> Self {
+        let folder = tempfile::tempdir().expect("folder");
+        std::fs::create_dir(folder.path().join("in")).expect("folder");
+        let mut scheduler = query()
+            .args(["scheduler", "--port", "0"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("a scheduler");
+        let mut line = String::new();
+        let mut output = BufReader::new(scheduler.stderr.take().expect("a pipe"));
+        output.read_line(&mut line).expect("a line");
+        // What it says later must find room.
+        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        let address = line
+            .trim()
+            .rsplit(' ')
+            .next()
+            .expect("an address")
+            .to_owned();
+        assert!(address.starts_with("df://127.0.0.1:"), "{line}");
+        let mut cluster = Self {
+            executors: Vec::new(),
+            _scheduler: Process(scheduler),
+            address,
+            folder,
+        };
+        for number in 0..executors {
+            cluster.add_executor(number);
+        }
+        cluster
+    }
+
+    fn add_executor(&mut self, number: usize) {
+        let folder = self.folder.path().join(format!("work-{number}"));
+        std::fs::create_dir(&folder).expect("folder");
+        let executor = query()
+            .args([
+                "executor",
+                "--threads",
+                "1",
+                "--scheduler",
+                &self.address,
+                "--work-dir",
+            ])
+            .arg(folder)
+            .stderr(Stdio::null())
+            .spawn();
+        self.executors.push(Process(executor.expect("an executor")));
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn traces(&self, count: usize) -> String {
+        for number in 0..count {
+            std::fs::write(self.path(&format!("in/{number}.pftrace")), encode(TRACE))
+                .expect("trace");
+        }
+        self.path("in/*.pftrace").to_string_lossy().into_owned()
+    }
+
+    fn ask(&self, traces: &str, sql: &str) -> Output {
+        let mut command = query();
+        command.args([traces, sql, "--cluster", &self.address]);
+        command.output().expect("the program")
+    }
+}
+
+fn ok(output: &Output) -> Vec<String> {
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+const QUESTIONS: [&str; 5] = [
+    "select path, name, count(*) as n, sum(dur) as d from slice group by 1, 2",
+    "select t.name, count(*) as n from slice s
+       join thread_track tt on s.track_id = tt.id and s.trace_id = tt.trace_id
+       join thread t on t.utid = tt.utid and t.trace_id = s.trace_id
+     where s.name glob 'inn*' group by 1",
+    "include perfetto module slices.with_context;
+     select path, thread_name, count(*) as n from thread_slice group by 1, 2",
+    "select extract_arg(arg_set_id, 'debug.number') + 1 as n, count(*) from slice group by 1",
+    "create perfetto function half(x long) returns long as select $x / 2;
+     create virtual table sp using span_join(one partitioned a, two partitioned a);
+     select path, count(*), sum(half(dur)) as d from sp group by 1",
+];
+
+const SPANS: &str =
+    "create perfetto view one as select ts, dur, track_id as a from slice where depth = 0;
+     create perfetto view two as select ts, dur, track_id as a, name from slice where depth = 1;";
+
+#[test]
+fn a_cluster_answers_as_one_process_does() {
+    let cluster = Cluster::new(2);
+    let traces = cluster.traces(6);
+    for sql in QUESTIONS {
+        let sql = format!("{SPANS} {sql}");
+        let local = query().args([&traces, &sql]).output().expect("the program");
+        assert_eq!(ok(&cluster.ask(&traces, &sql)), ok(&local), "{sql}");
+    }
+    let address = format!("file://{}", cluster.path("in/*.pftrace").display());
+    let count = ok(&cluster.ask(&address, "select count(*) as n from slice"));
+    assert_eq!(count, ["\"n\"", "24"]);
+    // A trace that cannot be read is told here, too.
+    std::fs::write(cluster.path("in/bad.pftrace"), b"nothing that is a trace").expect("file");
+    let output = cluster.ask(&traces, "select count(*) as n from slice");
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "\"n\"\n24\n");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        error.contains("1 of 7 traces") && error.contains("bad.pftrace"),
+        "{error}"
+    );
+}
+
+/// Answers requests for files below a folder as object stores do, and returns the address.
+fn store(folder: &Path) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = format!("http://{}", listener.local_addr().expect("an address"));
+    let folder = folder.to_owned();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let folder = folder.clone();
+            std::thread::spawn(move || serve(stream, &folder));
+        }
+    });
+    address
+}
+
+/// Answers the requests of a connection, until it ends.
+fn serve(mut stream: TcpStream, folder: &Path) -> Option<()> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    loop {
+        let mut request = String::new();
+        if reader.read_line(&mut request).ok()? == 0 {
+            return None;
+        }
+        let mut range = None;
+        loop {
+            let mut header = String::new();
+            reader.read_line(&mut header).ok()?;
+            if header.trim().is_empty() {
+                break;
+            }
+            let lower = header.to_ascii_lowercase();
+            if let Some(value) = lower.strip_prefix("range: bytes=") {
+                range = value
+                    .trim()
+                    .split_once('-')
+                    .map(|(a, b)| (a.to_owned(), b.to_owned()));
+            }
+        }
+        let mut words = request.split(' ');
+        let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
+        let Ok(mut file) = std::fs::File::open(folder.join(path.trim_start_matches('/'))) else {
+            stream
+                .write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+                .ok()?;
+            continue;
+        };
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).ok()?;
+        let total = bytes.len();
+        let mut status = "200 OK".to_owned();
+        let mut more = String::new();
+        if let Some((first, last)) = range {
+            let first: usize = first.parse().ok()?;
+            let last: usize = last
+                .parse::<usize>()
+                .map_or(total, |last| last + 1)
+                .min(total);
+            status = "206 Partial Content".to_owned();
+            more = format!(
+                "content-range: bytes {first}-{}/{total}\r\n",
+                last.max(1) - 1
+            );
+            bytes = bytes[first..last].to_vec();
+        }
+        let head = format!(
+            "HTTP/1.1 {status}\r\ncontent-length: {}\r\nlast-modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n\
+             etag: \"1\"\r\n{more}\r\n",
+            bytes.len()
+        );
+        stream.write_all(head.as_bytes()).ok()?;
+        if method == "GET" {
+            stream.write_all(&bytes).ok()?;
+        }
+    }
+}
+
+#[test]
+fn traces_are_read_from_object_stores() {
+    let cluster = Cluster::new(1);
+    cluster.traces(2);
+    let store = store(&cluster.path("in"));
+    let paths = [0, 1].map(|n| format!("{store}/{n}.pftrace"));
+    for more in [vec![], vec!["--cluster", &cluster.address]] {
+        let mut command = query();
+        command
+            .args(&paths)
+            .arg("select count(*) as n from slice")
+            .args(more);
+        assert_eq!(ok(&command.output().expect("the program")), ["\"n\"", "8"]);
+    }
+    let none = query()
+        .args([&format!("{store}/none.pftrace"), "select 1"])
+        .output();
+    let error = none.expect("the program").stderr;
+    assert!(String::from_utf8_lossy(&error).contains("none.pftrace"));
+}
+
+/// Opens a pipe for writing as soon as somebody reads from it.
+fn reader_of(pipe: &Path) -> std::fs::File {
+    let (sender, opened) = std::sync::mpsc::channel();
+    let pipe = pipe.to_owned();
+    std::thread::spawn(move || sender.send(std::fs::OpenOptions::new().write(true).open(pipe)));
+    let opened = opened
+        .recv_timeout(Duration::from_secs(120))
+        .expect("nobody reads the pipe");
+    opened.expect("the pipe")
+}
+
+/// Returns whether a process has a file open for reading.
+fn has_open(process: &Process, path: &Path) -> bool {
+    let folder = format!("/proc/{}/fd", process.0.id());
+    let mut entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.any(|entry| std::fs::read_link(entry.path()).is_ok_and(|target| target == path))
+}
+
+/// One executor is in the middle of the question when it is killed; the other takes its part over.
+#[test]
+fn an_executor_that_is_killed_does_not_lose_the_answer() {
+    let mut cluster = Cluster::new(2);
+    let traces = cluster.traces(8);
+    // An import from a pipe waits for bytes, so that the moment of death is known.
+    let pipe = cluster.path("in/pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
+    assert!(made.success());
+    let asked = query()
+        .args([&traces, &pipe.to_string_lossy().into_owned()])
+        .args([
+            "select count(*) as n from slice",
+            "--cluster",
+            &cluster.address,
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program");
+    let mut first = reader_of(&pipe);
+    first.write_all(&encode(TRACE)[..20]).expect("a beginning");
+    let busy = cluster
+        .executors
+        .iter()
+        .position(|e| has_open(e, &pipe))
+        .expect("a reader");
+    drop(cluster.executors.remove(busy));
+    drop(first);
+    let mut second = reader_of(&pipe);
+    assert!(has_open(&cluster.executors[0], &pipe));
+    second.write_all(&encode(TRACE)).expect("the trace");
+    drop(second);
+    let output = asked.wait_with_output().expect("the end");
+    assert_eq!(ok(&output), ["\"n\"", "36"]);
+}
