@@ -68,10 +68,24 @@ impl Snapshots {
         }
     }
 
-    /// Makes one, in time.
+    /// Makes one that a trigger asks for, in time.
     pub(crate) fn add(&mut self, hit: &CloneTriggerHit) -> Result<()> {
+        self.make(request(hit))
+    }
+
+    /// Makes one of the session of this name, in time, and notes the reason in it as a trigger.
+    pub(crate) fn add_of(&mut self, session: &str, reason: &str) -> Result<()> {
+        self.make(CloneSessionRequest {
+            selector: Some(Selector::UniqueSessionName(session.into())),
+            clone_trigger_name: Some(reason.into()),
+            ..Default::default()
+        })
+    }
+
+    fn make(&mut self, request: CloneSessionRequest) -> Result<()> {
+        let trigger = request.clone_trigger_name.clone().unwrap_or_default();
         let snapshot = Snapshot {
-            request: request(hit),
+            request,
             out: self.next_path(),
         };
         if let Some(make) = self.make.take() {
@@ -81,8 +95,7 @@ impl Snapshots {
             return Ok(());
         };
         if worker.wanted.try_send(snapshot).is_err() {
-            let trigger = hit.trigger_name.as_deref().unwrap_or_default();
-            let trigger = ferretto_text::terminal::shown_bytes(trigger);
+            let trigger = ferretto_text::terminal::shown_bytes(&trigger);
             eprintln!("Too many snapshots are waiting; none is made for the trigger {trigger}");
         }
         Ok(())

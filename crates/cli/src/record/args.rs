@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::presets::Presets;
+use super::ring::RingArgs;
 use crate::duration::parse_duration;
 use crate::read::DEFAULT_TRACE;
 
@@ -32,6 +33,7 @@ Examples:
   ferretto record -- make -j8         until make ends
   ferretto record --io --sched        disks besides scheduling
   ferretto record --syscalls=read,write -- ./app
+  ferretto record --ring 256MB        the newest 256 MB, written by Ctrl-C or kill -USR1
   ferretto record --perf -- make      with the callstacks of make and what it starts
   ferretto record --perf=999 -p 4711  with the callstacks of process 4711
   ferretto record --view -- make      and shows it in a browser
@@ -99,6 +101,8 @@ pub(crate) struct RecordArgs {
     pub(crate) command: Vec<OsString>,
     #[command(flatten)]
     pub(crate) presets: Presets,
+    #[command(flatten)]
+    pub(crate) flight: RingArgs,
 }
 
 impl RecordArgs {

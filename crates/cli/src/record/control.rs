@@ -8,6 +8,7 @@ use ferretto_proto::observable_events::CloneTriggerHit;
 use super::child::{CommandLine, Running};
 use super::draft::Draft;
 use super::progress::Progress;
+use super::ring::{self, Watch};
 use super::watched::Watched;
 use crate::errors::message;
 use crate::session::{Control, Reaction, Signal};
@@ -47,6 +48,8 @@ pub(super) struct RecordControl {
     pub(super) snapshots: Option<Snapshots>,
     /// Somebody ended the recording by a signal.
     pub(super) interrupted: Option<Instant>,
+    /// Reasons for snapshots, if the recording is a ring.
+    watch: Option<Watch>,
     /// Waits until callstacks are recorded.
     profiler_started: Option<ProfilerStarted>,
 }
@@ -70,6 +73,7 @@ impl RecordControl {
             progress,
             snapshots,
             interrupted: None,
+            watch: None,
             profiler_started: None,
         }
     }
@@ -78,6 +82,20 @@ impl RecordControl {
     pub(super) fn profile(&mut self, profiling: Profiling) {
         self.child = profiling.command;
         self.profiler_started = Some(profiling.started);
+    }
+
+    /// Has snapshots made whenever a condition becomes true, and when they are asked for.
+    pub(super) fn watch(&mut self, watch: Watch) {
+        self.watch = Some(watch);
+    }
+
+    fn snapshot_of_ring(&mut self, reason: &str) {
+        let Some(snapshots) = self.snapshots.as_mut().filter(|_| self.has_started) else {
+            return;
+        };
+        if let Err(error) = snapshots.add_of(&ring::session_name(), reason) {
+            self.progress.teller()(&message(&error));
+        }
     }
 
     fn child_runs(&mut self) -> bool {
@@ -161,6 +179,10 @@ impl Control for RecordControl {
             Signal::Interrupt | Signal::Terminate => self.interrupt(signal),
             Signal::Child if self.child.is_some() && !self.child_runs() => Reaction::Stop,
             Signal::Child => Reaction::GoOn,
+            Signal::Snapshot => {
+                self.snapshot_of_ring("SIGUSR1");
+                Reaction::GoOn
+            }
         }
     }
 
@@ -179,6 +201,13 @@ impl Control for RecordControl {
             }
         }
         self.place();
+        if self.has_started
+            && let Some(watch) = &mut self.watch
+        {
+            for reason in watch.became_true() {
+                self.snapshot_of_ring(&reason);
+            }
+        }
         if self.has_started && self.watched.have_ended() {
             self.progress.teller()("the recorded processes have ended");
             return Reaction::Stop;

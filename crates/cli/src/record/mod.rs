@@ -14,6 +14,7 @@ mod presets;
 mod progress;
 mod remote;
 mod report;
+mod ring;
 mod sources;
 mod symbols;
 mod tee;
@@ -43,7 +44,7 @@ use self::watched::Watched;
 use crate::backend::{Backend, NotProfiled, Own};
 use crate::errors::message;
 use crate::output::is_standard;
-use crate::session::{End, Plan, Session, Signal, Signals, Task, clone_session};
+use crate::session::{End, Plan, Session, Signals, Task, clone_session};
 use crate::snapshots::{Snapshot, Snapshots};
 use ferretto_text::terminal::shown;
 
@@ -71,6 +72,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     if args.view && is_standard(&args.output) {
         bail!("--view shows a file, and -o - writes none; leave one of them out");
     }
+    ring::check(&args)?;
     if args.print_config {
         return print_config(&plan_config(&args, given_config(&args)?, None)?)
             .map(|()| ExitCode::SUCCESS);
@@ -91,6 +93,13 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     let Some(target) = Target::open(&args.output, &inputs, &mut signals)? else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
+    if args.flight.ring.is_some() {
+        if target.path().is_none() {
+            bail!("snapshots of a ring go beside the trace file; give one with -o");
+        }
+        let taken = signals.take_snapshots();
+        taken.context("cannot take over signals")?;
+    }
     let triggers = report::triggers(&config);
     let end = match record(&args, config, &target, &mut signals) {
         Ok(end) => end,
@@ -104,6 +113,15 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     };
     drop(instance);
     signals.settle();
+    if args.flight.only_if_command_fails() && end.code == Some(ExitCode::SUCCESS) {
+        if !args.quiet {
+            anstream::eprintln!(
+                "ferretto: the command succeeded, so {} is not written",
+                target.name
+            );
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     target.place()?;
     if end.aborted {
         anstream::eprintln!("ferretto: aborted; {} is incomplete", target.name);
@@ -176,8 +194,12 @@ fn plan_config(
         None => config::of_presets(args.presets.content()?, cpus(), instance),
     };
     perf::add(&mut config, args);
+    if let Some(bytes) = args.flight.ring {
+        ring::keep(&mut config, bytes);
+    }
     let duration = match args.duration {
         Some(duration) => Some(duration),
+        None if args.flight.ring.is_some() => Some(Duration::ZERO),
         None if args.config.is_some() => None,
         None if args.command.is_empty() => Some(DEFAULT_DURATION),
         None => Some(Duration::ZERO),
@@ -269,7 +291,15 @@ fn record(
         output_to_stderr: target.is_standard_output(),
     };
     let watched = Watched::new(&args.pids);
-    let mut control = RecordControl::new(command, watched, progress, snapshots, target.draft());
+    // A file that may turn out not to be wanted comes to its place at the end.
+    let draft = match args.flight.only_if_command_fails() {
+        true => None,
+        false => target.draft(),
+    };
+    let mut control = RecordControl::new(command, watched, progress, snapshots, draft);
+    if args.flight.ring.is_some() {
+        control.watch(args.flight.watch());
+    }
     control.tells_slow_end = args.system;
     if let Some(profiler) = profiler {
         control.profile(profiler);
@@ -427,7 +457,7 @@ fn finish_child(
     while !child.has_ended() {
         signals.wait(patience);
         for signal in signals.take() {
-            if signal != Signal::Child {
+            if signal.ends() {
                 child.signal(Kill::TERM);
                 patience.get_or_insert(std::time::Instant::now() + TERMINATION_GRACE);
             }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 
 /// A signal that arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,12 +19,14 @@ pub(crate) enum Signal {
     Terminate,
     /// A child of this process changed its state.
     Child,
+    /// Asked for a snapshot.
+    Snapshot,
 }
 
 impl Signal {
     /// Returns true if it asks this process to end.
     pub(crate) fn ends(self) -> bool {
-        self != Self::Child
+        matches!(self, Self::Interrupt | Self::Terminate)
     }
 }
 
@@ -75,6 +77,15 @@ impl Signals {
             streams,
             is_settled,
         })
+    }
+
+    /// From now on SIGUSR1 asks for a snapshot instead of ending the process.
+    pub(crate) fn take_snapshots(&mut self) -> io::Result<()> {
+        let (read, write) = UnixStream::pair()?;
+        read.set_nonblocking(true)?;
+        signal_hook::low_level::pipe::register(SIGUSR1, write)?;
+        self.streams.push((Signal::Snapshot, read));
+        Ok(())
     }
 
     /// From now on a signal to end ends the process at once.

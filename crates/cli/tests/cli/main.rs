@@ -18,6 +18,7 @@ mod profile;
 mod record;
 mod relay;
 mod remote;
+mod ring;
 mod snapshots;
 mod symbolize;
 mod target;

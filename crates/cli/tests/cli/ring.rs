@@ -1,0 +1,103 @@
+//! The flight recorder: `ferretto record --ring`.
+
+use rustix::process::Signal;
+
+use crate::world::World;
+
+fn has_processes(world: &World, name: &str) -> bool {
+    let summary = world.summary(name);
+    assert!(summary.losses_known(), "{:?}", summary.unknown);
+    let mut sources = summary.sources.iter();
+    sources.any(|source| source.name == "linux.process_stats" && source.events > 0)
+}
+
+#[test]
+fn a_snapshot_is_written_when_asked_for_and_the_ring_goes_on() {
+    let world = World::new();
+    // The command runs once the recording has begun.
+    let script = "kill -USR1 $PPID; until [ -s t.0 ]; do sleep 0.05; done";
+    let args = [
+        "record", "--ring", "8MB", "-o", "t", "--", "sh", "-c", script,
+    ];
+    world
+        .run("ferretto", &args)
+        .returned(0)
+        .complained("t.0: a snapshot, for the trigger SIGUSR1");
+    assert!(has_processes(&world, "t.0"));
+    assert!(has_processes(&world, "t"));
+    assert_eq!(world.names(), ["t", "t.0"]);
+}
+
+#[test]
+fn a_condition_writes_one_snapshot_while_it_stays_true() {
+    let world = World::new();
+    let own = std::process::id();
+    let condition = format!("rss({own})>1KB");
+    let script = "until [ -s t.0 ]; do sleep 0.05; done";
+    let args = [
+        "record", "--ring", "8MB", "--when", &condition, "-o", "t", "--", "sh", "-c", script,
+    ];
+    let said = world.run("ferretto", &args).returned(0);
+    let said = said.complained(&format!("for the trigger {condition}"));
+    assert_eq!(
+        said.stderr.matches("a snapshot, for").count(),
+        1,
+        "{}",
+        said.stderr
+    );
+}
+
+#[test]
+fn a_command_that_succeeds_leaves_no_file_if_only_failures_are_wanted() {
+    let world = World::new();
+    let run = |code: &str| {
+        let args = [
+            "record", "--ring", "8MB", "--when", "exit!=0", "-o", "t", "--", "sh", "-c", code,
+        ];
+        world.run("ferretto", &args)
+    };
+    run("exit 0")
+        .returned(0)
+        .complained("the command succeeded");
+    assert_eq!(world.names(), [] as [&str; 0]);
+    run("exit 4").returned(4);
+    assert!(has_processes(&world, "t"));
+}
+
+#[test]
+fn a_ring_ends_by_a_signal_and_is_written() {
+    let world = World::new();
+    let ring = world.start(
+        "ferretto",
+        &["record", "--ring", "8MB", "-o", "t", "--when", "load>1e9"],
+    );
+    // Either it has begun and is written, or it has not, and there is nothing.
+    ring.signal(Signal::INT);
+    let said = ring.finish();
+    assert!([0, 130].contains(&said.code), "{said:?}");
+}
+
+#[test]
+fn rings_that_cannot_work_are_refused() {
+    let world = World::new();
+    for (args, sentence) in [
+        (&["--ring", "1KB"][..], "from 4MB"),
+        (&["--ring", "8"], "which unit?"),
+        (&["--when", "load>4"], "--ring"),
+        (&["--ring", "8MB", "--when", "laod>4"], "psi.cpu>20"),
+        (
+            &["--ring", "8MB", "--when", "rss(999999999)>1GB"],
+            "no process 999999999",
+        ),
+        (
+            &["--ring", "8MB", "--when", "exit!=0"],
+            "give one behind --",
+        ),
+        (&["--ring", "8MB", "-o", "-"], "give one with -o"),
+    ] {
+        let said = world.run("ferretto", &[&["record"], args].concat());
+        assert!(said.code != 0, "{args:?}");
+        said.complained(sentence);
+    }
+    assert_eq!(world.names(), [] as [&str; 0]);
+}
