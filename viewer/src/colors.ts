@@ -172,6 +172,8 @@ export function stateColor(state: string, colors: Palette): number {
     if (state === 'Running') return colors.states.running;
     if (state.startsWith('R')) return colors.states.runnable;
     if (state.startsWith('D') || state.includes('U')) return colors.states.blocked;
+    // Gone: as if nothing were there.
+    if (state.startsWith('X') || state.startsWith('Z')) return colors.line;
     if (state.startsWith('S') || state.startsWith('I')) return colors.states.sleeping;
     return colors.states.other;
 }

@@ -67,16 +67,19 @@ export class Layout {
         this.inRow = new Uint8Array(count);
         this.weight = new Float64Array(count);
         const cpus = new Uint8Array(count);
+        const counters = new Uint8Array(count);
         for (let node = count - 1; node >= 0; node--) {
             this.weight[node] += nodes.rows[node];
             if (parent[node] === NONE) continue;
             this.weight[parent[node]] += this.weight[node];
             if (kind[node] === Kind.Cpu) cpus[parent[node]] = 1;
+            if (kind[node] === Kind.Counter && kind[parent[node]] === Kind.Group) counters[parent[node]] = 1;
         }
         // CPUs come first and counters last, all others as they are numbered.
         for (let rank = ORDER.length; rank >= 0; rank--) {
             for (let node = count - 1; node >= 0; node--) {
-                const at = kind[node] === Kind.Group && cpus[node] ? 0 : ORDER.findIndex((kinds) => kinds.includes(kind[node]));
+                const of = cpus[node] ? Kind.Cpu : counters[node] ? Kind.Counter : kind[node];
+                const at = ORDER.findIndex((kinds) => kinds.includes(kind[node] === Kind.Machine ? Kind.Machine : of));
                 if ((at < 0 ? ORDER.length : at) !== rank) continue;
                 const above = parent[node];
                 if (above === NONE) {
@@ -129,8 +132,10 @@ export class Layout {
 
     private openSome(): void {
         const { length: count, kind } = this.nodes;
+        // Groups of counters are looked into when there is a reason to.
+        const counters = (node: number) => kind[node] === Kind.Group && kind[this.first[node]] === Kind.Counter;
         if (count <= OPEN_ALL) {
-            this.open.fill(1);
+            for (let node = 0; node < count; node++) this.open[node] = counters(node) ? 0 : 1;
             return;
         }
         // Level by level, CPUs and the busiest first, until enough rows are added.
@@ -140,7 +145,7 @@ export class Layout {
         const rank = (node: number) => (kind[this.first[node]] === Kind.Cpu ? Infinity : this.weight[node]);
         while (level.length > 0) {
             const deeper: number[] = [];
-            const groups = level.filter((node) => isGroup(kind[node]) && this.first[node] !== NONE);
+            const groups = level.filter((node) => isGroup(kind[node]) && this.first[node] !== NONE && !counters(node));
             groups.sort((a, b) => rank(b) - rank(a));
             for (const node of groups) {
                 const children: number[] = [];

@@ -40,6 +40,10 @@ const recordings = {
 /** What is done before the picture is taken. */
 const scenes = {
     build: async (page) => {
+        // The compiler's process, opened, and where its time went.
+        await page.locator('#filter').fill('rustc');
+        await settled(page);
+        await page.locator('#labels .label.group', { hasText: 'rustc' }).first().click();
         await page.keyboard.press('v');
         await settled(page);
         await page.keyboard.press('3');
@@ -52,8 +56,11 @@ const scenes = {
     },
     events: async (page) => {
         await page.keyboard.press('/');
-        await page.keyboard.type('request');
+        await page.keyboard.type('store');
         await page.keyboard.press('Enter');
+        await settled(page);
+        await page.keyboard.press('Escape');
+        for (let i = 0; i < 3; i++) await page.keyboard.press('n');
         await settled(page);
         await page.keyboard.press('1');
     },
