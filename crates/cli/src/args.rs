@@ -30,7 +30,7 @@ Exit codes:
 
 Also in this binary, as a first argument or, after ferretto install-links, under their
 own names, with upstream's options: traced, traced_probes, traced_perf,
-traced_relay, perfetto, trigger_perfetto, tracebox.";
+traced_relay, heapprofd, perfetto, trigger_perfetto, tracebox.";
 
 /// Records what a machine does, as a Perfetto trace.
 #[derive(Debug, Parser)]

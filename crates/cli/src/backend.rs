@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use ferretto_client::Notice;
 use ferretto_client::transport::SERVICE_USER_VARIABLE;
+use ferretto_heapprofd::Live;
 use ferretto_host::{Host, HostOptions, Notice as HostNotice, NoticeSink, Stopper};
 use ferretto_ipc::address::Address;
 use ferretto_ipc::names;
@@ -17,6 +19,7 @@ use ferretto_perf::event::Scope;
 use ferretto_probes::{Probes, ProbesOptions};
 
 use crate::errors::without_numbers;
+use crate::preload;
 use crate::private_folder::PrivateFolder;
 
 /// The longest time that the data sources of this process may take to register.
@@ -37,9 +40,12 @@ pub(crate) enum Backend {
 pub(crate) struct Own {
     // Dropped in this order: producers before the service, the folder last.
     profiler: Option<(ferretto_client::Stopper, JoinHandle<Result<()>>)>,
+    heap: Option<(ferretto_client::Stopper, JoinHandle<Result<()>>)>,
+    /// The variables by which a command's heap is recorded.
+    heap_variables: Vec<(&'static str, OsString)>,
     probes: Option<(ferretto_client::Stopper, JoinHandle<Result<()>>)>,
     host: Option<(Stopper, JoinHandle<Result<()>>)>,
-    _folder: PrivateFolder,
+    folder: PrivateFolder,
     /// The address that producers connect to.
     pub(crate) producer: Address,
     /// The address that consumers connect to.
@@ -142,11 +148,15 @@ impl Own {
     pub(crate) fn variables(&self) -> Vec<(&'static str, OsString)> {
         let address = self.producer.to_string().into();
         let user = rustix::process::geteuid().as_raw();
-        vec![
+        let service = [
             (names::PRODUCER_SOCKET_VARIABLE, address),
             // The command may run programs of other users.
             (SERVICE_USER_VARIABLE, user.to_string().into()),
-        ]
+        ];
+        service
+            .into_iter()
+            .chain(self.heap_variables.clone())
+            .collect()
     }
 
     fn start(
@@ -162,9 +172,11 @@ impl Own {
         let thread = spawn("ferretto-service", move || Ok(host.run()?))?;
         let mut own = Self {
             profiler: None,
+            heap: None,
+            heap_variables: Vec::new(),
             probes: None,
             host: Some((stopper, thread)),
-            _folder: folder,
+            folder,
             producer,
             consumer,
         };
@@ -208,10 +220,54 @@ impl Own {
         scope: Option<Scope>,
         tell: impl Fn(&str) + Send + Sync + 'static,
     ) -> Result<Arc<ProfilerStarts>> {
-        let starts = Arc::new(ProfilerStarts::default());
+        let starts = Arc::new(ProfilerStarts::of("callstacks"));
         let noted = Arc::clone(&starts);
         self.run_profiler(scope, move |notice| noted.note(notice, &tell))?;
         Ok(starts)
+    }
+
+    /// Starts the heap profiler: for a command, or, with `socket`, for programs that know of that
+    /// one. Returns once it can be recorded. `tell` gets sentences that the user should know, from
+    /// another thread.
+    pub(crate) fn start_heap(
+        &mut self,
+        socket: Option<PathBuf>,
+        tell: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Result<(Arc<ProfilerStarts>, Arc<Live>)> {
+        let starts = Arc::new(ProfilerStarts::of("the heap"));
+        let noted = Arc::clone(&starts);
+        let live = Arc::new(Live::default());
+        let (ready, is_ready) = mpsc::channel();
+        let is_private = socket.is_none();
+        let socket = socket.unwrap_or_else(|| self.folder.path().join("heap"));
+        let options = ferretto_heapprofd::Options {
+            address: Some(self.producer.clone()),
+            on_notice: Some(Arc::new(move |notice| noted.note(notice, &tell))),
+            on_ready: Some(Arc::new(move || {
+                // Nobody listens any more after the first time.
+                let _ = ready.send(());
+            })),
+            socket: Some(socket.clone()),
+            live: Some(Arc::clone(&live)),
+            ..Default::default()
+        };
+        let profiler = ferretto_heapprofd::Profiler::new(options)
+            .context("cannot set up the heap profiler")?;
+        let stopper = profiler.stopper();
+        let thread = spawn("heapprofd", move || {
+            profiler.run();
+            Ok(())
+        })?;
+        self.heap = Some((stopper, thread));
+        if is_private {
+            let library = self.folder.path().join(preload::NAME);
+            preload::write(&library)?;
+            self.heap_variables = preload::variables(&library, &socket);
+        }
+        if is_ready.recv_timeout(READY_TIMEOUT).is_err() {
+            bail!("the heap profiler of this process did not start");
+        }
+        Ok((starts, live))
     }
 
     fn run_profiler(
@@ -250,6 +306,10 @@ impl Own {
             stopper.stop();
             result = join(thread).context("the profiler failed");
         }
+        if let Some((stopper, thread)) = self.heap.take() {
+            stopper.stop();
+            result = result.and(join(thread).context("the heap profiler failed"));
+        }
         if let Some((stopper, thread)) = self.probes.take() {
             stopper.stop();
             result = result.and(join(thread).context("the data sources failed"));
@@ -269,13 +329,16 @@ impl Drop for Own {
     }
 }
 
-/// There would be no callstacks in a recording that is made for them.
+/// There would be nothing of what a recording is made for.
 #[derive(Debug)]
-pub(crate) struct NotProfiled(String);
+pub(crate) struct NotProfiled {
+    what: &'static str,
+    reason: String,
+}
 
 impl fmt::Display for NotProfiled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "callstacks cannot be recorded: {}", self.0)
+        write!(f, "{} cannot be recorded: {}", self.what, self.reason)
     }
 }
 
@@ -284,12 +347,20 @@ impl std::error::Error for NotProfiled {}
 /// The data sources of the profiler that have started.
 #[derive(Debug, Default)]
 pub(crate) struct ProfilerStarts {
+    what: &'static str,
     /// The number of those that have started, and why others have not.
     done: Mutex<(usize, Vec<String>)>,
     changed: Condvar,
 }
 
 impl ProfilerStarts {
+    fn of(what: &'static str) -> Self {
+        Self {
+            what,
+            ..Self::default()
+        }
+    }
+
     fn note(&self, notice: &Notice, tell: &impl Fn(&str)) {
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         match notice {
@@ -314,7 +385,11 @@ impl ProfilerStarts {
             .wait_timeout_while(done, READY_TIMEOUT, waiting);
         let (done, late) = waited.unwrap_or_else(PoisonError::into_inner);
         match (done.0, done.1.first()) {
-            (0, Some(reason)) => Err(NotProfiled(reason.clone()).into()),
+            (0, Some(reason)) => Err(NotProfiled {
+                what: self.what,
+                reason: reason.clone(),
+            }
+            .into()),
             _ if late.timed_out() => bail!("the profiler did not start in time"),
             _ => Ok(done.1.clone()),
         }

@@ -1,5 +1,5 @@
 //! The `ferretto` command, which is also `traced`, `traced_probes`, `traced_perf`, `traced_relay`,
-//! `perfetto`, `trigger_perfetto` and `tracebox`.
+//! `heapprofd`, `perfetto`, `trigger_perfetto` and `tracebox`.
 //!
 //! Called by one of these names it behaves as that program; `ferretto traced …` does the same, for
 //! machines without the links, which `ferretto install-links` makes. Everything else is a
@@ -15,11 +15,13 @@ mod daemon;
 mod doctor;
 mod duration;
 mod errors;
+mod heapprofd;
 mod json;
 mod links;
 mod open;
 mod output;
 mod perfetto;
+mod preload;
 mod print;
 mod private_folder;
 mod privileges;
@@ -52,6 +54,7 @@ use clap::Parser;
 
 use crate::args::{Command, Ferretto};
 use crate::daemon::background;
+use crate::heapprofd::Heapprofd;
 use crate::read::Extent;
 use crate::traced::Traced;
 use crate::traced_perf::TracedPerf;
@@ -61,7 +64,8 @@ use crate::traced_relay::TracedRelay;
 /// A program that this binary is when called by its name; it gets its arguments without the name.
 type Program = fn(Vec<OsString>) -> ExitCode;
 
-const PROGRAMS: [(&str, Program); 7] = [
+const PROGRAMS: [(&str, Program); 8] = [
+    ("heapprofd", daemon::main::<Heapprofd>),
     ("perfetto", perfetto::main),
     ("tracebox", tracebox::main),
     ("traced", daemon::main::<Traced>),
@@ -133,6 +137,7 @@ fn go_on(program: &OsStr, args: &[OsString]) -> ExitCode {
     }
     match program.to_str() {
         Some("perfetto") => perfetto::background(args),
+        Some("heapprofd") => daemon::in_background::<Heapprofd>(args),
         Some("traced") => daemon::in_background::<Traced>(args),
         Some("traced_perf") => daemon::in_background::<TracedPerf>(args),
         Some("traced_probes") => daemon::in_background::<TracedProbes>(args),

@@ -38,6 +38,11 @@ impl InternedData {
         self.pending.is_empty()
     }
 
+    /// Returns the number of bytes that go with the present packet.
+    pub fn len(&self) -> usize {
+        self.pending.len()
+    }
+
     /// Appends the entries to a packet, if there are any: they are told now.
     #[inline]
     pub fn write_to<S: Sink>(&mut self, packet: &mut Encoder<'_, S>) {

@@ -15,7 +15,7 @@ pub(crate) struct Target {
     pub(crate) pid: u32,
     /// Its memory; `None` if it is gone.
     pub(crate) memory: Option<Arc<File>>,
-    /// Of one that is gone: folders that may have been its root.
+    /// Folders that may be, or may have been, its root.
     pub(crate) roots: Vec<Arc<OwnedFd>>,
 }
 
@@ -55,13 +55,16 @@ impl Target {
             return None;
         }
         let is_mapped = |file: &File| self.is_mapped(file, map, devices);
-        let Some(_) = &self.memory else {
+        let in_roots = || {
             let mut roots = self.roots.iter();
-            return roots.find_map(|root| {
+            roots.find_map(|root| {
                 let file = open_regular_within(root, &*map.name).ok();
                 file.filter(is_mapped)
-            });
+            })
         };
+        if self.memory.is_none() {
+            return in_roots();
+        }
         let pid = self.pid;
         let by_map = || {
             let name = format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end);
@@ -78,6 +81,7 @@ impl Target {
             .filter(is_mapped)
             .or_else(|| by_name().filter(is_mapped))
             .or_else(|| program().filter(is_mapped))
+            .or_else(in_roots)
     }
 
     /// Returns whether `file` is the one that is mapped: it has the same inode on the same device;

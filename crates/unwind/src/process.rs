@@ -48,11 +48,18 @@ impl Process {
     /// found only if they have the same name for this program.
     #[must_use]
     pub fn new(pid: u32, maps: File, memory: File) -> Self {
+        Self::with_roots(pid, maps, memory, Vec::new())
+    }
+
+    /// The same, but files are also looked for in each of `roots`, folders that may be the
+    /// process's root: there they are found after it has ended, too.
+    #[must_use]
+    pub fn with_roots(pid: u32, maps: File, memory: File, roots: Vec<Arc<OwnedFd>>) -> Self {
         let memory = Arc::new(memory);
         let target = Target {
             pid,
             memory: Some(Arc::clone(&memory)),
-            roots: Vec::new(),
+            roots,
         };
         Self {
             maps: Some(maps),

@@ -59,6 +59,19 @@ pub(crate) fn summary(out: &mut impl Write, name: &str, summary: &Summary) -> io
             members.add("clock_drift_ns_per_s", drift);
         });
         all.objects("profiles", &summary.profiles, profile);
+        all.objects("heaps", &summary.heaps, |members, heap| {
+            fields!(members, heap => machine, pid, process, heap, interval, dumps);
+            members.add("allocated", heap.total.allocated);
+            members.add("freed", heap.total.freed);
+            members.add("peak", heap.total.peak);
+            let bytes = |json: &mut Json, bytes: &u64| bytes.write(json);
+            members.name("live").list(&heap.live, bytes);
+            members.objects("sites", &heap.sites, |members, site| {
+                fields!(members, site.function => name, module);
+                members.add("not_freed", site.function.own);
+                members.add("growth_bytes", site.growth);
+            });
+        });
     });
     out.write_all(json.into_line().as_bytes())
 }

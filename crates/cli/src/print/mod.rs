@@ -2,6 +2,7 @@
 
 mod activity;
 mod command;
+mod heap;
 pub(crate) mod json;
 mod profile;
 
@@ -58,6 +59,7 @@ pub(crate) fn summary(
     processes(out, summary, width)?;
     activity::activity(out, &summary.activity)?;
     profile::profiles(out, &summary.profiles, width)?;
+    heap::heaps(out, &summary.heaps, width)?;
     counters(out, &summary.counters)?;
     machines(out, &summary.machines)?;
     for note in &summary.notes {

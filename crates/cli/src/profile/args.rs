@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use ferretto_trace::profile::{By, Selection};
+use ferretto_trace::profile::{By, HeapView, Selection};
 
 use crate::duration::parse_duration;
 use crate::read::{DEFAULT_TRACE, MemoryArgs};
@@ -27,8 +27,43 @@ pub(super) struct SelectionArgs {
     /// Show where threads waited and for how long, from a trace of record --off-cpu
     #[arg(long)]
     off_cpu: bool,
+    /// Show the heap: what is allocated and not freed, all that was allocated, or what was
+    /// allocated when that was most; from a trace of record --heap
+    #[arg(long, value_enum, value_name = "VIEW", num_args = 0..=1, require_equals = true,
+          default_missing_value = "leaked", conflicts_with = "off_cpu")]
+    pub(super) heap: Option<HeapArg>,
     #[command(flatten)]
     pub(super) memory: MemoryArgs,
+}
+
+/// A view of the heap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum HeapArg {
+    /// Allocated and not freed
+    Leaked,
+    /// All that was allocated
+    Allocated,
+    /// Allocated when that was most
+    Peak,
+}
+
+impl From<HeapArg> for HeapView {
+    fn from(arg: HeapArg) -> Self {
+        match arg {
+            HeapArg::Leaked => Self::Leaked,
+            HeapArg::Allocated => Self::Allocated,
+            HeapArg::Peak => Self::Peak,
+        }
+    }
+}
+
+/// Reads `2,5`.
+fn parse_dumps(text: &str) -> Result<(usize, usize), String> {
+    let numbers = text.split_once(',').and_then(|(first, second)| {
+        let number = |text: &str| text.trim().parse().ok().filter(|&number| number > 0);
+        Some((number(first)?, number(second)?))
+    });
+    numbers.ok_or_else(|| format!("{text:?} are no two dumps; they are counted from 1, as in 1,3"))
 }
 
 impl SelectionArgs {
@@ -80,6 +115,7 @@ Examples:
   ferretto record --perf -- make            records callstacks, then
   ferretto flamegraph trace.pftrace         draws them into trace.svg
   ferretto flamegraph -p 4711 --from 2s trace.pftrace
+  ferretto flamegraph --heap trace.pftrace  the heap, from record --heap
   ferretto flamegraph --before old.pftrace new.pftrace
                                             red is more than before, blue is less")]
 pub(crate) struct FlamegraphArgs {
@@ -100,6 +136,10 @@ pub(crate) struct FlamegraphArgs {
     /// Compare with this trace: colours show what has grown or shrunk since
     #[arg(long, value_name = "FILE")]
     pub(super) before: Option<PathBuf>,
+    /// Compare two dumps of the heap of one recording, counted from 1: what has changed from the
+    /// first to the second
+    #[arg(long, value_name = "FIRST,SECOND", value_parser = parse_dumps, requires = "heap", conflicts_with = "before")]
+    pub(super) diff: Option<(usize, usize)>,
     /// Turn it around: the innermost functions at the bottom, what called them above
     #[arg(long)]
     pub(super) inverted: bool,

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use ferretto_trace::Limits;
-use ferretto_trace::profile::{Profile, StackCounts, Value, read_profile_within};
+use ferretto_trace::profile::{
+    DumpChoice, HeapView, Profile, StackCounts, Value, read_profile_within,
+};
 
 pub(crate) use self::args::{FlamegraphArgs, FoldedArgs, PprofArgs};
 pub(crate) use self::flamegraph::run as flamegraph;
@@ -25,6 +27,8 @@ struct Samples {
     counts: StackCounts,
     /// The extent to which the trace was read.
     extent: Extent,
+    /// They are of the heap.
+    heap: Option<HeapView>,
 }
 
 impl Samples {
@@ -38,10 +42,16 @@ impl Samples {
         let (profile, counts, damage) = read_profile_within(input, selection.selection(), limits)
             .with_context(|| format!("cannot read {name}"))?;
         let extent = Extent::tell(&name, &damage).and_left_out(&name, profile.left_out());
+        let heap = selection.heap.map(HeapView::from);
+        let counts = match heap {
+            Some(view) => profile.heap_counts(&selection.selection(), view, DumpChoice::Last),
+            None => counts,
+        };
         let samples = Self {
             profile,
             counts,
             extent,
+            heap,
         };
         if samples.counts.iter(&samples.profile).next().is_none() {
             bail!("{}", samples.why_none(&name));
@@ -53,7 +63,28 @@ impl Samples {
         Ok(samples)
     }
 
+    /// The heap at another dump.
+    fn at_dump(&self, selection: &SelectionArgs, number: usize) -> StackCounts {
+        let view = self.heap.unwrap_or_default();
+        self.profile
+            .heap_counts(&selection.selection(), view, DumpChoice::Number(number))
+    }
+
     fn why_none(&self, name: &str) -> String {
+        let has_heap = !self.profile.heap_dumps().is_empty();
+        match (self.heap, has_heap) {
+            (Some(_), true) => {
+                return format!(
+                    "no heap of {name} is selected, or all was freed; --heap=allocated shows that, too"
+                );
+            }
+            (Some(_), false) => {
+                return format!(
+                    "{name} has no heap dumps; ferretto record --heap records some of programs"
+                );
+            }
+            _ => {}
+        }
         let mut has_samples = false;
         let mut skipped = 0;
         for (_, session) in self.profile.sessions() {
@@ -63,6 +94,9 @@ impl Samples {
         match (has_samples, skipped) {
             (false, 0) if self.extent == Extent::Partly => {
                 format!("there are no callstack samples in what could be read of {name}")
+            }
+            (false, 0) if has_heap => {
+                format!("{name} has heap dumps and no callstack samples; give --heap to see them")
             }
             (true, _) => format!("no callstack sample of {name} is selected"),
             (false, 0) => {
@@ -77,9 +111,9 @@ impl Samples {
         }
     }
 
-    /// Time off the CPU counts by its length, everything else by the sample.
+    /// Time off the CPU counts by its length, the heap by its bytes, everything else by the sample.
     fn value(&self) -> Value {
-        match self.counts.is_off_cpu(&self.profile) {
+        match self.heap.is_some() || self.counts.is_off_cpu(&self.profile) {
             true => Value::Weight,
             false => Value::Samples,
         }

@@ -4,8 +4,8 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result};
-use ferretto_trace::profile::{pprof, processes};
+use anyhow::{Context, Result, bail};
+use ferretto_trace::profile::{DumpChoice, heap_pprof, pprof, processes};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
@@ -16,15 +16,22 @@ use crate::read::Extent;
 pub(crate) fn run(args: &PprofArgs) -> Result<Extent> {
     let samples = Samples::read(&args.file, &args.selection)?;
     if let Some(folder) = &args.per_process {
+        if samples.heap.is_some() {
+            bail!("--per-process does not go with --heap; select processes with -p");
+        }
         each(&samples, &args.file, folder)?;
         return Ok(samples.extent);
     }
     let path = output(args.output.as_deref(), &args.file, "pb.gz");
-    write_compressed(
-        &path,
-        &args.file,
-        &pprof(&samples.profile, &samples.counts, None),
-    )?;
+    let profile = match samples.heap {
+        Some(_) => {
+            let selection = args.selection.selection();
+            let dumps = samples.profile.chosen(&selection, DumpChoice::Last);
+            heap_pprof(&samples.profile, &dumps)
+        }
+        None => pprof(&samples.profile, &samples.counts, None),
+    };
+    write_compressed(&path, &args.file, &profile)?;
     if path.as_os_str() != "-" {
         eprintln!("{0}: look at it with go tool pprof {0}", path.display());
     }

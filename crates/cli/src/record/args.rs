@@ -11,6 +11,9 @@ use super::ring::RingArgs;
 use crate::duration::parse_duration;
 use crate::read::DEFAULT_TRACE;
 
+/// Bytes between two samples of the heap when nobody says otherwise.
+const DEFAULT_HEAP: &str = "4096";
+
 /// Samples a second. The kernel would take ten times as many, but beyond this it is busy copying
 /// stacks, and programs do not get on any more.
 const MAX_HZ: i64 = 10_000;
@@ -37,6 +40,7 @@ Examples:
   ferretto record --perf -- make      with the callstacks of make and what it starts
   ferretto record --perf=999 -p 4711  with the callstacks of process 4711
   ferretto record --view -- make      and shows it in a browser
+  ferretto record --heap -- ./app     with the heap: what ./app allocates and does not free
   ferretto record -c config.pbtxt     any Perfetto config, text or binary
   ferretto record --host ssh://me@box -d 5s    another machine, by ssh")]
 pub(crate) struct RecordArgs {
@@ -61,7 +65,19 @@ pub(crate) struct RecordArgs {
     /// Record where threads wait, and for how long, by callstack
     #[arg(long)]
     pub(crate) off_cpu: bool,
-    /// Record callstacks of these processes, and of what they start
+    /// Record the heap: one sample for so many bytes allocated, such as 4096 or 512k [default:
+    /// 4096]
+    ///
+    /// Of the COMMAND and of what it starts, which must be linked dynamically or bring the
+    /// allocator ferretto_heap::Allocator, or of programs that were started with the client, given
+    /// by -p. Look at it with ferretto flamegraph --heap.
+    #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_HEAP,
+          value_parser = parse_bytes)]
+    pub(crate) heap: Option<u64>,
+    /// Time between two dumps of the heap, which show how it grows
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration, requires = "heap")]
+    pub(crate) heap_dumps: Duration,
+    /// Record callstacks, or the heap, of these processes, and callstacks of what they start
     #[arg(
         short,
         long = "pid",
@@ -103,6 +119,28 @@ pub(crate) struct RecordArgs {
     pub(crate) presets: Presets,
     #[command(flatten)]
     pub(crate) flight: RingArgs,
+}
+
+/// Reads `4096`, `512k`, `1m`.
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is no number of bytes; take 4096, 64k or 1m, for example");
+    let text = text.to_ascii_lowercase();
+    let text = text
+        .strip_suffix("ib")
+        .or(text.strip_suffix('b'))
+        .unwrap_or(&text);
+    let (digits, shift) = match text.char_indices().last() {
+        Some((at, 'k')) => (&text[..at], 10),
+        Some((at, 'm')) => (&text[..at], 20),
+        Some((at, 'g')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    let bytes: u64 = digits.trim().parse().map_err(|_| wrong())?;
+    let limit = 1 << 40;
+    match bytes.checked_mul(1 << shift) {
+        Some(bytes @ 1..) if bytes <= limit => Ok(bytes),
+        _ => Err(wrong()),
+    }
 }
 
 impl RecordArgs {

@@ -11,8 +11,9 @@ use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::launch::Gate;
+use super::launch::{Gate, PRELOAD_LATER};
 use crate::errors::{CANNOT_RUN, NOT_FOUND};
+use crate::preload;
 
 /// Why a command cannot be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +114,14 @@ impl Running {
     /// The same, but the command is not run before [`release`](Self::release).
     pub(super) fn hold(command: &CommandLine) -> io::Result<Self> {
         let (gate, mut waiting) = Gate::new(&command.words)?;
-        let child = command.surround(&mut waiting)?.spawn()?;
+        command.surround(&mut waiting)?;
+        // What waits is not the command yet.
+        for (name, value) in &command.variables {
+            if *name == preload::VARIABLE {
+                waiting.env(PRELOAD_LATER, value).env_remove(name);
+            }
+        }
+        let child = waiting.spawn()?;
         Ok(Self {
             child,
             status: None,

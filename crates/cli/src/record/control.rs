@@ -50,8 +50,8 @@ pub(super) struct RecordControl {
     pub(super) interrupted: Option<Instant>,
     /// Reasons for snapshots, if the recording is a ring.
     watch: Option<Watch>,
-    /// Waits until callstacks are recorded.
-    profiler_started: Option<ProfilerStarted>,
+    /// Wait until callstacks, and the heap, are recorded.
+    profilers_started: Vec<ProfilerStarted>,
 }
 
 impl RecordControl {
@@ -74,14 +74,19 @@ impl RecordControl {
             snapshots,
             interrupted: None,
             watch: None,
-            profiler_started: None,
+            profilers_started: Vec::new(),
         }
     }
 
     /// Has the recording begin when the profiler is ready.
     pub(super) fn profile(&mut self, profiling: Profiling) {
         self.child = profiling.command;
-        self.profiler_started = Some(profiling.started);
+        self.profilers_started.push(profiling.started);
+    }
+
+    /// Has the recording begin when another profiler is ready.
+    pub(super) fn wait_also(&mut self, started: ProfilerStarted) {
+        self.profilers_started.push(started);
     }
 
     /// Has snapshots made whenever a condition becomes true, and when they are asked for.
@@ -146,7 +151,7 @@ impl Control for RecordControl {
         if !all {
             self.progress.teller()("not all data sources have started; going on without them");
         }
-        if let Some(started) = self.profiler_started.take() {
+        for started in std::mem::take(&mut self.profilers_started) {
             let tell = self.progress.teller();
             started()?.iter().for_each(|missing| tell(missing));
         }

@@ -15,10 +15,13 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::errors::{CANNOT_RUN, NOT_FOUND};
+use crate::preload;
 use crate::private_folder::PrivateFolder;
 
 /// First argument of a process that will be a command; socket and command follow. Not for users.
 pub(crate) const ARGUMENT: &str = "launch-command";
+/// The libraries to be preloaded into the command, and not into what waits to become it.
+pub(super) const PRELOAD_LATER: &str = "FERRETTO_LAUNCH_PRELOAD";
 /// The longest time that the process may take to say that it is there.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -100,7 +103,14 @@ pub(crate) fn main(args: &[OsString]) -> ExitCode {
         // Nobody is there any more who wanted it.
         return ExitCode::from(CANNOT_RUN);
     }
-    let error = Command::new(program).args(rest).exec();
+    let mut command = Command::new(program);
+    command.args(rest);
+    if let Some(libraries) = std::env::var_os(PRELOAD_LATER) {
+        command
+            .env_remove(PRELOAD_LATER)
+            .env(preload::VARIABLE, libraries);
+    }
+    let error = command.exec();
     let shown = program.to_string_lossy();
     anstream::eprintln!(
         "ferretto: cannot run {shown}: {}",

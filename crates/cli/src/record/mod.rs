@@ -6,6 +6,7 @@ mod command;
 mod config;
 mod control;
 mod draft;
+mod heap;
 mod launch;
 mod output;
 mod perf;
@@ -73,6 +74,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         bail!("--view shows a file, and -o - writes none; leave one of them out");
     }
     ring::check(&args)?;
+    heap::check(&args)?;
     if args.print_config {
         return print_config(&plan_config(&args, given_config(&args)?, None)?)
             .map(|()| ExitCode::SUCCESS);
@@ -194,6 +196,7 @@ fn plan_config(
         None => config::of_presets(args.presets.content()?, cpus(), instance),
     };
     perf::add(&mut config, args);
+    heap::add(&mut config, args);
     if let Some(bytes) = args.flight.ring {
         ring::keep(&mut config, bytes);
     }
@@ -275,6 +278,14 @@ fn record(
         }
         _ => None,
     };
+    let heap = match &mut backend {
+        Backend::Own(own) if args.heap.is_some() => {
+            let (starts, live) = own.start_heap(heap::socket(args)?, progress.teller())?;
+            progress.show_heap(live);
+            Some(starts)
+        }
+        _ => None,
+    };
     if !args.quiet {
         let tell = progress.teller();
         let command = !args.command.is_empty();
@@ -303,6 +314,9 @@ fn record(
     control.tells_slow_end = args.system;
     if let Some(profiler) = profiler {
         control.profile(profiler);
+    }
+    if let Some(starts) = heap {
+        control.wait_also(Box::new(move || starts.wait(1)));
     }
     let ended = Session::connect(&backend.consumer(), plan)
         .map_err(|error| not_connected(&backend, error))

@@ -29,10 +29,10 @@ const SCHED_SWITCH: &str = "/sys/kernel/tracing/events/sched/sched_switch/id";
 /// Checks what was asked for against each other and the machine.
 pub(super) fn check(args: &RecordArgs) -> Result<()> {
     if !args.profiles() {
-        if !args.pids.is_empty() {
-            bail!("-p says whose callstacks to record; give --perf or --off-cpu with it");
+        if !args.pids.is_empty() && args.heap.is_none() {
+            bail!("-p says whose callstacks to record; give --perf, --off-cpu or --heap with it");
         }
-        return Ok(());
+        return gone(args);
     }
     if args.config.is_some() {
         bail!(
@@ -40,6 +40,11 @@ pub(super) fn check(args: &RecordArgs) -> Result<()> {
              {LINUX_PERF} (record --perf --print-config shows how)"
         );
     }
+    gone(args)
+}
+
+/// Checks that processes that were asked for are there.
+fn gone(args: &RecordArgs) -> Result<()> {
     let is_gone = |pid: &&i32| **pid <= 0 || !Path::new(&format!("/proc/{pid}")).exists();
     let gone: Vec<String> = args
         .pids

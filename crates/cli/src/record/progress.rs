@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use ferretto_heapprofd::Live;
 use ferretto_trace::summary::human_bytes;
 
 use crate::print;
@@ -20,6 +21,7 @@ pub(super) struct Progress {
     started: Option<Instant>,
     duration: Option<Duration>,
     file: Option<File>,
+    heap: Option<Arc<Live>>,
     stopping: bool,
 }
 
@@ -35,6 +37,7 @@ impl Progress {
             started: None,
             duration,
             file,
+            heap: None,
             stopping: false,
         }
     }
@@ -42,6 +45,11 @@ impl Progress {
     /// The duration of the recording, if that is known.
     pub(super) fn duration(&self) -> Option<Duration> {
         self.duration
+    }
+
+    /// Shows what is allocated, too.
+    pub(super) fn show_heap(&mut self, live: Arc<Live>) {
+        self.heap = Some(live);
     }
 
     /// Recording has begun.
@@ -72,6 +80,9 @@ impl Progress {
         }
         if let Some(size) = self.file.as_ref().and_then(|file| file.metadata().ok()) {
             text.push_str(&format!("  {}", human_bytes(size.len())));
+        }
+        if let Some(live) = &self.heap {
+            text.push_str(&format!("  heap {}", human_bytes(live.bytes())));
         }
         text.push_str("  (Ctrl-C ends it)");
         text

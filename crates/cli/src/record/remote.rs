@@ -79,6 +79,10 @@ fn start(args: &RecordArgs, host: &str) -> Result<Child> {
     if let Some(duration) = args.duration {
         words.push(format!("--duration={}ms", duration.as_millis()));
     }
+    if let Some(interval) = args.heap {
+        words.push(format!("--heap={interval}"));
+        words.push(format!("--heap-dumps={}ms", args.heap_dumps.as_millis()));
+    }
     if let Some(rate) = args.perf {
         words.push(format!("--perf={rate}"));
     }

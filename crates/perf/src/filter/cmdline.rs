@@ -41,7 +41,7 @@ impl CommandLine {
                 .next()
                 .unwrap_or_default()
         };
-        super::glob::matches(pattern, subject)
+        ferretto_profiling::glob::matches(pattern, subject)
     }
 }
 

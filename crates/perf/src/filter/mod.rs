@@ -1,7 +1,6 @@
 //! The filter of a data source: the processes whose samples it wants.
 
 mod cmdline;
-mod glob;
 mod shard;
 
 use rustc_hash::FxHashSet;

@@ -44,8 +44,6 @@
 //! and `stack_sample_counter`. Upstream's profiler, given the same config, counts the switches.
 
 mod defaults;
-mod frames;
-mod interner;
 mod mailbox;
 mod metatrace;
 mod off_cpu;
@@ -60,7 +58,7 @@ pub(crate) use self::mailbox::{Mailbox, Message, Resumed, Start};
 pub(crate) use self::metatrace::Metatraces;
 pub(crate) use self::packets::SourceOutput;
 pub use self::sample::Format;
-pub(crate) use self::sample::{Content, Frame, Sample, SkipReason, Stack, Task};
+pub(crate) use self::sample::{Content, Sample, SkipReason, Stack, Task};
 pub(crate) use self::writer::Writer;
 
 /// `StackSampleDefaults.source` of samples of time off the CPU.

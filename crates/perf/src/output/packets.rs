@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ferretto_format::clock::BOOTTIME;
 use ferretto_format::sequence_flags::NEEDS_INCREMENTAL_STATE;
 use ferretto_format::{InternedData, SequenceClocks, SequenceWriter, Start};
+use ferretto_profiling::{Frames, Role};
 use ferretto_proto::fields::perf_sample as field;
 use ferretto_proto::fields::stack_sample::{execution_context, task_context};
 use ferretto_proto::fields::{stack_sample, trace_packet};
@@ -13,8 +14,6 @@ use ferretto_symbols::kernel::KernelSymbols;
 use ferretto_wire::{Encoder, encode};
 
 use super::defaults::timed_now;
-use super::frames::Frames;
-use super::interner::Role;
 use super::remark;
 use super::sink::PacketSink;
 use super::{Content, Defaults, Format, Sample, Stack};
@@ -107,7 +106,9 @@ impl<S: PacketSink> SourceOutput<S> {
     pub(crate) fn sample(&mut self, sample: &Sample) {
         self.keep_readable();
         let callstack = match &sample.content {
-            Content::Stack(stack) if !stack.frames.is_empty() => Some(self.frames.callstack(stack)),
+            Content::Stack(stack) if !stack.frames.is_empty() => {
+                Some(self.frames.callstack(&stack.frames))
+            }
             _ => None,
         };
         self.packet.clear();

@@ -1,6 +1,7 @@
 //! One sample, as it is written.
 
-use ferretto_unwind::{Frame as UserFrame, UnwindError};
+use ferretto_profiling::Frame;
+use ferretto_unwind::UnwindError;
 
 use crate::record::CpuMode;
 
@@ -79,11 +80,4 @@ pub(crate) struct Stack {
     pub(crate) frames: Vec<Frame>,
     /// The error that ended it before its time.
     pub(crate) error: Option<UnwindError>,
-}
-
-#[derive(Debug)]
-pub(crate) enum Frame {
-    /// An address in the kernel. It stays in this process.
-    Kernel(u64),
-    User(UserFrame),
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ferretto_metatrace::{Counter, Event, Recorder};
+use ferretto_profiling::Frame;
 use ferretto_unwind::{Cache, Mode, Process, StackCopy, UnwindError};
 use rustc_hash::FxHashMap;
 
@@ -12,7 +13,7 @@ use super::queue::{Queue, Source, Taken};
 use super::{Job, StackPool, Unwindable};
 use crate::barrier::SourceKey;
 use crate::config::UserFrames;
-use crate::output::{Content, Frame, Mailbox, Message, Sample, SkipReason, Stack};
+use crate::output::{Content, Mailbox, Message, Sample, SkipReason, Stack};
 
 /// The number of finished samples that are sent at once.
 const BATCH: usize = 32;

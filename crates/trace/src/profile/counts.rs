@@ -157,6 +157,23 @@ impl StackCounts {
         });
     }
 
+    /// Adds a row of a heap dump that was written at `time`.
+    pub(super) fn add_heap(
+        &mut self,
+        process: (u32, i32),
+        stack: StackId,
+        added: Count,
+        time: u64,
+    ) {
+        self.last = self.last.max(Some(time));
+        let is_full = self.counts.len() >= MAX_KEYS;
+        match self.counts.entry(super::heap::key(process, stack)) {
+            Entry::Occupied(known) => known.into_mut().add(added),
+            Entry::Vacant(_) if is_full || !self.budget.take(KEY_BYTES) => self.left_out += 1,
+            Entry::Vacant(new) => _ = new.insert(added),
+        }
+    }
+
     /// The selected part of a trace that begins at `start`, until the last sample, in nanoseconds
     /// of boot time.
     pub(super) fn span(&self, start: Option<u64>) -> Option<(u64, u64)> {

@@ -7,6 +7,7 @@ use ferretto_proto::fields::trace_packet as field;
 use ferretto_proto::fields::trace_packet_defaults;
 use ferretto_wire::{Field, Fields};
 
+use super::heap::{self, Heaps};
 use super::interned::Interned;
 use super::problem::{Problem, Problems};
 use super::sample::{self, Sample};
@@ -59,6 +60,7 @@ pub(crate) struct Decoder {
     pub(super) tables: Tables,
     pub(super) symbols: Symbols,
     pub(super) problems: Problems,
+    pub(super) heaps: Heaps,
 }
 
 /// The fields of a packet that concern samples.
@@ -67,6 +69,7 @@ pub(crate) struct SampleContent<'a> {
     symbols: Option<&'a [u8]>,
     perf: Option<&'a [u8]>,
     stack: Option<&'a [u8]>,
+    heap: Option<&'a [u8]>,
 }
 
 impl<'a> SampleContent<'a> {
@@ -77,12 +80,17 @@ impl<'a> SampleContent<'a> {
             field::MODULE_SYMBOLS => self.symbols = part.as_bytes(),
             field::PERF_SAMPLE => self.perf = part.as_bytes(),
             field::STACK_SAMPLE => self.stack = part.as_bytes(),
+            field::PROFILE_PACKET => self.heap = part.as_bytes(),
             _ => {}
         }
     }
 
     fn is_sample(&self) -> bool {
         self.perf.is_some() || self.stack.is_some()
+    }
+
+    fn tells_callstacks(&self) -> bool {
+        self.is_sample() || self.heap.is_some()
     }
 
     fn sample(&self, context: &mut sample::Context<'_>) -> Option<Sample> {
@@ -102,6 +110,7 @@ impl Decoder {
             tables: Tables::new(budget),
             symbols: Symbols::new(budget),
             problems: Problems::default(),
+            heaps: Heaps::default(),
         }
     }
 
@@ -132,7 +141,7 @@ impl Decoder {
         let context = match context {
             Ok(context) => context?,
             Err(fault) => {
-                let lost = content.is_sample().then(|| why_lost(fault));
+                let lost = content.tells_callstacks().then(|| why_lost(fault));
                 lost.into_iter().for_each(|problem| problems.add(problem));
                 return None;
             }
@@ -144,6 +153,18 @@ impl Decoder {
         } = context.state;
         if let Some(id) = session.filter(|_| packet.defaults.is_some()) {
             self.sessions[id.0 as usize].set_defaults(defaults);
+        }
+        if let Some(heap) = content.heap {
+            let time = context.time.and_then(Result::ok).unwrap_or(0);
+            let mut context = heap::Context {
+                interned,
+                tables: &mut self.tables,
+                problems,
+                budget: &self.budget,
+                machine: packet.machine,
+                time,
+            };
+            self.heaps.read(heap, &mut context);
         }
         if !content.is_sample() {
             return None;

@@ -7,6 +7,7 @@ use ferretto_wire::Encoder;
 use super::Profile;
 use super::counts::{Count, StackCounts, Value};
 use super::function::FunctionId;
+use super::heap::HeapDump;
 use super::tables::{FrameId, MappingId};
 
 /// Field numbers of `perftools.profiles.Profile`.
@@ -91,6 +92,28 @@ pub fn pprof(profile: &Profile, counts: &StackCounts, pid: Option<(u32, i32)>) -
     let mut encoder = Encoder::new(&mut out);
     writer.types(counts, &mut encoder);
     writer.samples(counts, pid, &mut encoder);
+    writer.tables(&mut encoder);
+    for text in &writer.strings.texts {
+        encoder.string(profile_field::STRING_TABLE, text);
+    }
+    out
+}
+
+/// The chosen dumps as an encoded `perftools.profiles.Profile`, to be compressed with gzip, with
+/// the four sample types that Go's heap profiles have: objects and bytes that were allocated, and
+/// those that are in use.
+pub fn heap_pprof(profile: &Profile, dumps: &[&HeapDump]) -> Vec<u8> {
+    let mut writer = Writer {
+        profile,
+        strings: Strings::new(),
+        locations: Numbers::new(),
+        functions: Numbers::new(),
+        mappings: Numbers::new(),
+    };
+    let mut out = Vec::new();
+    let mut encoder = Encoder::new(&mut out);
+    writer.heap_types(dumps, &mut encoder);
+    writer.heap_samples(dumps, &mut encoder);
     writer.tables(&mut encoder);
     for text in &writer.strings.texts {
         encoder.string(profile_field::STRING_TABLE, text);
@@ -204,6 +227,77 @@ impl Writer<'_> {
                     }
                 }
             });
+        }
+    }
+
+    fn heap_types(&mut self, dumps: &[&HeapDump], out: &mut Encoder<'_, Vec<u8>>) {
+        let types = [
+            ("alloc_objects", "count"),
+            ("alloc_space", "bytes"),
+            ("inuse_objects", "count"),
+            ("inuse_space", "bytes"),
+        ];
+        let mut last = 0;
+        for (kind, unit) in types {
+            let (kind, unit) = (self.strings.number(kind), self.strings.number(unit));
+            last = kind;
+            out.nested(profile_field::SAMPLE_TYPE, |value| {
+                value.int(1, kind);
+                value.int(2, unit);
+            });
+        }
+        let (space, bytes) = (self.strings.number("space"), self.strings.number("bytes"));
+        out.nested(profile_field::PERIOD_TYPE, |value| {
+            value.int(1, space);
+            value.int(2, bytes);
+        });
+        let interval = dumps.iter().map(|dump| dump.interval).max();
+        out.varint(profile_field::PERIOD, interval.unwrap_or(0));
+        let time = dumps.iter().map(|dump| dump.time).max();
+        let clocks = &self.profile.clocks;
+        if let Some(time) = time.and_then(|time| clocks.boot_to_real(time)) {
+            out.varint(profile_field::TIME_NANOS, time);
+        }
+        out.int(profile_field::DEFAULT_SAMPLE_TYPE, last);
+    }
+
+    fn heap_samples(&mut self, dumps: &[&HeapDump], out: &mut Encoder<'_, Vec<u8>>) {
+        let pid_key = self.strings.number("pid");
+        let (process_key, heap_key) = (self.strings.number("process"), self.strings.number("heap"));
+        for dump in dumps {
+            let process = self.profile.process_name(dump.machine, dump.pid);
+            let process = self.strings.number(process.unwrap_or_default());
+            let heap = self.strings.number(&dump.heap);
+            for (stack, row) in dump.rows() {
+                let frames = self.profile.stack(*stack).iter().rev();
+                let locations: Vec<u64> =
+                    frames.map(|frame| self.locations.number(*frame)).collect();
+                let live = row.leaked();
+                let values = [
+                    row.allocated.samples,
+                    row.allocated.weight,
+                    live.samples,
+                    live.weight,
+                ];
+                out.nested(profile_field::SAMPLE, |sample| {
+                    locations
+                        .iter()
+                        .for_each(|location| sample.varint(1, *location));
+                    values.iter().for_each(|value| sample.varint(2, *value));
+                    sample.nested(3, |label| {
+                        label.int(1, pid_key);
+                        label.int(3, i64::from(dump.pid));
+                    });
+                    for (key, text) in [(process_key, process), (heap_key, heap)] {
+                        if text != 0 {
+                            sample.nested(3, |label| {
+                                label.int(1, key);
+                                label.int(2, text);
+                            });
+                        }
+                    }
+                });
+            }
         }
     }
 

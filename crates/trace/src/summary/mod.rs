@@ -10,6 +10,7 @@ mod config;
 mod counters;
 mod ending;
 mod ftrace;
+mod heap;
 mod loss;
 mod machines;
 mod names;
@@ -32,6 +33,7 @@ use ferretto_wire::{Field, Fields};
 pub use self::activity::{ActivityKind, ActivitySummary};
 pub use self::command::{COMMAND_ATTRIBUTE, COMMAND_PID_ATTRIBUTE, CommandSummary, SliceSummary};
 pub use self::counters::CounterSummary;
+pub use self::heap::{HeapSite, HeapSummary};
 pub use self::loss::{Cause, Loss, human_bytes, human_time};
 pub use self::machines::{MachineClockSummary, MachineSummary};
 pub use self::profile::ProfileSummary;
@@ -106,6 +108,8 @@ pub struct Summary {
     pub activity: Vec<ActivitySummary>,
     /// Callstack samples: of running, then of waiting.
     pub profiles: Vec<ProfileSummary>,
+    /// Heaps of processes, those with most that is not freed first.
+    pub heaps: Vec<HeapSummary>,
     /// Threads that the trace names or saw running.
     pub threads: usize,
     /// Counters with at least one sample.
@@ -479,6 +483,7 @@ impl Summarizer {
         let profile = Profile::new(self.samples, self.sequences.into_clocks(), threads);
         losses.extend(profile::losses(&profile, &config.perf));
         notes.extend(profile::notes(&profile));
+        notes.extend(heap::notes(&profile));
         let remarks = self.remarks.finish();
         let kinds: Vec<u32> = self.kinds.keys().copied().collect();
         let has_reason = !remarks.is_empty();
@@ -503,6 +508,7 @@ impl Summarizer {
                 .map(Activity::finish)
                 .unwrap_or_default(),
             profiles: profile::summaries(&profile, &mut stacks),
+            heaps: heap::summaries(&profile),
             threads: thread_count,
             processes,
             counters: self.counters.finish(),

@@ -26,7 +26,13 @@
   let zoomed = root;
 
   const grouped = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, ',');
-  const amount = (n) => data.ns
+  const bytes = (n) => {
+    const units = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB'];
+    let at = 0;
+    while (n >= 1024 && at < 4) { n /= 1024; at++; }
+    return (at ? n.toFixed(1) : n) + ' ' + units[at];
+  };
+  const amount = (n) => data.unit === 'bytes' ? bytes(n) : data.unit === 'ns'
     ? (n < 1e9 ? (n / 1e6).toFixed(1) + ' ms' : (n / 1e9).toFixed(2) + ' s')
     : grouped(n) + (n === 1 ? ' sample' : ' samples');
   const percent = (n, of) => (100 * n / Math.max(1, of)).toFixed(1) + ' %';

@@ -8,10 +8,11 @@ mod svg;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use ferretto_trace::profile::{CallTree, TreeOptions, Value};
+use ferretto_trace::profile::{CallTree, HeapView, StackCounts, TreeOptions, Value};
+use ferretto_trace::summary::human_bytes;
 
 use self::picture::Picture;
-use self::svg::{Style, Texts, svg};
+use self::svg::{Style, Texts, Unit, svg};
 use super::{FlamegraphArgs, Samples, output};
 use crate::output::write;
 use crate::print::{duration, grouped, sampled_by};
@@ -27,19 +28,30 @@ pub(crate) fn run(args: &FlamegraphArgs) -> Result<Extent> {
         Some(_) => args.selection.memory.limits().half(),
         None => args.selection.memory.limits(),
     };
-    let samples = Samples::read_within(&args.file, &args.selection, limits)?;
+    let mut samples = Samples::read_within(&args.file, &args.selection, limits)?;
     let baseline = match &args.before {
         Some(before) => Some(Samples::read_within(before, &args.selection, limits)?),
         None => None,
     };
+    let first = args.diff.map(|(first, second)| {
+        samples.counts = samples.at_dump(&args.selection, second);
+        samples.at_dump(&args.selection, first)
+    });
     let whole = baseline.as_ref().map_or(Extent::Whole, |it| it.extent);
     let extent = samples.extent.and(whole);
     let tree = tree(&samples, args);
-    let baseline_tree = baseline.as_ref().map(|samples| self::tree(samples, args));
+    let baseline_tree = match &first {
+        Some(counts) => Some(tree_of(&samples, counts, args)),
+        None => baseline.as_ref().map(|samples| self::tree(samples, args)),
+    };
     let texts = texts(args, &samples, baseline.as_ref());
     let style = Style {
         icicle: args.icicle,
-        is_time: samples.value() == Value::Weight,
+        unit: match samples.heap {
+            Some(_) => Unit::Bytes,
+            None if samples.value() == Value::Weight => Unit::Nanoseconds,
+            None => Unit::Samples,
+        },
     };
     let path = output(args.output.as_deref(), &args.file, "svg");
     let mut limit = MAX_BOXES;
@@ -70,31 +82,47 @@ pub(crate) fn run(args: &FlamegraphArgs) -> Result<Extent> {
 }
 
 fn tree(samples: &Samples, args: &FlamegraphArgs) -> CallTree {
+    tree_of(samples, &samples.counts, args)
+}
+
+fn tree_of(samples: &Samples, counts: &StackCounts, args: &FlamegraphArgs) -> CallTree {
     let options = TreeOptions {
         by: args.by.into(),
         value: samples.value(),
         inverted: args.inverted,
     };
-    CallTree::new(&samples.profile, &samples.counts, &options)
+    CallTree::new(&samples.profile, counts, &options)
 }
 
 fn texts(args: &FlamegraphArgs, samples: &Samples, baseline: Option<&Samples>) -> Texts {
     let off_cpu = samples.value() == Value::Weight;
-    let title = match (off_cpu, baseline.is_some()) {
+    let is_compared = baseline.is_some() || args.diff.is_some();
+    let of_heap = samples.heap.map(|view| match (view, is_compared) {
+        (HeapView::Leaked, false) => "Heap flamegraph: what is allocated and not freed",
+        (HeapView::Allocated, false) => "Heap flamegraph: all that was allocated",
+        (HeapView::Peak, false) => "Heap flamegraph: what was allocated when that was most",
+        (_, true) => "Heap flamegraph: what has changed",
+    });
+    let title = of_heap.unwrap_or(match (off_cpu, is_compared) {
         (false, false) => "CPU flamegraph: where the time was spent",
         (false, true) => "CPU flamegraph: what has changed",
         (true, false) => "Off-CPU flamegraph: where threads waited",
         (true, true) => "Off-CPU flamegraph: what has changed",
-    };
+    });
     let of = |file: &Path, samples: &Samples| format!("{} ({})", file.display(), amount(samples));
     let now = of(&args.file, samples);
     let subtitle = match (&args.before, baseline) {
         (Some(file), Some(before)) => {
             format!("{now}, compared with the baseline {}", of(file, before))
         }
-        _ => now,
+        _ => match args.diff {
+            Some((first, second)) => format!("{now}: dump {second}, compared with dump {first}"),
+            None => now,
+        },
     };
-    let what = if off_cpu {
+    let what = if samples.heap.is_some() {
+        "the bytes"
+    } else if off_cpu {
         "the time waited"
     } else {
         "the samples"
@@ -127,6 +155,13 @@ fn amount(samples: &Samples) -> String {
             .map(|(_, count)| count.value(value))
             .sum()
     };
+    if samples.heap.is_some() {
+        return format!(
+            "{} in {} sampled allocations",
+            human_bytes(total(Value::Weight)),
+            grouped(total(Value::Samples))
+        );
+    }
     match (samples.value(), session) {
         (Value::Weight, _) => format!(
             "{} in {} waits",

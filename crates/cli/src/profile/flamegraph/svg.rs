@@ -5,6 +5,8 @@ use std::fmt::Write;
 
 use super::layout::{MAX_ROWS, MIN_FILL, MIN_ROWS, MIN_WIDTH, Placed, Shows, layout};
 use super::picture::{Amount, Box, Name, Picture, Sort, share};
+use ferretto_trace::summary::human_bytes;
+
 use crate::print::{duration, grouped};
 
 /// Width of the image where no script makes it as wide as the window.
@@ -33,13 +35,40 @@ pub(super) struct Texts {
     pub(super) hint: String,
 }
 
+/// The unit of amounts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unit {
+    Samples,
+    Nanoseconds,
+    Bytes,
+}
+
+impl Unit {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Samples => "samples",
+            Self::Nanoseconds => "ns",
+            Self::Bytes => "bytes",
+        }
+    }
+
+    /// An amount as people read it.
+    pub(super) fn shown(self, amount: u64) -> String {
+        match self {
+            Self::Samples => format!("{} samples", grouped(amount)),
+            Self::Nanoseconds => duration(amount),
+            Self::Bytes => human_bytes(amount),
+        }
+    }
+}
+
 /// The way boxes are drawn.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Style {
     /// The root at the top.
     pub(super) icicle: bool,
-    /// Amounts are nanoseconds, else samples.
-    pub(super) is_time: bool,
+    /// The unit of amounts.
+    pub(super) unit: Unit,
 }
 
 /// Draws the picture.
@@ -245,10 +274,7 @@ impl Drawing<'_> {
             Shows::Deeper => return "the callstack goes on".to_owned(),
             Shows::Box => {}
         }
-        let amount = match self.style.is_time {
-            true => duration(of.amount.total),
-            false => format!("{} samples", grouped(of.amount.total)),
-        };
+        let amount = self.style.unit.shown(of.amount.total);
         let shares = |of: Amount, all: Amount| {
             let (total, own) = (percent(of.total, all.total), percent(of.own, all.total));
             (total, own)
@@ -271,10 +297,10 @@ impl Drawing<'_> {
         let picture = self.picture;
         let mut out = format!(
             "{{\"width\":{WIDTH},\"row\":{ROW},\"top\":{TOP},\"margin\":{MARGIN},\"char\":{CHAR},\"min\":{MIN_WIDTH},\
-             \"fill\":{MIN_FILL},\"least\":{MIN_ROWS},\"most\":{MAX_ROWS},\"icicle\":{},\"ns\":{},\"growth\":{},\
+             \"fill\":{MIN_FILL},\"least\":{MIN_ROWS},\"most\":{MAX_ROWS},\"icicle\":{},\"unit\":\"{}\",\"growth\":{},\
              \"step\":{},\n\"names\":[",
             self.style.icicle,
-            self.style.is_time,
+            self.style.unit.name(),
             if picture.has_baseline {
                 self.greatest
             } else {

@@ -7,8 +7,7 @@ use ferretto_symbols::kernel::KernelSymbols;
 use ferretto_unwind::{Frame as UserFrame, Mapping};
 use rustc_hash::FxHashMap;
 
-use super::interner::{Interner, MappingOf, MappingRange};
-use super::{Frame, Stack};
+use crate::interner::{Interner, MappingOf, MappingRange};
 
 /// The mapping of all frames of the kernel, by which readers of traces know them.
 const KERNEL: &[u8] = b"kernel";
@@ -16,9 +15,21 @@ const KERNEL: &[u8] = b"kernel";
 /// The most that each of the shortcuts to numbers may hold.
 const MAX_CACHED: usize = 114_688;
 
+/// A frame of a callstack.
+#[derive(Debug)]
+pub enum Frame {
+    /// An address in the kernel. It stays in this process.
+    Kernel(u64),
+    /// A place in a program.
+    User(UserFrame),
+}
+
+/// The name of functions that are not to be named.
+const FILTERED: &[u8] = b"FILTERED";
+
 /// Gives callstacks numbers, and looks up names of frames that are new.
 #[derive(Debug)]
-pub(super) struct Frames {
+pub struct Frames {
     interner: Interner,
     symbols: Option<Arc<KernelSymbols>>,
     /// By address in the kernel.
@@ -27,47 +38,66 @@ pub(super) struct Frames {
     mappings: FxHashMap<u64, u64>,
     /// By mapping and place in it, for frames whose name follows from these.
     user: FxHashMap<(u64, u64), u32>,
+    /// Functions in files whose paths begin so are not named.
+    unnamed: Vec<Vec<u8>>,
     /// Used again for each callstack.
     numbers: Vec<u32>,
 }
 
 impl Frames {
-    pub(super) fn new() -> Self {
+    /// Returns one that has seen nothing.
+    pub fn new() -> Self {
         Self {
             interner: Interner::new(),
             symbols: None,
             kernel: FxHashMap::default(),
             mappings: FxHashMap::default(),
             user: FxHashMap::default(),
+            unnamed: Vec::new(),
             numbers: Vec::new(),
         }
     }
 
-    pub(super) fn clear(&mut self) {
+    /// Forgets everything: numbers mean nothing any more.
+    pub fn clear(&mut self) {
         self.interner.clear();
         self.kernel.clear();
         self.mappings.clear();
         self.user.clear();
     }
 
-    pub(super) fn are_full(&self) -> bool {
+    /// Returns true if it is time to forget everything.
+    pub fn are_full(&self) -> bool {
         self.interner.is_full()
             || self.kernel.len() > MAX_CACHED
             || self.mappings.len() > MAX_CACHED
             || self.user.len() > MAX_CACHED
     }
 
-    pub(super) fn set_kernel_symbols(&mut self, symbols: Arc<KernelSymbols>) {
+    /// Functions in files whose paths begin so are not named. To be said before the first frame.
+    pub fn set_unnamed(&mut self, prefixes: Vec<Vec<u8>>) {
+        self.unnamed = prefixes;
+    }
+
+    /// Returns the iid of a callstack of one frame that stands for what could not be kept.
+    pub fn placeholder(&mut self, name: &str) -> u64 {
+        let nowhere = self.interner.mapping(&MappingOf::default());
+        let frame = self.interner.frame(nowhere, 0, name.as_bytes());
+        self.interner.callstack(&[frame])
+    }
+
+    /// Names functions of the kernel from now on.
+    pub fn set_kernel_symbols(&mut self, symbols: Arc<KernelSymbols>) {
         self.symbols = Some(symbols);
         self.kernel.clear();
     }
 
     /// Returns the iid of a callstack. What explains it is among the [new
     /// entries](Self::new_entries) if it is new.
-    pub(super) fn callstack(&mut self, stack: &Stack) -> u64 {
+    pub fn callstack(&mut self, frames: &[Frame]) -> u64 {
         let mut numbers = std::mem::take(&mut self.numbers);
         numbers.clear();
-        for frame in &stack.frames {
+        for frame in frames {
             numbers.push(match frame {
                 Frame::Kernel(address) => self.kernel_frame(*address),
                 Frame::User(frame) => self.user_frame(frame),
@@ -79,7 +109,7 @@ impl Frames {
     }
 
     /// The entries that have to go with the present packet.
-    pub(super) fn new_entries(&mut self) -> &mut InternedData {
+    pub fn new_entries(&mut self) -> &mut InternedData {
         self.interner.new_entries()
     }
 
@@ -116,6 +146,14 @@ impl Frames {
     }
 
     fn name_frame(&mut self, mapping: u64, frame: &UserFrame) -> u32 {
+        let path = frame
+            .mapping
+            .as_ref()
+            .map(|mapping| mapping.path.as_bytes());
+        let is_unnamed = |path: &[u8]| self.unnamed.iter().any(|start| path.starts_with(start));
+        if path.is_some_and(is_unnamed) {
+            return self.interner.frame(mapping, frame.rel_pc, FILTERED);
+        }
         let name = frame.function_name();
         let name = name.as_deref().unwrap_or_default();
         self.interner.frame(mapping, frame.rel_pc, name.as_bytes())
@@ -138,5 +176,11 @@ impl Frames {
         });
         self.mappings.insert(mapping.id, number);
         number
+    }
+}
+
+impl Default for Frames {
+    fn default() -> Self {
+        Self::new()
     }
 }

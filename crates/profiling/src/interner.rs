@@ -6,16 +6,21 @@ use rustc_hash::FxHashMap;
 
 /// The use of a string. Each use has its own table in the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Role {
+pub enum Role {
+    /// The bytes of a build id.
     BuildId,
+    /// A part of a path.
     Path,
+    /// The name of a function.
     Function,
 }
 
 impl Role {
-    pub(super) const ALL: [Self; 3] = [Self::BuildId, Self::Path, Self::Function];
+    /// All uses.
+    pub const ALL: [Self; 3] = [Self::BuildId, Self::Path, Self::Function];
 
-    pub(super) fn field(self) -> u32 {
+    /// Returns the number of the table in `InternedData`.
+    pub fn field(self) -> u32 {
         match self {
             Self::BuildId => interned_data::BUILD_IDS,
             Self::Path => interned_data::MAPPING_PATHS,
@@ -26,20 +31,20 @@ impl Role {
 
 /// The mapping that frames lie in: a file mapped into a process, or less.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct MappingOf<'a> {
-    pub(super) path: &'a [u8],
-    pub(super) build_id: &'a [u8],
-    pub(super) range: MappingRange,
+pub(crate) struct MappingOf<'a> {
+    pub(crate) path: &'a [u8],
+    pub(crate) build_id: &'a [u8],
+    pub(crate) range: MappingRange,
 }
 
 /// The range of a mapping in memory, and its offsets in the file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub(super) struct MappingRange {
-    pub(super) start: u64,
-    pub(super) end: u64,
-    pub(super) exact_offset: u64,
-    pub(super) start_offset: u64,
-    pub(super) load_bias: u64,
+pub(crate) struct MappingRange {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) exact_offset: u64,
+    pub(crate) start_offset: u64,
+    pub(crate) load_bias: u64,
 }
 
 /// Entries remembered of each kind, at most: all together take some 25 MiB. The numbers are what
@@ -55,7 +60,7 @@ const MAX_STRING_BYTES: usize = 6 << 20;
 /// The parts of a callstack are a tree with the outermost frame at the root, so that stacks that
 /// begin alike share what they have in common; a callstack is a node of it.
 #[derive(Debug)]
-pub(super) struct Interner {
+pub(crate) struct Interner {
     /// By role.
     strings: [FxHashMap<Box<[u8]>, u64>; 3],
     string_bytes: usize,
@@ -80,7 +85,7 @@ pub(super) struct Interner {
 const ROOT: u32 = 1;
 
 impl Interner {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             strings: Default::default(),
             string_bytes: 0,
@@ -96,13 +101,13 @@ impl Interner {
     }
 
     /// Forgets everything.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Self::new();
     }
 
     /// Returns whether it is time to forget everything, so that a long recording does not take all
     /// memory.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.written.len() > MAX_NODES
             || self.frames.len() > MAX_FRAMES
             || self.mappings.len() > MAX_MAPPINGS
@@ -110,7 +115,7 @@ impl Interner {
     }
 
     /// The entries that have to go with the present packet.
-    pub(super) fn new_entries(&mut self) -> &mut InternedData {
+    pub(crate) fn new_entries(&mut self) -> &mut InternedData {
         &mut self.new
     }
 
@@ -137,7 +142,7 @@ impl Interner {
         number
     }
 
-    pub(super) fn mapping(&mut self, of: &MappingOf<'_>) -> u64 {
+    pub(crate) fn mapping(&mut self, of: &MappingOf<'_>) -> u64 {
         let build_id = self.string(Role::BuildId, of.build_id);
         let key = (self.path(of.path), build_id, of.range);
         if let Some(&iid) = self.mappings.get(&key) {
@@ -166,7 +171,7 @@ impl Interner {
         iid
     }
 
-    pub(super) fn frame(&mut self, mapping: u64, rel_pc: u64, function: &[u8]) -> u32 {
+    pub(crate) fn frame(&mut self, mapping: u64, rel_pc: u64, function: &[u8]) -> u32 {
         let function = self.string(Role::Function, function);
         let key = (mapping, rel_pc, function);
         if let Some(&iid) = self.frames.get(&key) {
@@ -183,7 +188,7 @@ impl Interner {
     }
 
     /// The number of a callstack, given innermost frame first.
-    pub(super) fn callstack(&mut self, frames: &[u32]) -> u64 {
+    pub(crate) fn callstack(&mut self, frames: &[u32]) -> u64 {
         let mut node = ROOT;
         for &frame in frames.iter().rev() {
             let next = self.written.len() as u32;

@@ -1,0 +1,113 @@
+//! Heaps as people read them.
+
+use std::io::{self, Write};
+
+use ferretto_text::terminal::shown;
+use ferretto_trace::summary::{HeapSite, HeapSummary, human_bytes};
+
+use super::{DIM, cut, grouped, heading, without_folder};
+
+/// Heaps shown.
+const TOP_HEAPS: usize = 5;
+/// Functions shown of each.
+const TOP_SITES: usize = 10;
+/// Widest name of a library before the function's is cut for it.
+const MODULE_WIDTH: usize = 24;
+
+pub(super) fn heaps(
+    out: &mut impl Write,
+    heaps: &[HeapSummary],
+    width: Option<usize>,
+) -> io::Result<()> {
+    if heaps.is_empty() {
+        return Ok(());
+    }
+    heading(out, &title(heaps))?;
+    for heap in heaps.iter().take(TOP_HEAPS) {
+        one(out, heap, width)?;
+    }
+    let more = heaps.len().saturating_sub(TOP_HEAPS);
+    if more > 0 {
+        writeln!(out, "  {DIM}and {more} more heaps{DIM:#}")?;
+    }
+    Ok(())
+}
+
+/// `heap, one sample for 4 KiB`.
+fn title(heaps: &[HeapSummary]) -> String {
+    let interval = heaps.iter().map(|heap| heap.interval).max().unwrap_or(0);
+    format!("heap, a sample for each {}", human_bytes(interval))
+}
+
+fn one(out: &mut impl Write, heap: &HeapSummary, width: Option<usize>) -> io::Result<()> {
+    let name = match heap.process.as_str() {
+        "" => "(no name)".to_owned(),
+        name => shown(without_folder(name)).into_owned(),
+    };
+    let live = heap.total.leaked();
+    writeln!(
+        out,
+        "  pid {} {name}, {}: {} not freed, ± {}, of {} allocated",
+        heap.pid,
+        shown(&heap.heap),
+        human_bytes(live.weight),
+        human_bytes(error(live.weight, heap.interval)),
+        human_bytes(heap.total.allocated.weight),
+    )?;
+    if heap.live.len() > 1 {
+        writeln!(out, "  {DIM}at each dump: {}{DIM:#}", growth(&heap.live))?;
+    }
+    if heap.sites.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "  {DIM}{:>10}  {:>10}  {:>7}{DIM:#}",
+        "not freed", "growth", "samples"
+    )?;
+    for site in heap.sites.iter().take(TOP_SITES) {
+        line(out, site, heap.live.len() > 1, width)?;
+    }
+    Ok(())
+}
+
+/// The standard deviation of a sum of bytes of which so many are one sample.
+fn error(bytes: u64, interval: u64) -> u64 {
+    (bytes as f64 * interval as f64).sqrt() as u64
+}
+
+/// `1.0 MiB, 2.0 MiB, … 9.0 MiB`.
+fn growth(live: &[u64]) -> String {
+    const ENDS: usize = 4;
+    let all: Vec<String> = live.iter().map(|&bytes| human_bytes(bytes)).collect();
+    match all.len() > 2 * ENDS {
+        true => {
+            let (first, last) = (&all[..ENDS], &all[all.len() - ENDS..]);
+            format!("{}, … {}", first.join(", "), last.join(", "))
+        }
+        false => all.join(", "),
+    }
+}
+
+fn line(
+    out: &mut impl Write,
+    site: &HeapSite,
+    has_growth: bool,
+    width: Option<usize>,
+) -> io::Result<()> {
+    let growth = match (has_growth, site.growth) {
+        (false, _) => String::new(),
+        (true, 0) => "0".to_owned(),
+        (true, more @ 1..) => format!("+{}", human_bytes(more.unsigned_abs())),
+        (true, less) => format!("-{}", human_bytes(less.unsigned_abs())),
+    };
+    let own = site.function.own;
+    let module = cut(&shown(&site.function.module), MODULE_WIDTH);
+    let head = format!(
+        "  {:>10}  {growth:>10}  {:>7}  {module}  ",
+        human_bytes(own.weight),
+        grouped(own.samples)
+    );
+    let room = width.map_or(usize::MAX, |width| width.saturating_sub(head.len()).max(20));
+    writeln!(out, "{head}{}", cut(&shown(&site.function.name), room))
+}

@@ -1,0 +1,101 @@
+//! Compiles the preload library, for whoever has it among its bytes.
+//!
+//! It is a library of C's, of the same source as this crate, without the standard library: Cargo
+//! builds no such thing for a dependency, so the compiler is called here.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, exit};
+
+fn main() {
+    println!("cargo::rerun-if-changed=src");
+    println!("cargo::rerun-if-changed=preload");
+    if env::var_os("CARGO_FEATURE_PRELOAD").is_none() {
+        return;
+    }
+    let out = PathBuf::from(variable("OUT_DIR"));
+    let root = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
+    let rlib = out.join("libferretto_heap.rlib");
+    let mut client = compiler();
+    client
+        .args(["--crate-name", "ferretto_heap", "--crate-type", "rlib"])
+        .arg("-o")
+        .arg(&rlib)
+        .arg(root.join("src/lib.rs"));
+    run(&mut client);
+    let mut library = compiler();
+    library
+        .args([
+            "--crate-name",
+            "ferretto_heap_preload",
+            "--crate-type",
+            "cdylib",
+        ])
+        .args(["-C", "lto=fat"])
+        .args(["-C", "link-arg=-Wl,-soname,libferretto_heap.so"])
+        // Before the constructors of all other libraries, and never unloaded.
+        .args(["-C", "link-arg=-Wl,-z,initfirst,-z,nodelete,-z,now"])
+        .args(["-C", "strip=debuginfo"])
+        .arg("--extern")
+        .arg(format!("ferretto_heap={}", rlib.display()))
+        .arg("-o")
+        .arg(out.join("libferretto_heap.so"))
+        .arg(root.join("preload/lib.rs"));
+    if let Some(linker) = env::var_os("RUSTC_LINKER") {
+        let mut option = std::ffi::OsString::from("linker=");
+        option.push(linker);
+        library.arg("-C").arg(option);
+    }
+    run(&mut library);
+}
+
+fn compiler() -> Command {
+    let mut command = Command::new(variable("RUSTC"));
+    command.args(["--edition", "2024", "--target", &variable("TARGET")]);
+    command.args([
+        "-C",
+        "opt-level=3",
+        "-C",
+        "panic=abort",
+        "-C",
+        "codegen-units=1",
+    ]);
+    command.args([
+        "-C",
+        "force-frame-pointers=yes",
+        "-C",
+        "force-unwind-tables=yes",
+    ]);
+    command.args([
+        "-C",
+        "relocation-model=pic",
+        "-C",
+        "target-feature=-crt-static",
+    ]);
+    command.args(["--cap-lints", "allow"]);
+    command
+}
+
+fn variable(name: &str) -> String {
+    env::var(name).unwrap_or_else(|_| fail(&format!("Cargo does not set {name}")))
+}
+
+fn run(command: &mut Command) {
+    match command.status() {
+        Ok(status) if status.success() => {}
+        Ok(status) => fail(&format!(
+            "the preload library is not built: rustc ended with {status}"
+        )),
+        Err(error) => {
+            let program = Path::new(command.get_program()).display().to_string();
+            fail(&format!(
+                "the preload library is not built: cannot run {program}: {error}"
+            ));
+        }
+    }
+}
+
+fn fail(reason: &str) -> ! {
+    eprintln!("{reason}");
+    exit(1)
+}

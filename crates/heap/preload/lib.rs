@@ -1,0 +1,304 @@
+//! The preload library: the functions of the allocator, each of which calls the next library's and
+//! tells the client.
+
+#![no_std]
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::mem::transmute;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use ferretto_heap::client::{self, DisabledCallback, EnableInfo, EnabledCallback, Heap};
+use ferretto_heap::sys;
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    // SAFETY: does not return.
+    unsafe { abort() }
+}
+
+const RTLD_NEXT: *mut c_void = -1_isize as *mut c_void;
+
+unsafe extern "C" {
+    fn abort() -> !;
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+/// A function of the library behind this one.
+struct Next {
+    name: &'static CStr,
+    address: AtomicPtr<c_void>,
+}
+
+impl Next {
+    const fn new(name: &'static CStr) -> Self {
+        Self {
+            name,
+            address: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    #[inline(always)]
+    fn get(&self) -> *mut c_void {
+        let address = self.address.load(Ordering::Relaxed);
+        if address.is_null() {
+            return self.find();
+        }
+        address
+    }
+
+    /// The linker allocates only if it does not find the function.
+    #[cold]
+    #[inline(never)]
+    fn find(&self) -> *mut c_void {
+        // SAFETY: the name ends with a 0.
+        let address = unsafe { dlsym(RTLD_NEXT, self.name.as_ptr()) };
+        self.address.store(address, Ordering::Relaxed);
+        address
+    }
+}
+
+static MALLOC: Next = Next::new(c"malloc");
+static FREE: Next = Next::new(c"free");
+static CALLOC: Next = Next::new(c"calloc");
+static REALLOC: Next = Next::new(c"realloc");
+static POSIX_MEMALIGN: Next = Next::new(c"posix_memalign");
+static ALIGNED_ALLOC: Next = Next::new(c"aligned_alloc");
+static MEMALIGN: Next = Next::new(c"memalign");
+static VALLOC: Next = Next::new(c"valloc");
+static PVALLOC: Next = Next::new(c"pvalloc");
+static MUNMAP: Next = Next::new(c"munmap");
+
+type One = unsafe extern "C" fn(usize) -> *mut c_void;
+type Two = unsafe extern "C" fn(usize, usize) -> *mut c_void;
+type Free = unsafe extern "C" fn(*mut c_void);
+type Move = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
+type Align = unsafe extern "C" fn(*mut *mut c_void, usize, usize) -> c_int;
+type Unmap = unsafe extern "C" fn(*mut c_void, usize) -> c_int;
+
+#[inline(always)]
+fn note(address: *mut c_void, size: usize) -> *mut c_void {
+    if !address.is_null() {
+        client::allocated(address, size);
+    }
+    address
+}
+
+/// Calls a function of one number.
+#[inline(always)]
+fn one(next: &Next, argument: usize) -> *mut c_void {
+    let address = next.get();
+    if address.is_null() {
+        return ptr::null_mut();
+    }
+    // SAFETY: the function of that name has that type.
+    unsafe { transmute::<*mut c_void, One>(address)(argument) }
+}
+
+#[inline(always)]
+fn two(next: &Next, first: usize, second: usize) -> *mut c_void {
+    let address = next.get();
+    if address.is_null() {
+        return ptr::null_mut();
+    }
+    // SAFETY: the function of that name has that type.
+    unsafe { transmute::<*mut c_void, Two>(address)(first, second) }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc(size: usize) -> *mut c_void {
+    note(one(&MALLOC, size), size)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
+    note(two(&CALLOC, count, size), count.wrapping_mul(size))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn free(address: *mut c_void) {
+    if address.is_null() {
+        return;
+    }
+    client::freeing(address);
+    let next = FREE.get();
+    if !next.is_null() {
+        // SAFETY: the function of that name has that type, and the caller promises that the
+        // address is its own.
+        unsafe { transmute::<*mut c_void, Free>(next)(address) };
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn free_sized(address: *mut c_void, _: usize) {
+    free(address);
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn free_aligned_sized(address: *mut c_void, _: usize, _: usize) {
+    free(address);
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cfree(address: *mut c_void) {
+    free(address);
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn realloc(old: *mut c_void, size: usize) -> *mut c_void {
+    let next = REALLOC.get();
+    if next.is_null() {
+        return ptr::null_mut();
+    }
+    let taken = match old.is_null() {
+        true => None,
+        false => client::moving(old),
+    };
+    // SAFETY: the function of that name has that type, and the caller promises that the address is
+    // its own.
+    let new = unsafe { transmute::<*mut c_void, Move>(next)(old, size) };
+    if let Some(taken) = taken {
+        client::moved(taken, !new.is_null() || size == 0);
+    }
+    note(new, size)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn reallocarray(old: *mut c_void, count: usize, size: usize) -> *mut c_void {
+    match count.checked_mul(size) {
+        Some(bytes) => realloc(old, bytes),
+        None => {
+            // SAFETY: the C library gives each thread the address of its own variable.
+            unsafe { *sys::__errno_location() = sys::ENOMEM };
+            ptr::null_mut()
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn posix_memalign(out: *mut *mut c_void, alignment: usize, size: usize) -> c_int {
+    let next = POSIX_MEMALIGN.get();
+    if next.is_null() {
+        return sys::ENOMEM;
+    }
+    // SAFETY: the function of that name has that type, and `out` is the caller's.
+    let result = unsafe { transmute::<*mut c_void, Align>(next)(out, alignment, size) };
+    if result == 0 {
+        // SAFETY: as above; it was written.
+        note(unsafe { *out }, size);
+    }
+    result
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn aligned_alloc(alignment: usize, size: usize) -> *mut c_void {
+    note(two(&ALIGNED_ALLOC, alignment, size), size)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn memalign(alignment: usize, size: usize) -> *mut c_void {
+    note(two(&MEMALIGN, alignment, size), size)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn valloc(size: usize) -> *mut c_void {
+    note(one(&VALLOC, size), size)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvalloc(size: usize) -> *mut c_void {
+    note(one(&PVALLOC, size), size.next_multiple_of(4096))
+}
+
+/// A program that unmaps everything unmaps the profiler's memory, too.
+#[unsafe(no_mangle)]
+pub extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
+    client::unmapping(address, length);
+    let next = MUNMAP.get();
+    // SAFETY: the function of that name has that type; what is unmapped is the caller's affair.
+    unsafe { transmute::<*mut c_void, Unmap>(next)(address, length) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AHeapInfo_create(name: *const c_char) -> *const Heap {
+    // SAFETY: the caller's promise.
+    unsafe { client::create_info(name) }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn AHeapInfo_setEnabledCallback(
+    info: *const Heap,
+    callback: Option<EnabledCallback>,
+    data: *mut c_void,
+) -> *const Heap {
+    client::set_enabled_callback(info, callback, data)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn AHeapInfo_setDisabledCallback(
+    info: *const Heap,
+    callback: Option<DisabledCallback>,
+    data: *mut c_void,
+) -> *const Heap {
+    client::set_disabled_callback(info, callback, data)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn AHeapProfile_registerHeap(info: *const Heap) -> u32 {
+    client::register(info)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn AHeapProfile_reportAllocation(heap: u32, id: u64, size: u64) -> bool {
+    client::report_allocation(heap, id, size)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn AHeapProfile_reportSample(heap: u32, id: u64, size: u64) -> bool {
+    client::report_sample(heap, id, size)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn AHeapProfile_reportFree(heap: u32, id: u64) {
+    client::report_free(heap, id);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn AHeapProfileEnableCallbackInfo_getSamplingInterval(
+    info: *const EnableInfo,
+) -> u64 {
+    // SAFETY: the caller's promise: it is what a callback was given.
+    unsafe { info.as_ref() }.map_or(0, EnableInfo::sampling_interval)
+}
+
+/// Runs before the constructors of all other libraries. The C library has no environment yet.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = construct;
+
+extern "C" fn construct(_: c_int, _: *const *const c_char, environment: *const *const c_char) {
+    const VARIABLE: &[u8] = b"FERRETTO_HEAP_SOCK_NAME=";
+    // SAFETY: takes a number.
+    if unsafe { sys::getauxval(sys::AT_SECURE) } != 0 {
+        return;
+    }
+    let mut socket = None;
+    let mut at = environment;
+    while !at.is_null() {
+        // SAFETY: the environment is a list of texts that ends with null.
+        let entry = unsafe { at.read() };
+        if entry.is_null() {
+            break;
+        }
+        // SAFETY: as above.
+        let text = unsafe { CStr::from_ptr(entry) };
+        if text.to_bytes().starts_with(VARIABLE) {
+            // SAFETY: as many bytes come before the end.
+            socket = Some(unsafe { CStr::from_ptr(entry.add(VARIABLE.len())) });
+            break;
+        }
+        // SAFETY: this entry was not the last.
+        at = unsafe { at.add(1) };
+    }
+    client::prepare(socket);
+}

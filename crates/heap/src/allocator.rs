@@ -1,0 +1,109 @@
+//! The allocator for Rust programs.
+
+use core::alloc::{GlobalAlloc, Layout};
+use core::ffi::c_void;
+use core::ptr;
+
+use crate::client;
+use crate::sys;
+
+/// The C library's `malloc`, and what a profiler needs to record it: for programs that are linked
+/// statically. For others the preload library does the same for all code of the process; if both
+/// are there, give only one of them the profiler's socket.
+///
+/// ```
+/// #[global_allocator]
+/// static ALLOCATOR: ferretto_heap::Allocator = ferretto_heap::Allocator::new();
+///
+/// let text = String::from("recorded when somebody records");
+/// # assert_eq!(text.len(), 30);
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Allocator;
+
+/// Alignment that `malloc` gives in any case.
+const ALIGNMENT: usize = 16;
+
+impl Allocator {
+    /// Returns the allocator.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self
+    }
+}
+
+#[inline(always)]
+fn note(address: *mut c_void, size: usize) -> *mut u8 {
+    if !client::is_prepared() {
+        client::prepare_from_environment();
+    }
+    if !address.is_null() {
+        client::allocated(address, size);
+    }
+    address.cast()
+}
+
+// SAFETY: all memory comes from the C library by the calls that fit the layout, and the client only
+// looks at addresses.
+unsafe impl GlobalAlloc for Allocator {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let size = layout.size();
+        if layout.align() <= ALIGNMENT && layout.align() <= size {
+            // SAFETY: takes a number.
+            return note(unsafe { sys::malloc(size) }, size);
+        }
+        let mut address = ptr::null_mut();
+        let alignment = layout.align().max(size_of::<usize>());
+        // SAFETY: the alignment is a power of two, and as large as a pointer.
+        let failed = unsafe { sys::posix_memalign(&mut address, alignment, size) } != 0;
+        if failed {
+            return ptr::null_mut();
+        }
+        note(address, size)
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if layout.align() <= ALIGNMENT && layout.align() <= layout.size() {
+            // SAFETY: takes numbers.
+            return note(unsafe { sys::calloc(layout.size(), 1) }, layout.size());
+        }
+        // SAFETY: the caller's promise about the layout.
+        let address = unsafe { self.alloc(layout) };
+        if !address.is_null() {
+            // SAFETY: as many bytes were just allocated.
+            unsafe { ptr::write_bytes(address, 0, layout.size()) };
+        }
+        address
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, address: *mut u8, _: Layout) {
+        client::freeing(address.cast());
+        // SAFETY: the caller's promise: it was allocated here.
+        unsafe { sys::free(address.cast()) };
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if layout.align() > ALIGNMENT || layout.align() > size {
+            // SAFETY: the caller's promise: the size is not 0, and fits the alignment.
+            unsafe {
+                let new = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
+                if !new.is_null() {
+                    ptr::copy_nonoverlapping(old, new, size.min(layout.size()));
+                    self.dealloc(old, layout);
+                }
+                return new;
+            }
+        }
+        let taken = client::moving(old.cast());
+        // SAFETY: the caller's promise: it was allocated here.
+        let new = unsafe { sys::realloc(old.cast(), size) };
+        if let Some(taken) = taken {
+            client::moved(taken, !new.is_null());
+        }
+        note(new, size)
+    }
+}

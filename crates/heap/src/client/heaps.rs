@@ -1,0 +1,193 @@
+//! The heaps of the process, and the C interface to register them.
+
+use core::cell::UnsafeCell;
+use core::ffi::{c_char, c_void};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::wire::NAME_BYTES;
+
+/// Heaps, the first of which does nothing.
+pub(super) const MAX: usize = 256;
+/// The heap of `malloc`.
+pub(super) const LIBC: u32 = 1;
+/// In an interval: each free is to be told.
+pub(super) const ALL_FREES: u64 = 1 << 63;
+
+/// Called when a heap begins to be recorded.
+pub type EnabledCallback = extern "C" fn(*mut c_void, *const EnableInfo);
+/// Called when a heap is not recorded any more.
+pub type DisabledCallback = extern "C" fn(*mut c_void, *const c_void);
+
+/// The information that a callback gets.
+#[derive(Debug)]
+pub struct EnableInfo {
+    /// Mean bytes between two samples.
+    pub(super) sampling_interval: u64,
+}
+
+impl EnableInfo {
+    /// Returns the mean bytes between two samples.
+    #[must_use]
+    pub fn sampling_interval(&self) -> u64 {
+        self.sampling_interval
+    }
+}
+
+/// The settings of a heap, made before it is registered.
+pub(super) struct Settings {
+    pub(super) name: [u8; NAME_BYTES],
+    pub(super) enabled: Option<(EnabledCallback, usize)>,
+    pub(super) disabled: Option<(DisabledCallback, usize)>,
+    /// Bytes until the next sample and the random numbers, under the client's lock. Not used for
+    /// `malloc`, whose threads sample for themselves.
+    pub(super) next: i64,
+    pub(super) random: u64,
+}
+
+/// A heap.
+pub struct Heap {
+    /// Mean bytes between two samples; 0 is off.
+    pub(super) interval: AtomicU64,
+    /// Records written.
+    pub(super) sequence: AtomicU64,
+    state: AtomicU32,
+    pub(super) settings: UnsafeCell<Settings>,
+}
+
+impl core::fmt::Debug for Heap {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Heap").finish_non_exhaustive()
+    }
+}
+
+const CREATED: u32 = 1;
+const REGISTERED: u32 = 2;
+
+// SAFETY: settings are written by whoever created the heap before it is registered, and later only
+// under the client's lock.
+unsafe impl Sync for Heap {}
+
+pub(super) static HEAPS: [Heap; MAX] = [const {
+    Heap {
+        interval: AtomicU64::new(0),
+        sequence: AtomicU64::new(0),
+        state: AtomicU32::new(0),
+        settings: UnsafeCell::new(Settings {
+            name: [0; NAME_BYTES],
+            enabled: None,
+            disabled: None,
+            next: 0,
+            random: 0,
+        }),
+    }
+}; MAX];
+
+static COUNT: AtomicU32 = AtomicU32::new(LIBC);
+
+/// Takes the next number for a heap.
+fn create(name: &[u8]) -> Option<&'static Heap> {
+    if name.len() >= NAME_BYTES {
+        return None;
+    }
+    let next = |count: u32| ((count as usize) < MAX - 1).then_some(count + 1);
+    let last = COUNT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+    let heap = HEAPS.get(last.ok()? as usize + 1)?;
+    // SAFETY: nobody else has the number.
+    let settings = unsafe { &mut *heap.settings.get() };
+    if let Some(start) = settings.name.get_mut(..name.len()) {
+        start.copy_from_slice(name);
+    }
+    heap.state.store(CREATED, Ordering::Release);
+    Some(heap)
+}
+
+/// Registers the heap of `malloc`.
+pub(super) fn create_libc() {
+    let heap = &HEAPS[LIBC as usize];
+    if heap.state.load(Ordering::Acquire) == 0 {
+        // SAFETY: called while nobody records; all who come write the same.
+        let settings = unsafe { &mut *heap.settings.get() };
+        settings.name[..11].copy_from_slice(b"libc.malloc");
+        heap.state.store(REGISTERED, Ordering::Release);
+    }
+}
+
+/// The heaps that are registered, with their numbers.
+pub(super) fn registered() -> impl Iterator<Item = (u32, &'static Heap)> {
+    let heaps = HEAPS.iter().enumerate();
+    heaps
+        .filter(|(_, heap)| heap.state.load(Ordering::Acquire) == REGISTERED)
+        .map(|(number, heap)| (number as u32, heap))
+}
+
+/// A heap by its number; `None` for 0 and those that there are not.
+pub(super) fn by_id(id: u32) -> Option<&'static Heap> {
+    if id == 0 {
+        return None;
+    }
+    HEAPS.get(id as usize)
+}
+
+/// `AHeapInfo_create`.
+///
+/// # Safety
+///
+/// `name` is null or ends with a 0.
+pub unsafe extern "C" fn create_info(name: *const c_char) -> *const Heap {
+    if name.is_null() {
+        return core::ptr::null();
+    }
+    // SAFETY: the caller's promise.
+    let name = unsafe { core::ffi::CStr::from_ptr(name) };
+    create(name.to_bytes()).map_or(core::ptr::null(), |heap| heap)
+}
+
+/// Changes settings of a heap that is not registered yet.
+fn set(info: *const Heap, change: impl FnOnce(&mut Settings)) -> *const Heap {
+    let known = HEAPS.iter().find(|heap| core::ptr::eq(*heap, info));
+    match known.filter(|heap| heap.state.load(Ordering::Acquire) == CREATED) {
+        Some(heap) => {
+            // SAFETY: until it is registered a heap belongs to whoever created it.
+            change(unsafe { &mut *heap.settings.get() });
+            info
+        }
+        None => core::ptr::null(),
+    }
+}
+
+/// `AHeapInfo_setEnabledCallback`.
+pub extern "C" fn set_enabled_callback(
+    info: *const Heap,
+    callback: Option<EnabledCallback>,
+    data: *mut c_void,
+) -> *const Heap {
+    set(info, |settings| {
+        settings.enabled = callback.map(|callback| (callback, data as usize));
+    })
+}
+
+/// `AHeapInfo_setDisabledCallback`.
+pub extern "C" fn set_disabled_callback(
+    info: *const Heap,
+    callback: Option<DisabledCallback>,
+    data: *mut c_void,
+) -> *const Heap {
+    set(info, |settings| {
+        settings.disabled = callback.map(|callback| (callback, data as usize));
+    })
+}
+
+/// `AHeapProfile_registerHeap`.
+pub extern "C" fn register(info: *const Heap) -> u32 {
+    let mut heaps = HEAPS.iter().enumerate();
+    let Some((id, heap)) = heaps.find(|(_, heap)| core::ptr::eq(*heap, info)) else {
+        return 0;
+    };
+    let registered =
+        heap.state
+            .compare_exchange(CREATED, REGISTERED, Ordering::AcqRel, Ordering::Acquire);
+    if registered.is_ok() {
+        super::enable_late(id as u32, heap);
+    }
+    id as u32
+}

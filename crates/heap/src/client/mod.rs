@@ -1,0 +1,229 @@
+//! The client: what runs inside of allocators.
+//!
+//! [`allocated`] and [`freeing`] are called for each allocation and free. While nobody records they
+//! load the interval of the heap, which is 0, and the generation of the control page.
+
+mod connect;
+mod heaps;
+mod lock;
+mod record;
+mod sampler;
+mod session;
+mod set;
+mod stack;
+mod thread;
+
+use core::ffi::{CStr, c_char, c_void};
+use core::ptr;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+
+use self::heaps::{ALL_FREES, HEAPS, LIBC};
+pub use self::heaps::{
+    DisabledCallback, EnableInfo, EnabledCallback, Heap, create_info, register,
+    set_disabled_callback, set_enabled_callback,
+};
+pub use self::record::Taken;
+pub(crate) use self::session::enable_late;
+use crate::control::{DEFAULT_SOCKET, MAX_PATH, Page, SUFFIX};
+use crate::sys::{self, KeptErrno};
+
+/// Shown to clients that there is no profiler for.
+static IDLE: Page = Page::idle();
+/// The control page.
+static PAGE: AtomicPtr<Page> = AtomicPtr::new((&raw const IDLE).cast_mut());
+/// The generation of the page that was answered.
+static SEEN: AtomicU32 = AtomicU32::new(0);
+/// The path of the profiler's socket. Written once, before there is a page.
+static SOCKET: SocketPath = SocketPath(core::cell::UnsafeCell::new([0; MAX_PATH + 1]));
+static IS_PREPARED: AtomicBool = AtomicBool::new(false);
+
+struct SocketPath(core::cell::UnsafeCell<[u8; MAX_PATH + 1]>);
+
+// SAFETY: written once, by `prepare`, before the page that makes anybody read it.
+unsafe impl Sync for SocketPath {}
+
+/// Looks for a profiler, once in a process. `socket` is the path of its socket, if the environment
+/// has one.
+pub fn prepare(socket: Option<&CStr>) {
+    if IS_PREPARED.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let _errno = KeptErrno::new();
+    heaps::create_libc();
+    let name = socket.map_or(DEFAULT_SOCKET.as_bytes(), CStr::to_bytes);
+    let mut page = [0_u8; MAX_PATH + 1 + SUFFIX.len()];
+    let Some((start, end)) = page.split_at_mut_checked(name.len()) else {
+        return;
+    };
+    if name.is_empty() || name.len() > MAX_PATH {
+        return;
+    }
+    start.copy_from_slice(name);
+    end[..SUFFIX.len()].copy_from_slice(SUFFIX.as_bytes());
+    // SAFETY: only the one caller that prepares gets here, and nobody reads it before the page.
+    unsafe { (&mut *SOCKET.0.get())[..name.len()].copy_from_slice(name) };
+    let page = CStr::from_bytes_until_nul(&page).ok().and_then(Page::open);
+    let Some(page) = page else { return };
+    // SAFETY: the function lives as long as the process.
+    unsafe { sys::pthread_atfork(None, None, Some(in_forked_child)) };
+    PAGE.store(ptr::from_ref(page).cast_mut(), Ordering::Release);
+    look();
+}
+
+/// Looks for a profiler as the environment of the running program says.
+pub fn prepare_from_environment() {
+    // SAFETY: always succeeds.
+    if unsafe { sys::getauxval(sys::AT_SECURE) } != 0 {
+        IS_PREPARED.store(true, Ordering::Release);
+        return;
+    }
+    // SAFETY: the name ends with a 0, and the value is copied before anything else runs.
+    let value = unsafe {
+        let value: *const c_char = sys::getenv(c"FERRETTO_HEAP_SOCK_NAME".as_ptr());
+        (!value.is_null()).then(|| CStr::from_ptr(value))
+    };
+    prepare(value);
+}
+
+/// Returns true if [`prepare`] was called.
+#[inline(always)]
+#[must_use]
+pub fn is_prepared() -> bool {
+    IS_PREPARED.load(Ordering::Relaxed)
+}
+
+#[inline(always)]
+fn page() -> &'static Page {
+    // SAFETY: the page is never unmapped.
+    unsafe { &*PAGE.load(Ordering::Relaxed) }
+}
+
+/// Returns true if the profiler has called since this process last looked.
+#[inline(always)]
+fn is_called() -> bool {
+    page().generation.load(Ordering::Relaxed) != SEEN.load(Ordering::Relaxed)
+}
+
+/// Answers a call of the profiler.
+#[cold]
+#[inline(never)]
+fn look() {
+    let page = page();
+    let generation = page.generation.load(Ordering::Acquire);
+    if SEEN.swap(generation, Ordering::AcqRel) == generation {
+        return;
+    }
+    if page.active.load(Ordering::Acquire) == 0 {
+        return;
+    }
+    let thread = thread::current();
+    if thread.is_busy != 0 {
+        // The next allocation will.
+        SEEN.store(generation.wrapping_sub(1), Ordering::Release);
+        return;
+    }
+    thread.is_busy = 1;
+    let errno = KeptErrno::new();
+    // SAFETY: written before there was a page.
+    let path = unsafe { &*SOCKET.0.get() };
+    let length = path.iter().position(|&byte| byte == 0).unwrap_or(MAX_PATH);
+    session::begin(&path[..length]);
+    drop(errno);
+    thread.is_busy = 0;
+}
+
+/// An allocation of `malloc` was made.
+#[inline(always)]
+pub fn allocated(address: *mut c_void, size: usize) {
+    let interval = HEAPS[LIBC as usize].interval.load(Ordering::Relaxed);
+    if interval == 0 {
+        if is_called() {
+            look_and_record(address, size);
+        }
+        return;
+    }
+    let thread = thread::current();
+    let size = size as u64;
+    if thread.tag == session::tag() && size < interval & !ALL_FREES {
+        let next = thread.next - size as i64;
+        if next > 0 {
+            thread.next = next;
+            return;
+        }
+    }
+    record::sampled(address as u64, size);
+}
+
+#[cold]
+#[inline(never)]
+fn look_and_record(address: *mut c_void, size: usize) {
+    look();
+    if HEAPS[LIBC as usize].interval.load(Ordering::Relaxed) != 0 {
+        record::sampled(address as u64, size as u64);
+    }
+}
+
+/// Memory of `malloc` is about to be freed.
+#[inline(always)]
+pub fn freeing(address: *mut c_void) {
+    if is_of_interest(address) {
+        record::freed(address as u64);
+    }
+}
+
+/// Returns true if a free of this address may have to be told.
+#[inline(always)]
+fn is_of_interest(address: *mut c_void) -> bool {
+    let interval = HEAPS[LIBC as usize].interval.load(Ordering::Relaxed);
+    interval != 0 && (interval & ALL_FREES != 0 || set::may_contain(address as u64))
+}
+
+/// Memory of `malloc` is about to be moved. What this returns has to be given to [`moved`].
+#[inline(always)]
+#[must_use]
+pub fn moving(address: *mut c_void) -> Option<Taken> {
+    match is_of_interest(address) {
+        true => record::take(address as u64),
+        false => None,
+    }
+}
+
+/// Memory was moved or freed, or was not and is as before.
+pub fn moved(taken: Taken, is_gone: bool) {
+    record::settle(taken, is_gone);
+}
+
+/// `AHeapProfile_reportAllocation`: returns true if the allocation was sampled.
+#[must_use]
+pub fn report_allocation(heap: u32, id: u64, size: u64) -> bool {
+    record::report(heap, id, size, true)
+}
+
+/// `AHeapProfile_reportSample`: records an allocation that the caller has sampled.
+#[must_use]
+pub fn report_sample(heap: u32, id: u64, size: u64) -> bool {
+    record::report(heap, id, size, false)
+}
+
+/// `AHeapProfile_reportFree`.
+pub fn report_free(heap: u32, id: u64) {
+    record::report_freed(heap, id);
+}
+
+/// The memory of the client that the program may not unmap is at these addresses: if it does so
+/// nevertheless, the session ends before.
+pub fn unmapping(address: *mut c_void, length: usize) {
+    session::unmapping(address as usize, length);
+}
+
+/// Forgets the parent's session: the child connects for itself.
+extern "C" fn in_forked_child() {
+    let _errno = KeptErrno::new();
+    thread::current().is_busy = 0;
+    session::forget();
+    let page = page();
+    SEEN.store(
+        page.generation.load(Ordering::Relaxed).wrapping_sub(1),
+        Ordering::Release,
+    );
+}

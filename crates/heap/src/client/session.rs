@@ -1,0 +1,285 @@
+//! The session that the process is in.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+
+use super::connect::{Granted, Socket, connect};
+use super::heaps::{self, ALL_FREES, EnableInfo, Heap, LIBC};
+use super::lock::{Held, Lock};
+use super::record;
+use super::set::Set;
+use super::{sampler, stack, thread};
+use crate::ring::Writer;
+use crate::sys;
+use crate::wire::ClientConfig;
+
+/// Frees that wait for room in the ring.
+pub(super) const MAX_LATE: usize = 1024;
+
+/// The state that threads that record use. It changes only while nobody uses it.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) socket: Socket,
+    pub(super) config: ClientConfig,
+    pub(super) writer: Option<Writer>,
+    pub(super) is_extended: bool,
+}
+
+/// The state that is changed under the lock.
+#[derive(Debug)]
+pub(super) struct Guarded {
+    pub(super) set: Set,
+    /// Sequence number, address and heap of frees that found no room.
+    pub(super) late: [(u64, u64, u32); MAX_LATE],
+    pub(super) late_count: usize,
+}
+
+struct Shared {
+    lock: Lock,
+    guarded: UnsafeCell<Guarded>,
+    session: UnsafeCell<Session>,
+}
+
+// SAFETY: `guarded` is used under the lock, `session` by those who have entered, and changed while
+// nobody has.
+unsafe impl Sync for Shared {}
+
+static SHARED: Shared = Shared {
+    lock: Lock::new(),
+    guarded: UnsafeCell::new(Guarded {
+        set: Set::new(),
+        late: [(0, 0, 0); MAX_LATE],
+        late_count: 0,
+    }),
+    session: UnsafeCell::new(Session {
+        socket: Socket::NONE,
+        config: ClientConfig::EMPTY,
+        writer: None,
+        is_extended: false,
+    }),
+};
+
+/// The process that is in a session; 0 if none is.
+static OWNER: AtomicI32 = AtomicI32::new(0);
+/// Those who use the session.
+static USERS: AtomicU32 = AtomicU32::new(0);
+/// Changes whenever threads have to sample anew.
+static TAG: AtomicU32 = AtomicU32::new(0);
+/// A thread begins or ends a session.
+static CHANGES: AtomicBool = AtomicBool::new(false);
+
+/// The sampling that is valid now.
+#[inline(always)]
+pub(super) fn tag() -> u32 {
+    TAG.load(Ordering::Relaxed)
+}
+
+/// Somebody who uses the session.
+#[derive(Debug)]
+pub(super) struct Use(());
+
+impl Use {
+    /// Enters the session; `None` if there is none for this process, such as the child of a
+    /// `vfork`, which has its parent's memory.
+    pub(super) fn enter() -> Option<Self> {
+        let owner = OWNER.load(Ordering::Acquire);
+        if owner == 0 || owner != sys::pid() {
+            return None;
+        }
+        USERS.fetch_add(1, Ordering::SeqCst);
+        let this = Self(());
+        (OWNER.load(Ordering::SeqCst) != 0).then_some(this)
+    }
+
+    pub(super) fn session(&self) -> &Session {
+        // SAFETY: not changed while anybody has entered.
+        unsafe { &*SHARED.session.get() }
+    }
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        USERS.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// The lock, held.
+#[derive(Debug)]
+pub(super) struct Lockful<'a> {
+    _held: Held<'a>,
+}
+
+impl Lockful<'static> {
+    /// Locks; `None` if that took too long.
+    pub(super) fn new() -> Option<Self> {
+        SHARED.lock.lock().map(|held| Self { _held: held })
+    }
+
+    pub(super) fn guarded(&mut self) -> &mut Guarded {
+        // SAFETY: under the lock, and borrowed from it.
+        unsafe { &mut *SHARED.guarded.get() }
+    }
+}
+
+/// Connects to the profiler. The thread is busy.
+pub(super) fn begin(path: &[u8]) {
+    if CHANGES.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let is_free = OWNER.load(Ordering::Acquire) == 0 && USERS.load(Ordering::SeqCst) == 0;
+    if is_free && let Some(granted) = connect(path) {
+        start(granted);
+    }
+    CHANGES.store(false, Ordering::Release);
+}
+
+fn start(granted: Granted) {
+    let Some(mut locked) = Lockful::new() else {
+        granted.socket.close();
+        return;
+    };
+    let guarded = locked.guarded();
+    guarded.late_count = 0;
+    if !guarded.set.clear() {
+        granted.socket.close();
+        return;
+    }
+    drop(locked);
+    stack::find_main();
+    // SAFETY: nobody uses it, as there is no owner, and only one thread makes changes.
+    let session = unsafe { &mut *SHARED.session.get() };
+    session.is_extended = granted.writer.is_extended();
+    session.socket = granted.socket;
+    session.config = granted.config;
+    session.writer = Some(granted.writer);
+    for heap in &heaps::HEAPS {
+        heap.sequence.store(0, Ordering::Relaxed);
+    }
+    restart_sampling();
+    OWNER.store(sys::pid(), Ordering::SeqCst);
+    for (id, heap) in heaps::registered() {
+        enable(id, heap);
+    }
+}
+
+/// Has all threads draw anew.
+pub(super) fn restart_sampling() {
+    let mut tag = TAG.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+    if tag == 0 {
+        tag = 1;
+        TAG.store(tag, Ordering::Relaxed);
+    }
+}
+
+/// Begins to record a heap, if the config says so.
+fn enable(id: u32, heap: &'static Heap) {
+    let Some(used) = Use::enter() else { return };
+    // SAFETY: the name and the callbacks of a heap that is registered do not change.
+    let settings = unsafe { &*heap.settings.get() };
+    let interval = used.session().config.interval(&settings.name) & !ALL_FREES;
+    if interval == 0 {
+        return;
+    }
+    if id != LIBC {
+        let Some(_locked) = Lockful::new() else {
+            return;
+        };
+        // SAFETY: these two are changed under the lock.
+        let settings = unsafe { &mut *heap.settings.get() };
+        settings.next = sampler::first(&mut settings.random, interval);
+    }
+    if !record::heap_name(&used, id, interval, &settings.name) {
+        return;
+    }
+    let all_frees = match used.session().is_extended {
+        true => 0,
+        false => ALL_FREES,
+    };
+    heap.interval.store(interval | all_frees, Ordering::SeqCst);
+    drop(used);
+    if let Some((callback, data)) = settings.enabled {
+        let info = EnableInfo {
+            sampling_interval: interval,
+        };
+        // Its allocations are the program's.
+        let thread = thread::current();
+        let was_busy = core::mem::replace(&mut thread.is_busy, 0);
+        callback(data as *mut core::ffi::c_void, &info);
+        thread.is_busy = was_busy;
+    }
+}
+
+/// A heap was registered: it is recorded at once, if there is a session.
+pub(crate) fn enable_late(id: u32, heap: &'static Heap) {
+    enable(id, heap);
+}
+
+/// Ends the session. Whoever calls has left it.
+pub(super) fn end() {
+    if OWNER.swap(0, Ordering::SeqCst) == 0 {
+        return;
+    }
+    let mut was_enabled = [false; heaps::MAX];
+    for (was, heap) in was_enabled.iter_mut().zip(&heaps::HEAPS) {
+        *was = heap.interval.swap(0, Ordering::SeqCst) != 0;
+    }
+    // SAFETY: the socket is a copy, and the session does not change before the next begins, which
+    // this thread's being busy does not hinder, but its owner does.
+    let socket = unsafe { (*SHARED.session.get()).socket };
+    socket.close();
+    let ended = was_enabled.iter().zip(&heaps::HEAPS);
+    for (_, heap) in ended.filter(|(was, _)| **was) {
+        // SAFETY: the callbacks of a heap that is registered do not change.
+        let disabled = unsafe { (*heap.settings.get()).disabled };
+        if let Some((callback, data)) = disabled {
+            let thread = thread::current();
+            let was_busy = core::mem::replace(&mut thread.is_busy, 0);
+            callback(data as *mut core::ffi::c_void, core::ptr::null());
+            thread.is_busy = was_busy;
+        }
+    }
+}
+
+/// Forgets the session in the child of a fork: memory and socket are the parent's, too.
+pub(super) fn forget() {
+    let was_owned = OWNER.swap(0, Ordering::SeqCst) != 0;
+    for heap in &heaps::HEAPS {
+        heap.interval.store(0, Ordering::Relaxed);
+    }
+    USERS.store(0, Ordering::SeqCst);
+    CHANGES.store(false, Ordering::SeqCst);
+    SHARED.lock.reset();
+    // SAFETY: this is the only thread.
+    let (session, guarded) = unsafe { (&mut *SHARED.session.get(), &mut *SHARED.guarded.get()) };
+    guarded.set.forget();
+    guarded.late_count = 0;
+    if was_owned {
+        session.socket.close();
+    }
+    session.socket = Socket::NONE;
+}
+
+/// Ends the session if the program unmaps its memory.
+pub(super) fn unmapping(start: usize, length: usize) {
+    let Some(used) = Use::enter() else { return };
+    let range = used.session().writer.as_ref().map(Writer::range);
+    let Some((ring, size)) = range else { return };
+    let is_hit = start < ring + size && ring < start.saturating_add(length);
+    drop(used);
+    if !is_hit {
+        return;
+    }
+    end();
+    // Those who are writing are done soon.
+    for _ in 0..1000 {
+        if USERS.load(Ordering::SeqCst) == 0 {
+            break;
+        }
+        sys::sleep_us(100);
+    }
+    // SAFETY: nobody uses it any more. The program may map the addresses anew, so that they may not
+    // be unmapped by us later.
+    if let Some(writer) = unsafe { (*SHARED.session.get()).writer.take() } {
+        core::mem::forget(writer);
+    }
+}

@@ -1,0 +1,251 @@
+//! The allocations that were sampled and are not freed.
+//!
+//! A table under the client's lock, and before it a filter without one: a byte for each group of
+//! addresses that tells how many of them are in the table. Most frees find 0 there and are done.
+
+use core::ffi::c_void;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+
+use crate::sys;
+
+const FILTER_BYTES: usize = 1 << 20;
+const FIRST_SLOTS: usize = 4096;
+
+static FILTER: AtomicPtr<AtomicU8> = AtomicPtr::new(ptr::null_mut());
+
+/// The place of an address in the filter. Addresses that are near each other are so there, too, so
+/// that what a thread frees stays in its cache.
+#[inline(always)]
+fn group(key: u64) -> usize {
+    let key = key >> 4;
+    (key ^ (key >> 17)) as usize & (FILTER_BYTES - 1)
+}
+
+/// Returns false if an address is certainly not in the set.
+#[inline(always)]
+pub(super) fn may_contain(key: u64) -> bool {
+    let filter = FILTER.load(Ordering::Relaxed);
+    if filter.is_null() {
+        return false;
+    }
+    // SAFETY: the filter is never unmapped, and the place lies within it.
+    let count = unsafe { &*filter.add(group(key)) };
+    count.load(Ordering::Relaxed) != 0
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Slot {
+    key: u64,
+    /// The heap; 0 is an empty slot.
+    heap: u32,
+    padding: u32,
+}
+
+/// The table. Whoever holds the client's lock may use it.
+#[derive(Debug)]
+pub(super) struct Set {
+    slots: *mut Slot,
+    /// A power of two, or 0.
+    capacity: usize,
+    used: usize,
+}
+
+fn map(bytes: usize) -> Option<*mut c_void> {
+    let access = sys::PROT_READ | sys::PROT_WRITE;
+    let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE;
+    // SAFETY: a new mapping touches no memory that there is.
+    let base = unsafe { sys::mmap(ptr::null_mut(), bytes, access, flags, -1, 0) };
+    (base as isize != -1).then_some(base)
+}
+
+impl Set {
+    pub(super) const fn new() -> Self {
+        Self {
+            slots: ptr::null_mut(),
+            capacity: 0,
+            used: 0,
+        }
+    }
+
+    /// Makes it empty; `false` if there is no memory for it.
+    pub(super) fn clear(&mut self) -> bool {
+        if self.capacity > 0 {
+            // SAFETY: mapped by `resize`, and nobody uses it without the lock.
+            unsafe { sys::munmap(self.slots.cast(), self.capacity * size_of::<Slot>()) };
+        }
+        *self = Self::new();
+        let filter = FILTER.load(Ordering::Relaxed);
+        if !filter.is_null() {
+            for place in 0..FILTER_BYTES {
+                // SAFETY: within the filter. Pages of zeros are read, not written.
+                let count = unsafe { &*filter.add(place) };
+                if count.load(Ordering::Relaxed) != 0 {
+                    count.store(0, Ordering::Relaxed);
+                }
+            }
+        } else if let Some(filter) = map(FILTER_BYTES) {
+            FILTER.store(filter.cast(), Ordering::Release);
+        } else {
+            return false;
+        }
+        self.resize(FIRST_SLOTS)
+    }
+
+    /// Forgets its memory, which may be in any state.
+    pub(super) fn forget(&mut self) {
+        *self = Self::new();
+    }
+
+    fn resize(&mut self, capacity: usize) -> bool {
+        let Some(slots) = map(capacity * size_of::<Slot>()) else {
+            return false;
+        };
+        let old = core::mem::replace(
+            self,
+            Self {
+                slots: slots.cast(),
+                capacity,
+                used: 0,
+            },
+        );
+        for number in 0..old.capacity {
+            // SAFETY: within the old table.
+            let slot = unsafe { *old.slots.add(number) };
+            if slot.heap != 0 {
+                self.put(slot);
+            }
+        }
+        if old.capacity > 0 {
+            // SAFETY: mapped by an earlier call, and moved from.
+            unsafe { sys::munmap(old.slots.cast(), old.capacity * size_of::<Slot>()) };
+        }
+        true
+    }
+
+    fn home(&self, key: u64, heap: u32) -> usize {
+        let mixed = (key ^ (u64::from(heap) << 56)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 20) as usize & (self.capacity - 1)
+    }
+
+    fn slot(&mut self, at: usize) -> &mut Slot {
+        // SAFETY: masked by the capacity, and the lock is held.
+        unsafe { &mut *self.slots.add(at & (self.capacity - 1)) }
+    }
+
+    /// Returns the place of a key, or the empty one where it would be.
+    fn find(&mut self, key: u64, heap: u32) -> usize {
+        let mut at = self.home(key, heap);
+        loop {
+            let slot = *self.slot(at);
+            if slot.heap == 0 || (slot.key == key && slot.heap == heap) {
+                return at & (self.capacity - 1);
+            }
+            at += 1;
+        }
+    }
+
+    fn put(&mut self, slot: Slot) {
+        let at = self.find(slot.key, slot.heap);
+        if self.slot(at).heap == 0 {
+            self.used += 1;
+        }
+        *self.slot(at) = slot;
+    }
+
+    /// Adds an allocation; `false` if there is no memory for it.
+    pub(super) fn insert(&mut self, key: u64, heap: u32) -> bool {
+        if self.capacity == 0 || (self.used * 2 >= self.capacity && !self.resize(self.capacity * 2))
+        {
+            return false;
+        }
+        let before = self.used;
+        self.put(Slot {
+            key,
+            heap,
+            padding: 0,
+        });
+        if self.used > before {
+            self.count(key, |count| count.saturating_add(1));
+        }
+        true
+    }
+
+    /// Removes an allocation; `false` if it was not there.
+    pub(super) fn remove(&mut self, key: u64, heap: u32) -> bool {
+        if self.capacity == 0 {
+            return false;
+        }
+        let mut hole = self.find(key, heap);
+        if self.slot(hole).heap == 0 {
+            return false;
+        }
+        self.slot(hole).heap = 0;
+        self.used -= 1;
+        // A count that once was full stays so.
+        self.count(key, |count| match count {
+            u8::MAX => u8::MAX,
+            count => count.saturating_sub(1),
+        });
+        // What follows without a gap may have wanted the place.
+        let mask = self.capacity - 1;
+        let mut at = (hole + 1) & mask;
+        while self.slot(at).heap != 0 {
+            let slot = *self.slot(at);
+            let home = self.home(slot.key, slot.heap);
+            if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(hole) & mask) {
+                *self.slot(hole) = slot;
+                self.slot(at).heap = 0;
+                hole = at;
+            }
+            at = (at + 1) & mask;
+        }
+        true
+    }
+
+    fn count(&self, key: u64, change: impl FnOnce(u8) -> u8) {
+        let filter = FILTER.load(Ordering::Relaxed);
+        if !filter.is_null() {
+            // SAFETY: within the filter; only whoever holds the lock changes counts.
+            let count = unsafe { &*filter.add(group(key)) };
+            count.store(change(count.load(Ordering::Relaxed)), Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn it_is_a_set() {
+        let mut set = Set::new();
+        assert!(
+            !set.remove(1, 1) && !set.insert(1, 1),
+            "not before it has memory"
+        );
+        assert!(set.clear());
+        let mut model = HashSet::new();
+        let mut state = 99;
+        for _ in 0..200_000 {
+            let random = super::super::sampler::random(&mut state);
+            let (key, heap) = ((random >> 8) % 5000 * 16, (random & 1) as u32 + 1);
+            match random >> 62 {
+                0 | 1 => {
+                    assert!(set.insert(key, heap));
+                    model.insert((key, heap));
+                }
+                _ => assert_eq!(set.remove(key, heap), model.remove(&(key, heap))),
+            }
+        }
+        assert_eq!(set.used, model.len());
+        assert!(model.iter().all(|(key, _)| may_contain(*key)));
+        assert!(!may_contain(0x7fff_1234_0000));
+        for (key, heap) in model {
+            assert!(set.remove(key, heap));
+        }
+        assert_eq!(set.used, 0);
+    }
+}

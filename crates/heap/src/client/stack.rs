@@ -1,0 +1,306 @@
+//! The stack of the calling thread: its bounds, its registers, its frame pointers.
+
+use core::arch::asm;
+use core::ffi::c_void;
+use core::ptr;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use super::thread::Thread;
+use crate::sys;
+use crate::wire::REGISTER_BYTES;
+
+/// Addresses of a chain at most.
+pub(super) const MAX_CHAIN: usize = 256;
+/// Copied of a stack whose end is not known.
+pub(super) const FOREIGN_BYTES: usize = 16 << 10;
+/// Main threads' stacks are not larger, whatever the limit says.
+const MAX_MAIN_STACK: u64 = 1 << 30;
+
+/// The stack of the main thread: the address behind its end, and how large it may become.
+static MAIN_END: AtomicU64 = AtomicU64::new(0);
+static MAIN_SIZE: AtomicU64 = AtomicU64::new(0);
+
+/// Registers as a record has them.
+pub(super) type Registers = [u64; REGISTER_BYTES / 8];
+
+/// Takes the registers of the function that this is inlined into, at this place.
+#[inline(always)]
+pub(super) fn registers() -> Registers {
+    let mut registers: Registers = [0; REGISTER_BYTES / 8];
+    let to = registers.as_mut_ptr();
+    // SAFETY: stores into the array; only what a function keeps for its caller matters.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        asm!(
+            "mov qword ptr [{to} + 24], rbx",
+            "mov qword ptr [{to} + 48], rbp",
+            "mov qword ptr [{to} + 56], rsp",
+            "mov qword ptr [{to} + 96], r12",
+            "mov qword ptr [{to} + 104], r13",
+            "mov qword ptr [{to} + 112], r14",
+            "mov qword ptr [{to} + 120], r15",
+            "lea {pc}, [rip]",
+            "mov qword ptr [{to} + 128], {pc}",
+            to = in(reg) to,
+            pc = out(reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!(
+            "stp x18, x19, [{to}, #144]",
+            "stp x20, x21, [{to}, #160]",
+            "stp x22, x23, [{to}, #176]",
+            "stp x24, x25, [{to}, #192]",
+            "stp x26, x27, [{to}, #208]",
+            "stp x28, x29, [{to}, #224]",
+            "str x30, [{to}, #240]",
+            "mov {pc}, sp",
+            "str {pc}, [{to}, #248]",
+            "adr {pc}, .",
+            "str {pc}, [{to}, #256]",
+            to = in(reg) to,
+            pc = out(reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+    registers
+}
+
+/// Program counter, stack pointer and frame pointer.
+pub(super) fn pointers(registers: &Registers) -> (u64, u64, u64) {
+    match cfg!(target_arch = "aarch64") {
+        true => (registers[32], registers[31], registers[29]),
+        false => (registers[16], registers[7], registers[6]),
+    }
+}
+
+/// Learns where the main thread's stack ends. Called as a session begins, by any thread.
+pub(super) fn find_main() {
+    let mut limit = sys::Limit::default();
+    // SAFETY: `limit` is valid.
+    let known = unsafe { sys::getrlimit(sys::RLIMIT_STACK, &mut limit) } == 0;
+    let size = if known { limit.soft } else { 8 << 20 };
+    MAIN_SIZE.store(size.min(MAX_MAIN_STACK), Ordering::Relaxed);
+    if let Some(end) = main_end() {
+        MAIN_END.store(end, Ordering::Relaxed);
+    }
+}
+
+/// Reads the end of the line `[stack]` in the process's maps.
+fn main_end() -> Option<u64> {
+    let flags = sys::O_RDONLY | sys::O_CLOEXEC;
+    // SAFETY: the path ends with a 0.
+    let fd = unsafe { sys::open(c"/proc/self/maps".as_ptr(), flags, 0) };
+    if fd < 0 {
+        return None;
+    }
+    let mut buffer = [0_u8; 1024];
+    let mut line = Line::default();
+    let mut found = None;
+    'file: loop {
+        // SAFETY: the buffer has that size.
+        let got = unsafe { sys::read(fd, buffer.as_mut_ptr().cast::<c_void>(), buffer.len()) };
+        let Some(bytes) = usize::try_from(got).ok().and_then(|got| buffer.get(..got)) else {
+            break;
+        };
+        if bytes.is_empty() {
+            break;
+        }
+        for &byte in bytes {
+            if line.take(byte) {
+                found = Some(line.end);
+                break 'file;
+            }
+        }
+    }
+    sys::close_fd(fd);
+    found
+}
+
+/// A line of maps, read byte by byte.
+#[derive(Default)]
+struct Line {
+    end: u64,
+    /// Before the `-`, in the second address, or behind it.
+    part: u8,
+    /// Bytes of `[stack]` that were seen.
+    matched: usize,
+}
+
+impl Line {
+    /// Returns true behind the name `[stack]`.
+    fn take(&mut self, byte: u8) -> bool {
+        const NAME: &[u8] = b"[stack]";
+        match (self.part, byte) {
+            (_, b'\n') => *self = Self::default(),
+            (0, b'-') => self.part = 1,
+            (1, b' ') => self.part = 2,
+            (1, _) => {
+                let digit = (byte as char).to_digit(16).unwrap_or(0);
+                self.end = self.end << 4 | u64::from(digit);
+            }
+            (2, _) if NAME.get(self.matched) == Some(&byte) => self.matched += 1,
+            (2, _) => self.matched = usize::from(byte == b'['),
+            _ => {}
+        }
+        self.matched == NAME.len()
+    }
+}
+
+/// Returns the address behind the end of the stack that `sp` lies in; `None` if that is not the
+/// thread's own, as in coroutines and signal handlers with a stack of theirs.
+pub(super) fn end(thread: &mut Thread, sp: u64) -> Option<u64> {
+    if thread.stack_end == 0 {
+        match sys::tid() == sys::pid() {
+            true => {
+                thread.stack_end = MAIN_END.load(Ordering::Relaxed);
+                let size = MAIN_SIZE.load(Ordering::Relaxed);
+                thread.stack_low = thread.stack_end.saturating_sub(size);
+            }
+            false => (thread.stack_low, thread.stack_end) = bounds().unwrap_or((0, 1)),
+        }
+    }
+    (thread.stack_low..thread.stack_end)
+        .contains(&sp)
+        .then_some(thread.stack_end)
+}
+
+/// Asks the C library. It may allocate, so the thread has to be busy.
+fn bounds() -> Option<(u64, u64)> {
+    let mut attributes = [0_u64; 8];
+    let mut low = ptr::null_mut();
+    let mut size = 0;
+    // SAFETY: the attributes are as large as those of the C library, and destroyed only if they
+    // were made.
+    unsafe {
+        if sys::pthread_getattr_np(sys::pthread_self(), &mut attributes) != 0 {
+            return None;
+        }
+        let got = sys::pthread_attr_getstack(&attributes, &mut low, &mut size);
+        sys::pthread_attr_destroy(&mut attributes);
+        (got == 0).then_some((low as u64, (low as u64).saturating_add(size as u64)))
+    }
+}
+
+/// Follows frame pointers between `sp` and `end`, which is all stack. Returns the number of
+/// addresses, the program counter first.
+pub(super) fn chain(registers: &Registers, end: u64, out: &mut [u64; MAX_CHAIN]) -> usize {
+    let (pc, sp, mut frame) = pointers(registers);
+    out[0] = pc;
+    let mut count = 1;
+    let mut low = sp;
+    while count < MAX_CHAIN && frame >= low && frame < end.saturating_sub(15) && frame % 8 == 0 {
+        // SAFETY: both words lie between the stack pointer and the end of the stack.
+        let (next, address) = unsafe {
+            let frame = frame as *const u64;
+            (frame.read_volatile(), frame.add(1).read_volatile())
+        };
+        if address == 0 {
+            break;
+        }
+        out[count] = address;
+        count += 1;
+        low = frame + 16;
+        frame = next;
+    }
+    count
+}
+
+/// Copies a stack whose end is known.
+pub(super) fn copy(from: u64, to: *mut u8, bytes: usize) {
+    // The C library's function may be one that checks what it copies.
+    // SAFETY: the stack from its pointer to its end is mapped, and `to` has room.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        asm!(
+            "rep movsb",
+            inout("rcx") bytes => _,
+            inout("rdi") to => _,
+            inout("rsi") from => _,
+            options(nostack, preserves_flags),
+        );
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    for at in 0..bytes {
+        // SAFETY: as above.
+        unsafe {
+            to.add(at)
+                .write_volatile((from as *const u8).add(at).read_volatile())
+        };
+    }
+}
+
+/// Copies a stack whose end is not known, as far as there is memory; the rest is 0.
+pub(super) fn copy_foreign(from: u64, to: *mut u8) {
+    const PAGE: u64 = 4096;
+    const PARTS: usize = FOREIGN_BYTES / PAGE as usize + 1;
+    // SAFETY: the caller has that much room.
+    unsafe { ptr::write_bytes(to, 0, FOREIGN_BYTES) };
+    let empty = sys::IoVec {
+        base: ptr::null_mut(),
+        length: 0,
+    };
+    let mut parts = [empty; PARTS];
+    let (mut at, mut left, mut count) = (from, FOREIGN_BYTES as u64, 0);
+    while left > 0 && count < PARTS {
+        let length = (PAGE - at % PAGE).min(left);
+        parts[count] = sys::IoVec {
+            base: at as *mut c_void,
+            length: length as usize,
+        };
+        count += 1;
+        at = at.wrapping_add(length);
+        left -= length;
+    }
+    let local = sys::IoVec {
+        base: to.cast(),
+        length: FOREIGN_BYTES,
+    };
+    // SAFETY: the kernel checks what it reads, and `to` has room. What cannot be read stays 0.
+    unsafe {
+        sys::process_vm_readv(sys::pid(), &local, 1, parts.as_ptr(), count as u64, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_main_stack_is_found_in_maps() {
+        let mut line = Line::default();
+        let maps =
+            b"55e0-55f0 r--p 0 08:01 7 /bin/[stac]\n7ffc1000-7ffc2fff rw-p 0 0 0    [stack]\n";
+        let at = maps.iter().position(|&byte| line.take(byte));
+        assert_eq!(at, Some(maps.len() - 2));
+        assert_eq!(line.end, 0x7ffc_2fff);
+        let local = 0_u8;
+        assert!(main_end().unwrap() > ptr::from_ref(&local) as u64);
+    }
+
+    #[test]
+    fn stacks_without_an_end_are_copied_as_far_as_they_go() {
+        let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS;
+        let mut to = std::vec![7_u8; FOREIGN_BYTES];
+        // SAFETY: new mappings; the second page is taken away again.
+        let base = unsafe {
+            let base = sys::mmap(
+                ptr::null_mut(),
+                8192,
+                sys::PROT_READ | sys::PROT_WRITE,
+                flags,
+                -1,
+                0,
+            );
+            sys::munmap(base.add(4096), 4096);
+            base.cast::<u8>().add(4000).write(9);
+            base as u64
+        };
+        copy_foreign(base + 4000, to.as_mut_ptr());
+        assert_eq!(to[0], 9);
+        assert!(to[1..].iter().all(|&byte| byte == 0));
+    }
+}

@@ -1,0 +1,124 @@
+//! The control page: a file beside the profiler's socket that tells clients when to connect.
+//!
+//! The profiler writes it, all clients map it to read. It stays when the profiler ends, so that
+//! programs that were started under one are reached by the next.
+
+use core::ffi::{CStr, c_int, c_void};
+use core::ptr;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::ring::PAGE;
+use crate::sys;
+
+/// The path of the profiler's socket if nobody says otherwise. The page's name is this one with
+/// [`SUFFIX`] behind it.
+pub const DEFAULT_SOCKET: &str = "/run/perfetto/heapprofd.sock";
+/// The end of the page's name.
+pub const SUFFIX: &str = ".page";
+/// Longest path of a socket.
+pub const MAX_PATH: usize = 107;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"FERRHEAP");
+
+/// The contents of the page.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Page {
+    magic: AtomicU64,
+    /// Grows with each session that begins.
+    pub(crate) generation: AtomicU32,
+    /// The number of sessions.
+    pub(crate) active: AtomicU32,
+}
+
+impl Page {
+    /// One that never tells of anything.
+    pub(crate) const fn idle() -> Self {
+        Self {
+            magic: AtomicU64::new(MAGIC),
+            generation: AtomicU32::new(0),
+            active: AtomicU32::new(0),
+        }
+    }
+
+    /// Maps the page of a profiler, to read. Only root's and this user's is believed.
+    pub(crate) fn open(path: &CStr) -> Option<&'static Self> {
+        let flags = sys::O_RDONLY | sys::O_CLOEXEC | sys::O_NOFOLLOW;
+        // SAFETY: the path ends with a 0.
+        let fd = unsafe { sys::open(path.as_ptr(), flags, 0) };
+        if fd < 0 {
+            return None;
+        }
+        let mut stat = sys::Stat::default();
+        // SAFETY: `stat` is large enough; the descriptor was just opened.
+        let is_known = unsafe { sys::fstat(fd, &mut stat) == 0 };
+        // SAFETY: always succeeds.
+        let is_trusted = stat.uid == 0 || stat.uid == unsafe { sys::geteuid() };
+        let is_file = stat.mode & 0o170_000 == 0o100_000 && stat.size >= PAGE as i64;
+        let page = match is_known && is_trusted && is_file {
+            true => map(fd, sys::PROT_READ),
+            false => None,
+        };
+        sys::close_fd(fd);
+        // SAFETY: the page stays mapped for the life of the process, and its fields are atomic.
+        let page = unsafe { &*page?.cast::<Self>() };
+        (page.magic.load(Ordering::Relaxed) == MAGIC).then_some(page)
+    }
+}
+
+fn map(fd: c_int, access: c_int) -> Option<*mut c_void> {
+    // SAFETY: a new mapping touches no memory that there is.
+    let base = unsafe { sys::mmap(ptr::null_mut(), PAGE, access, sys::MAP_SHARED, fd, 0) };
+    (base as isize != -1).then_some(base)
+}
+
+/// The page, as the profiler has it.
+#[cfg(feature = "profiler")]
+#[derive(Debug)]
+pub struct ControlPage {
+    page: *mut Page,
+}
+
+// SAFETY: the page belongs to no thread, and its fields are atomic.
+#[cfg(feature = "profiler")]
+unsafe impl Send for ControlPage {}
+
+#[cfg(feature = "profiler")]
+impl ControlPage {
+    /// Takes over a file of at least [`PAGE`] bytes that is open to read and write. `None` if it
+    /// cannot be mapped.
+    #[must_use]
+    pub fn new(file: &impl std::os::fd::AsRawFd) -> Option<Self> {
+        let page = map(file.as_raw_fd(), sys::PROT_READ | sys::PROT_WRITE)?.cast::<Page>();
+        let this = Self { page };
+        this.page().active.store(0, Ordering::Relaxed);
+        this.page().magic.store(MAGIC, Ordering::Release);
+        Some(this)
+    }
+
+    /// Calls all clients, as a session has begun.
+    pub fn call(&self, active: u32) {
+        let page = self.page();
+        page.active.store(active, Ordering::SeqCst);
+        page.generation.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Tells programs that start how many sessions there are.
+    pub fn set_active(&self, active: u32) {
+        self.page().active.store(active, Ordering::SeqCst);
+    }
+
+    fn page(&self) -> &Page {
+        // SAFETY: the page is mapped for as long as `self` lives, and its fields are atomic.
+        unsafe { &*self.page }
+    }
+}
+
+#[cfg(feature = "profiler")]
+impl Drop for ControlPage {
+    fn drop(&mut self) {
+        self.set_active(0);
+        // SAFETY: mapped by `new`, and nobody else has the address.
+        unsafe { sys::munmap(self.page.cast(), PAGE) };
+    }
+}

@@ -1,0 +1,54 @@
+//! The part of a heap profiler that programs carry.
+//!
+//! The profiler (`heapprofd`, or `ferretto record --heap`) is another process. A program carries a
+//! *client*: [`Allocator`], or the preload library, which is made of the same source. The client
+//! picks some of the allocations at random, so that each byte has the same chance, writes them with
+//! registers and stack into memory shared with the profiler ([`ring`]), and remembers their
+//! addresses, so that it writes of a free only if the allocation was picked. Callstacks are worked
+//! out by the profiler.
+//!
+//! ```text
+//!  program                                                  profiler
+//! ┌───────────────────────┐ session socket: config, ring   ┌─────────────┐
+//! │ malloc ─► sampler ────┼──────────────────────────────► │ sessions    │
+//! │             │ picked  │                                │             │
+//! │ free ─► set ▼         │ ring: allocations, frees       │ callstacks, │
+//! │          ring writer ─┼──────────────────────────────► │ books       │
+//! └──────────▲────────────┘                                └──────┬──────┘
+//!            └────────── control page: is there a session? ◄──────┘
+//! ```
+//!
+//! - A client that is not recorded has no thread, no socket and no memory but one page that it
+//!   shares with all other clients and the profiler, who writes there that a session begins
+//!   ([`control`]). The next allocation of a program sees that and connects.
+//! - Handshake, ring and records ([`wire`]) are those of upstream's profiler, which a client talks
+//!   to like to ours. Ours says in the ring that it is ours, and then frees of unpicked memory are
+//!   not told, stacks are cut, and a record that finds no room is counted and does not end the
+//!   session.
+//! - The client runs inside of allocators: it never allocates, takes no lock that it does not give
+//!   up on, saves `errno`, and has initial-exec thread-local memory without destructors.
+//!
+//! This crate needs no other, and of the standard library only `core`. With the feature `profiler`
+//! it has the profiler's ends of ring and control page, too.
+
+#![no_std]
+
+#[cfg(any(test, feature = "profiler"))]
+extern crate std;
+
+mod allocator;
+pub mod client;
+pub mod control;
+pub mod ring;
+pub mod sys;
+pub mod wire;
+
+pub use allocator::Allocator;
+
+/// The preload library: the bytes of `libferretto_heap.so`.
+#[cfg(feature = "preload")]
+pub const PRELOAD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libferretto_heap.so"));
+
+/// The variable with the path of the profiler's socket, which replaces
+/// [`DEFAULT_SOCKET`](control::DEFAULT_SOCKET).
+pub const SOCKET_VARIABLE: &str = "FERRETTO_HEAP_SOCK_NAME";

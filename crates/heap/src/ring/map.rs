@@ -1,0 +1,96 @@
+//! The memory of a ring, as both sides map it.
+
+use core::ffi::{c_int, c_void};
+use core::ptr;
+
+use super::{Metadata, PAGE};
+use crate::sys;
+
+/// A ring's memory: the page, the data, and the data again.
+#[derive(Debug)]
+pub struct Mapping {
+    base: *mut u8,
+    size: u64,
+}
+
+// SAFETY: the memory belongs to no thread; all accesses of the page are atomic, those of the data
+// are ordered by it.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the ring in a file, whose size says that of the ring. `None` if that is no size of a
+    /// ring, or there is no memory.
+    #[must_use]
+    pub fn new(fd: c_int) -> Option<Self> {
+        let mut stat = sys::Stat::default();
+        // SAFETY: `stat` is large enough.
+        if unsafe { sys::fstat(fd, &mut stat) } != 0 {
+            return None;
+        }
+        let size = u64::try_from(stat.size).ok()?.checked_sub(PAGE as u64)?;
+        if !size.is_power_of_two() || !(super::MIN_SIZE..=super::MAX_SIZE).contains(&size) {
+            return None;
+        }
+        let data = size as usize;
+        let whole = PAGE + 2 * data;
+        let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE;
+        // SAFETY: a new mapping touches no memory that there is.
+        let base = unsafe { sys::mmap(ptr::null_mut(), whole, sys::PROT_NONE, flags, -1, 0) };
+        if base as isize == -1 {
+            return None;
+        }
+        let mapping = Self {
+            base: base.cast(),
+            size,
+        };
+        let access = sys::PROT_READ | sys::PROT_WRITE;
+        let flags = sys::MAP_SHARED | sys::MAP_FIXED;
+        let parts = [(0, PAGE + data, 0), (PAGE + data, data, PAGE)];
+        for (at, length, offset) in parts {
+            // SAFETY: the addresses are those of the mapping made above.
+            let mapped = unsafe {
+                let address = mapping.base.add(at).cast::<c_void>();
+                sys::mmap(address, length, access, flags, fd, offset as i64)
+            };
+            if mapped as isize == -1 {
+                return None;
+            }
+        }
+        Some(mapping)
+    }
+
+    /// Returns the number of bytes of the data.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The address and length of all of it.
+    #[must_use]
+    pub fn range(&self) -> (usize, usize) {
+        (self.base as usize, PAGE + 2 * self.size as usize)
+    }
+
+    pub(crate) fn metadata(&self) -> &Metadata {
+        // SAFETY: the first page is mapped for as long as `self` lives, all bytes are valid values
+        // of its fields, and those are atomic.
+        unsafe { &*self.base.cast::<Metadata>() }
+    }
+
+    /// The address of the data at a position, with `size` bytes behind it.
+    pub(crate) fn at(&self, position: u64) -> *mut u8 {
+        let offset = (position & (self.size - 1)) as usize;
+        // SAFETY: offset is less than the size, and the data is mapped twice in a row.
+        unsafe { self.base.add(PAGE + offset) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        let (start, length) = self.range();
+        // SAFETY: the range was mapped by `new`, and nobody else has its address.
+        unsafe { sys::munmap(start as *mut c_void, length) };
+    }
+}

@@ -1,0 +1,104 @@
+//! The ring in memory that client and profiler share: many writers, one reader.
+//!
+//! A page of metadata, then the data, which both map twice in a row, so that each record lies in
+//! one piece. Positions only grow; a record has a header of eight bytes with its size, which is 0
+//! until the record is complete. The layout is upstream's; what our profiler has to say to our
+//! client lies behind upstream's metadata ([`Extension`]).
+//!
+//! Neither side trusts the other: positions are loaded once and checked, and the reader copies a
+//! record before it looks at it.
+
+mod map;
+#[cfg(feature = "profiler")]
+mod reader;
+mod writer;
+
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+
+pub use self::map::Mapping;
+#[cfg(feature = "profiler")]
+pub use self::reader::{Read, Reader};
+pub use self::writer::{Full, Writer};
+
+/// Size of the metadata page.
+pub const PAGE: usize = 4096;
+/// Smallest ring.
+pub const MIN_SIZE: u64 = 8192;
+/// Size of the ring if nobody says otherwise.
+pub const DEFAULT_SIZE: u64 = 8 << 20;
+/// Largest ring.
+pub const MAX_SIZE: u64 = 512 << 20;
+/// Bytes before each record.
+const HEADER: u64 = 8;
+
+/// The first page of the ring.
+#[repr(C)]
+pub(crate) struct Metadata {
+    pub(crate) locked: AtomicU8,
+    pub(crate) poisoned: AtomicU8,
+    padding: [u8; 6],
+    pub(crate) read_position: AtomicU64,
+    pub(crate) write_position: AtomicU64,
+    pub(crate) blocked_us: AtomicU64,
+    pub(crate) failed_locks: AtomicU64,
+    pub(crate) error_state: AtomicU64,
+    pub(crate) is_shutting_down: AtomicU8,
+    padding2: [u8; 7],
+    pub(crate) is_reader_paused: AtomicU8,
+    padding3: [u8; 7],
+    pub(crate) statistics: [AtomicU64; 10],
+    padding4: [u64; 14],
+    pub(crate) extension: Extension,
+}
+
+const _: () = assert!(core::mem::offset_of!(Metadata, read_position) == 8);
+const _: () = assert!(core::mem::offset_of!(Metadata, is_shutting_down) == 48);
+const _: () = assert!(core::mem::offset_of!(Metadata, is_reader_paused) == 56);
+const _: () = assert!(core::mem::offset_of!(Metadata, statistics) == 64);
+const _: () = assert!(core::mem::offset_of!(Metadata, extension) == 256);
+
+/// The words that our profiler and our client exchange beyond upstream's metadata.
+#[repr(C)]
+pub(crate) struct Extension {
+    /// [`MAGIC`] if the session is an extended one.
+    pub(crate) magic: AtomicU64,
+    /// Bytes of a stack that are copied at most.
+    pub(crate) stack_bytes: AtomicU32,
+    /// Not 0: stacks are not copied, their frame pointers are good.
+    pub(crate) chain_only: AtomicU32,
+    /// Samples that found no room.
+    pub(crate) lost: AtomicU64,
+}
+
+/// Marks an extended session.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"FERRETTO");
+
+/// Why a client ended its session.
+pub mod error_state {
+    /// It did not.
+    pub const NONE: u64 = 0;
+    /// There was no room in the ring.
+    pub const HIT_TIMEOUT: u64 = 1;
+    /// A stack was not where stacks are.
+    pub const INVALID_STACK_BOUNDS: u64 = 2;
+}
+
+/// Places in the statistics.
+pub(crate) mod statistic {
+    pub(crate) const BYTES_WRITTEN: usize = 0;
+    pub(crate) const WRITES: usize = 1;
+    pub(crate) const WRITES_CORRUPT: usize = 2;
+    pub(crate) const WRITES_OVERFLOW: usize = 3;
+}
+
+/// Returns the number of bytes that a record takes.
+fn room(size: u64) -> Option<u64> {
+    Some(size.checked_add(HEADER + 7)? & !7)
+}
+
+/// The positions, checked: bytes that were written and not read. `None` if they are corrupt.
+fn unread(read: u64, write: u64, size: u64) -> Option<u64> {
+    let unread = write.checked_sub(read)?;
+    let is_valid = unread <= size && (read | write).is_multiple_of(8);
+    is_valid.then_some(unread)
+}

@@ -1,0 +1,193 @@
+//! The client's side of the ring.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use super::{HEADER, MAGIC, Mapping, Metadata, error_state, room, statistic, unread};
+use crate::sys;
+
+/// Why a record was not written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Full {
+    /// There is no room now.
+    Now,
+    /// There will never be.
+    Always,
+}
+
+/// Attempts to lock between two sleeps, and sleeps.
+const SPINS: u32 = 1024;
+const SLEEPS: u32 = 1000;
+
+/// Writes records.
+#[derive(Debug)]
+pub struct Writer {
+    mapping: Mapping,
+}
+
+impl Writer {
+    /// Writes into a ring.
+    #[must_use]
+    pub fn new(mapping: Mapping) -> Self {
+        Self { mapping }
+    }
+
+    /// The address and length of its memory.
+    #[must_use]
+    pub fn range(&self) -> (usize, usize) {
+        self.mapping.range()
+    }
+
+    /// Returns true if the profiler on the other side is ours.
+    #[must_use]
+    pub fn is_extended(&self) -> bool {
+        self.metadata().extension.magic.load(Ordering::Acquire) == MAGIC
+    }
+
+    /// Bytes of a stack that are to be copied at most.
+    #[must_use]
+    pub fn stack_bytes(&self) -> usize {
+        match self.is_extended() {
+            true => self
+                .metadata()
+                .extension
+                .stack_bytes
+                .load(Ordering::Relaxed) as usize,
+            false => usize::MAX,
+        }
+    }
+
+    /// Returns true if stacks need not be copied, as their frame pointers are good.
+    #[must_use]
+    pub fn is_chain_enough(&self) -> bool {
+        self.metadata().extension.chain_only.load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns true if the profiler has ended the session.
+    #[must_use]
+    pub fn is_shutting_down(&self) -> bool {
+        self.metadata().is_shutting_down.load(Ordering::Relaxed) != 0
+    }
+
+    /// Notes why the client ends the session.
+    pub fn set_error(&self, error: u64) {
+        let state = &self.metadata().error_state;
+        let _ = state.compare_exchange(
+            error_state::NONE,
+            error,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+    }
+
+    /// Counts a sample that found no room.
+    pub fn lost(&self) {
+        self.metadata()
+            .extension
+            .lost
+            .fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns true once after the reader has begun to wait for a byte on the socket.
+    #[must_use]
+    pub fn takes_pause(&self) -> bool {
+        let paused = &self.metadata().is_reader_paused;
+        paused.load(Ordering::Acquire) != 0 && paused.swap(0, Ordering::AcqRel) != 0
+    }
+
+    /// Bytes that are free.
+    #[must_use]
+    pub fn free(&self) -> u64 {
+        let metadata = self.metadata();
+        let read = metadata.read_position.load(Ordering::Relaxed);
+        let write = metadata.write_position.load(Ordering::Relaxed);
+        let unread = unread(read, write, self.mapping.size());
+        unread.map_or(0, |unread| self.mapping.size() - unread)
+    }
+
+    /// Bytes of the ring.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.mapping.size()
+    }
+
+    /// Writes a record, which `copy` puts into `size` bytes of memory.
+    ///
+    /// # Errors
+    ///
+    /// If there is no room.
+    pub fn write(&self, size: usize, copy: impl FnOnce(*mut u8)) -> Result<(), Full> {
+        let metadata = self.metadata();
+        let needed = room(size as u64).filter(|&needed| needed <= self.mapping.size());
+        let needed = needed.ok_or(Full::Always)?;
+        if size > u32::MAX as usize || !lock(metadata) {
+            return Err(Full::Always);
+        }
+        let write = metadata.write_position.load(Ordering::Acquire);
+        let read = metadata.read_position.load(Ordering::Relaxed);
+        let Some(unread) = unread(read, write, self.mapping.size()) else {
+            count(metadata, statistic::WRITES_CORRUPT, 1);
+            unlock(metadata);
+            return Err(Full::Always);
+        };
+        if needed > self.mapping.size() - unread {
+            count(metadata, statistic::WRITES_OVERFLOW, 1);
+            unlock(metadata);
+            return Err(Full::Now);
+        }
+        let start = self.mapping.at(write);
+        // SAFETY: the data is mapped twice, so that as many bytes as it has lie behind `start`;
+        // positions are multiples of 8, so the header is aligned.
+        let header = unsafe { &*start.cast::<AtomicU32>() };
+        header.store(0, Ordering::Relaxed);
+        metadata
+            .write_position
+            .store(write + needed, Ordering::Release);
+        count(metadata, statistic::BYTES_WRITTEN, needed);
+        count(metadata, statistic::WRITES, 1);
+        unlock(metadata);
+        // SAFETY: as above; `needed` bytes are this record's alone, header included.
+        copy(unsafe { start.add(HEADER as usize) });
+        header.store(size as u32, Ordering::Release);
+        Ok(())
+    }
+
+    fn metadata(&self) -> &Metadata {
+        self.mapping.metadata()
+    }
+}
+
+fn count(metadata: &Metadata, place: usize, by: u64) {
+    // Only under the lock.
+    let counter = &metadata.statistics[place];
+    counter.store(
+        counter.load(Ordering::Relaxed).wrapping_add(by),
+        Ordering::Relaxed,
+    );
+}
+
+/// Locks, or gives up after about a second.
+fn lock(metadata: &Metadata) -> bool {
+    for sleeps in 0..SLEEPS {
+        for _ in 0..SPINS {
+            if metadata.poisoned.load(Ordering::Relaxed) != 0 {
+                return false;
+            }
+            let is_free = metadata.locked.load(Ordering::Relaxed) == 0;
+            if is_free && metadata.locked.swap(1, Ordering::Acquire) == 0 {
+                metadata
+                    .blocked_us
+                    .fetch_add(u64::from(sleeps) * 1000, Ordering::Relaxed);
+                return true;
+            }
+            core::hint::spin_loop();
+        }
+        sys::sleep_us(1000);
+    }
+    metadata.failed_locks.fetch_add(1, Ordering::Relaxed);
+    metadata.poisoned.store(1, Ordering::Relaxed);
+    false
+}
+
+fn unlock(metadata: &Metadata) {
+    metadata.locked.store(0, Ordering::Release);
+}

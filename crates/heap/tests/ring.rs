@@ -1,0 +1,193 @@
+//! The ring between client and profiler.
+
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ferretto_heap::ring::{Full, Mapping, Read, Reader, Writer};
+
+fn ring(size: u64) -> (Reader, Writer, Mapping) {
+    let (reader, file) = Reader::create(size).expect("there is memory");
+    let map = || Mapping::new(file.as_raw_fd()).expect("it is a ring");
+    (reader, Writer::new(map()), map())
+}
+
+fn write(writer: &Writer, bytes: &[u8]) -> Result<(), Full> {
+    writer.write(bytes.len(), |to| {
+        // SAFETY: `to` has room for as many bytes.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+    })
+}
+
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn heap_016_records_of_all_writers_are_read_once_and_in_order() {
+    const WRITERS: u64 = 4;
+    const RECORDS: u64 = 5000;
+    let (mut reader, writer, _) = ring(8192);
+    let mut next = [0; WRITERS as usize];
+    let mut buffer = vec![0; 8192];
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Also if the test fails: then nobody reads any more.
+        let _over = Over(&is_over);
+        for id in 0..WRITERS {
+            let (writer, is_over) = (&writer, &is_over);
+            scope.spawn(move || {
+                for number in 0..RECORDS {
+                    // Of different lengths, all of one byte.
+                    let length = 16 + (number * 7 + id * 13) % 200;
+                    let mut record = vec![(number % 251) as u8; length as usize];
+                    record[..8].copy_from_slice(&id.to_ne_bytes());
+                    record[8..16].copy_from_slice(&number.to_ne_bytes());
+                    while write(writer, &record).is_err() && !is_over.load(Ordering::Relaxed) {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        }
+        let mut read = 0;
+        while read < WRITERS * RECORDS {
+            match reader.read(&mut buffer) {
+                Read::Record(size) => {
+                    let record = &buffer[..size];
+                    let word = |at: usize| {
+                        u64::from_ne_bytes(record[at..at + 8].try_into().expect("eight bytes"))
+                    };
+                    let (id, number) = (word(0), word(8));
+                    assert_eq!(number, next[id as usize], "in the order of each writer");
+                    next[id as usize] += 1;
+                    assert_eq!(size as u64, 16 + (number * 7 + id * 13) % 200);
+                    assert!(
+                        record[16..]
+                            .iter()
+                            .all(|&byte| byte == (number % 251) as u8)
+                    );
+                    read += 1;
+                }
+                Read::Nothing => std::thread::yield_now(),
+                Read::Corrupt => panic!("it is not corrupt"),
+            }
+        }
+    });
+    assert_eq!(reader.read(&mut buffer), Read::Nothing);
+    assert_eq!(reader.unread(), 0);
+}
+
+#[test]
+fn heap_017_a_full_ring_refuses_until_there_is_room() {
+    let (mut reader, writer, _) = ring(8192);
+    let mut written = 0;
+    while write(&writer, &[1; 1000]).is_ok() {
+        written += 1;
+    }
+    assert_eq!(written, 8);
+    assert_eq!(write(&writer, &[1; 1000]), Err(Full::Now));
+    let mut buffer = vec![0; 8192];
+    assert_eq!(reader.read(&mut buffer), Read::Record(1000));
+    assert_eq!(write(&writer, &[1; 1000]), Ok(()));
+}
+
+#[test]
+fn heap_019_a_record_larger_than_the_ring_is_refused_for_good() {
+    let (_, writer, _) = ring(8192);
+    assert_eq!(write(&writer, &[0; 8192]), Err(Full::Always));
+    assert_eq!(write(&writer, &[0; 8184]), Ok(()));
+}
+
+#[test]
+fn heap_005_rings_have_sizes_of_rings() {
+    for size in [0, 4096, 4096 * 3, 8191, 1 << 40] {
+        assert!(Reader::create(size).is_none(), "{size}");
+    }
+    assert!(Reader::create(8192).is_some());
+}
+
+/// Writes words into the ring's memory, as a client that means harm can.
+struct Vandal(*mut u64);
+
+impl Vandal {
+    fn new(mapping: &Mapping) -> Self {
+        Self(mapping.range().0 as *mut u64)
+    }
+
+    fn set(&self, word: usize, value: u64) {
+        // SAFETY: the memory is mapped for as long as the test runs, and has more words.
+        unsafe { self.0.add(word).write_volatile(value) };
+    }
+}
+
+const READ_POSITION: usize = 1;
+const WRITE_POSITION: usize = 2;
+const DATA: usize = 512;
+
+#[test]
+fn heap_018_corrupt_positions_and_headers_are_noticed() {
+    let mut buffer = vec![0; 8192];
+    // Write before read, beyond the size, not aligned.
+    for (read, written) in [
+        (8, 0),
+        (0, 8200),
+        (0, u64::MAX),
+        (0, 12),
+        (16, 32),
+        (u64::MAX, 8),
+    ] {
+        let (mut reader, writer, mapping) = ring(8192);
+        let vandal = Vandal::new(&mapping);
+        vandal.set(READ_POSITION, read);
+        vandal.set(WRITE_POSITION, written);
+        assert_eq!(reader.read(&mut buffer), Read::Corrupt, "{read} {written}");
+        let _ = write(&writer, &[0; 16]);
+    }
+    // A header larger than what there is; one of 0 is a record that is being written.
+    for (header, expected) in [
+        (100, Read::Corrupt),
+        (u64::from(u32::MAX), Read::Corrupt),
+        (0, Read::Nothing),
+    ] {
+        let (mut reader, _, mapping) = ring(8192);
+        let vandal = Vandal::new(&mapping);
+        vandal.set(WRITE_POSITION, 64);
+        vandal.set(DATA, header);
+        assert_eq!(reader.read(&mut buffer), expected, "{header}");
+    }
+}
+
+#[test]
+fn heap_018_a_client_that_writes_anything_anywhere_does_no_harm() {
+    let (mut reader, _, mapping) = ring(8192);
+    let is_over = AtomicBool::new(false);
+    let mut buffer = vec![0; 8192];
+    let base = mapping.range().0;
+    std::thread::scope(|scope| {
+        let is_over = &is_over;
+        scope.spawn(move || {
+            let vandal = Vandal(base as *mut u64);
+            let mut state = 88_u64;
+            while !is_over.load(Ordering::Relaxed) {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                // Often something that looks right.
+                let value = [state, state % 9000, state % 1100 * 8, 0][state as usize >> 3 & 3];
+                vandal.set(
+                    [1, 2, 2, DATA + state as usize % 1024][state as usize >> 9 & 3],
+                    value,
+                );
+            }
+        });
+        let mut corrupt = 0;
+        for _ in 0..200_000 {
+            corrupt += u32::from(reader.read(&mut buffer) == Read::Corrupt);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert!(corrupt > 0);
+    });
+}

@@ -1,0 +1,366 @@
+//! The books of one heap: what is allocated, and by which callstacks.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+/// Operations that wait for one with a lower number, at most. An upstream client's come nearly in
+/// order.
+const MAX_PARKED: usize = 1 << 16;
+
+/// An operation of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Operation {
+    pub(crate) sequence: u64,
+    pub(crate) address: u64,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Free,
+    Malloc { size: u64, callstack: u64 },
+}
+
+/// The samples of one callstack, added up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) allocated: u64,
+    pub(crate) freed: u64,
+    pub(crate) allocations: u64,
+    pub(crate) frees: u64,
+    /// Bytes and samples when most was allocated.
+    pub(crate) peak: u64,
+    pub(crate) peak_count: u64,
+    /// It has changed since most was allocated.
+    is_changed: bool,
+}
+
+impl Totals {
+    pub(crate) fn live(&self) -> u64 {
+        self.allocated - self.freed
+    }
+
+    fn live_count(&self) -> u64 {
+        self.allocations - self.frees
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Live {
+    sequence: u64,
+    size: u64,
+    callstack: u64,
+}
+
+/// The order in which operations are applied.
+#[derive(Debug)]
+enum Order {
+    /// As they come: of an address they do so in order, and numbers tell what a late free is of.
+    Arrival,
+    /// By number, without gaps, as upstream's client needs.
+    Number {
+        committed: u64,
+        parked: BTreeMap<u64, Operation>,
+    },
+}
+
+/// The books.
+#[derive(Debug)]
+pub(crate) struct Books {
+    live: FxHashMap<u64, Live>,
+    totals: FxHashMap<u64, Totals>,
+    live_bytes: u64,
+    peak_bytes: u64,
+    /// When most was allocated, by the clock of the caller.
+    peak_time: u64,
+    /// Callstacks that have changed since then.
+    changed: Vec<u64>,
+    order: Order,
+}
+
+impl Books {
+    /// Empty books. `is_extended`: operations may be applied as they come.
+    pub(crate) fn new(is_extended: bool) -> Self {
+        Self {
+            live: FxHashMap::default(),
+            totals: FxHashMap::default(),
+            live_bytes: 0,
+            peak_bytes: 0,
+            peak_time: 0,
+            changed: Vec::new(),
+            order: Self::order(is_extended),
+        }
+    }
+
+    fn order(is_extended: bool) -> Order {
+        match is_extended {
+            true => Order::Arrival,
+            false => Order::Number {
+                committed: 0,
+                parked: BTreeMap::new(),
+            },
+        }
+    }
+
+    /// Another program runs in the process: nothing of the old one is left.
+    pub(crate) fn restart(&mut self, is_extended: bool) {
+        for live in std::mem::take(&mut self.live).into_values() {
+            self.free(live);
+        }
+        self.order = Self::order(is_extended);
+    }
+
+    /// Applies an operation at a time; `false` if too many wait for one that does not come.
+    pub(crate) fn add(&mut self, operation: Operation, time: u64) -> bool {
+        let Order::Number { committed, parked } = &mut self.order else {
+            self.apply(operation, time);
+            return true;
+        };
+        if operation.sequence <= *committed {
+            return true;
+        }
+        parked.insert(operation.sequence, operation);
+        let mut ready = Vec::new();
+        while let Some(next) = parked.remove(&(*committed + 1)) {
+            *committed += 1;
+            ready.push(next);
+        }
+        let is_bounded = parked.len() <= MAX_PARKED;
+        for operation in ready {
+            self.apply(operation, time);
+        }
+        is_bounded
+    }
+
+    fn apply(&mut self, operation: Operation, time: u64) {
+        let known = self.live.get(&operation.address).copied();
+        match operation.kind {
+            Kind::Free => {
+                if let Some(live) = known.filter(|live| live.sequence < operation.sequence) {
+                    self.live.remove(&operation.address);
+                    self.free(live);
+                }
+            }
+            Kind::Malloc { size, callstack } => {
+                let new = Live {
+                    sequence: operation.sequence,
+                    size,
+                    callstack,
+                };
+                self.allocate(new, time);
+                match known {
+                    // It was freed, though that was not told yet.
+                    Some(old) if old.sequence < new.sequence => self.free(old),
+                    Some(_) => return self.free(new),
+                    None => {}
+                }
+                self.live.insert(operation.address, new);
+            }
+        }
+    }
+
+    fn totals(&mut self, callstack: u64) -> &mut Totals {
+        let totals = self.totals.entry(callstack).or_default();
+        if !totals.is_changed {
+            totals.is_changed = true;
+            self.changed.push(callstack);
+        }
+        totals
+    }
+
+    fn allocate(&mut self, live: Live, time: u64) {
+        let totals = self.totals(live.callstack);
+        totals.allocated = totals.allocated.saturating_add(live.size);
+        totals.allocations += 1;
+        self.live_bytes = self.live_bytes.saturating_add(live.size);
+        if self.live_bytes <= self.peak_bytes {
+            return;
+        }
+        self.peak_bytes = self.live_bytes;
+        self.peak_time = time;
+        for callstack in self.changed.drain(..) {
+            if let Some(totals) = self.totals.get_mut(&callstack) {
+                totals.peak = totals.live();
+                totals.peak_count = totals.live_count();
+                totals.is_changed = false;
+            }
+        }
+    }
+
+    fn free(&mut self, live: Live) {
+        let totals = self.totals(live.callstack);
+        totals.freed = totals.freed.saturating_add(live.size).min(totals.allocated);
+        totals.frees += 1;
+        self.live_bytes = self.live_bytes.saturating_sub(live.size);
+    }
+
+    /// The callstacks with what was added up, in no particular order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Totals)> {
+        self.totals
+            .iter()
+            .map(|(&callstack, totals)| (callstack, totals))
+    }
+
+    /// Bytes that are allocated.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.live_bytes
+    }
+
+    /// When most was allocated.
+    pub(crate) fn peak_time(&self) -> u64 {
+        self.peak_time
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn malloc(sequence: u64, address: u64, size: u64) -> Operation {
+        Operation {
+            sequence,
+            address,
+            kind: Kind::Malloc {
+                size,
+                callstack: size % 7,
+            },
+        }
+    }
+
+    fn free(sequence: u64, address: u64) -> Operation {
+        Operation {
+            sequence,
+            address,
+            kind: Kind::Free,
+        }
+    }
+
+    /// Allocated, freed, allocations, frees, peak.
+    fn sums(books: &Books) -> (u64, u64, u64, u64, u64) {
+        books.iter().fold(Default::default(), |sum, (_, one)| {
+            (
+                sum.0 + one.allocated,
+                sum.1 + one.freed,
+                sum.2 + one.allocations,
+                sum.3 + one.frees,
+                sum.4 + one.peak,
+            )
+        })
+    }
+
+    /// A step of a small generator, so that tests are the same each time.
+    fn random(state: &mut u64) -> u64 {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        *state
+    }
+
+    /// Operations in order, as a program may make them.
+    fn life(state: &mut u64, count: u64) -> Vec<Operation> {
+        let mut live = Vec::new();
+        let mut operations = Vec::new();
+        for sequence in 1..=count {
+            let address = random(state) % 40;
+            operations.push(match live.iter().position(|&one| one == address) {
+                Some(at) => {
+                    live.swap_remove(at);
+                    free(sequence, address)
+                }
+                None if random(state).is_multiple_of(8) => free(sequence, address),
+                None => {
+                    live.push(address);
+                    malloc(sequence, address, random(state) % 1000 + 1)
+                }
+            });
+        }
+        operations
+    }
+
+    #[test]
+    fn heap_021_the_order_of_arrival_does_not_matter() {
+        let mut state = 77;
+        for round in 0..200 {
+            let operations = life(&mut state, 300);
+            let mut model = Books::new(true);
+            for operation in &operations {
+                assert!(model.add(*operation, 0));
+            }
+            let mut shuffled = operations.clone();
+            for at in (1..shuffled.len()).rev() {
+                let reach = (round % 20 + 1).min(at as u64) + 1;
+                let other = at - (random(&mut state) % reach) as usize;
+                shuffled.swap(at, other);
+            }
+            let mut books = Books::new(false);
+            for operation in &shuffled {
+                assert!(books.add(*operation, 0));
+                // Numbers that were used already change nothing.
+                assert!(books.add(free(0, operation.address), 0));
+            }
+            assert_eq!(sums(&books), sums(&model), "round {round}");
+            assert_eq!(books.live_bytes(), model.live_bytes());
+        }
+    }
+
+    #[test]
+    fn heap_021_late_frees_and_reused_addresses_balance() {
+        let mut books = Books::new(true);
+        books.add(malloc(1, 16, 100), 1);
+        books.add(malloc(3, 16, 200), 2);
+        assert_eq!(sums(&books), (300, 100, 2, 1, 300), "the first one is gone");
+        books.add(free(2, 16), 3);
+        assert_eq!(sums(&books).3, 1, "it was of the first");
+        books.add(free(9, 4096), 3);
+        books.add(free(4, 16), 4);
+        assert_eq!((books.live_bytes(), sums(&books).3), (0, 2));
+        books.add(malloc(5, 16, 50), 5);
+        books.restart(true);
+        assert_eq!(books.live_bytes(), 0, "another program runs");
+        books.add(malloc(1, 16, 10), 5);
+        assert_eq!(books.live_bytes(), 10);
+    }
+
+    #[test]
+    fn heap_021_a_lost_number_is_told() {
+        let mut books = Books::new(false);
+        let mut is_bounded = true;
+        for sequence in 2..MAX_PARKED as u64 + 10 {
+            is_bounded &= books.add(free(sequence, sequence), 0);
+        }
+        assert!(!is_bounded);
+    }
+
+    #[test]
+    fn heap_022_the_peak_is_the_true_one() {
+        let mut state = 5;
+        let mut books = Books::new(true);
+        let mut live: std::collections::HashMap<u64, (u64, u64)> = Default::default();
+        let mut best = (0, Vec::new());
+        for operation in life(&mut state, 4000) {
+            books.add(operation, operation.sequence);
+            match operation.kind {
+                Kind::Free => _ = live.remove(&operation.address),
+                Kind::Malloc { size, callstack } => {
+                    _ = live.insert(operation.address, (size, callstack));
+                }
+            }
+            let total: u64 = live.values().map(|one| one.0).sum();
+            if total > best.0 {
+                let mut by_stack = [(0, 0); 7];
+                for (size, callstack) in live.values() {
+                    let sum = &mut by_stack[*callstack as usize];
+                    *sum = (sum.0 + size, sum.1 + 1);
+                }
+                best = (total, by_stack.to_vec());
+            }
+        }
+        let mut peaks = vec![(0, 0); 7];
+        for (callstack, totals) in books.iter() {
+            peaks[callstack as usize] = (totals.peak, totals.peak_count);
+        }
+        assert_eq!(peaks, best.1);
+        assert!(books.peak_time() > 0);
+    }
+}

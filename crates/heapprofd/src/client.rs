@@ -1,0 +1,225 @@
+//! A client: its socket, its ring and its process.
+
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+use ferretto_heap::ring::{Read, Reader, error_state};
+use ferretto_heap::wire::{AllocMetadata, NAME_BYTES, Record};
+use ferretto_profiling::Frame;
+use ferretto_unwind::Cache;
+
+use crate::books::{Kind, Operation};
+use crate::listener::Hello;
+use crate::output::{State, Unwinding};
+use crate::unwind::Unwinder;
+use crate::worker::{drain, is_quiet};
+
+/// Bytes of a stack that our clients copy.
+const STACK_BYTES: u32 = 32 << 10;
+
+/// The end of a reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// There may be more.
+    More,
+    /// There was something, and no more.
+    Some,
+    /// There was nothing.
+    None,
+    /// The ring is of no use any more.
+    Corrupt,
+}
+
+/// A client in a session.
+#[derive(Debug)]
+pub(crate) struct Client {
+    stream: UnixStream,
+    pub(crate) pid: u32,
+    pub(crate) is_extended: bool,
+    reader: Reader,
+    unwinder: Unwinder,
+    unwinding: Unwinding,
+    is_corrupt: bool,
+    trusted: bool,
+}
+
+/// A record, with its callstack.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Operation {
+        pid: u32,
+        heap: u32,
+        operation: Operation,
+        time: u64,
+        /// Of an allocation.
+        frames: Vec<Frame>,
+    },
+    Heap {
+        pid: u32,
+        heap: u32,
+        /// Empty if it is known.
+        name: Box<[u8]>,
+        interval: u64,
+    },
+}
+
+impl Client {
+    /// A client that is to be granted a session, and the ring to be sent to it.
+    pub(crate) fn new(hello: Hello, ring_size: u64) -> io::Result<(Self, OwnedFd)> {
+        let Some((reader, ring)) = Reader::create(ring_size) else {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        };
+        if hello.is_extended {
+            reader.extend(STACK_BYTES);
+        }
+        let Hello {
+            stream,
+            pid,
+            maps,
+            memory,
+            is_extended,
+        } = hello;
+        let client = Self {
+            stream,
+            pid,
+            is_extended,
+            reader,
+            unwinder: Unwinder::new(pid, maps, memory),
+            unwinding: Unwinding::default(),
+            is_corrupt: false,
+            trusted: false,
+        };
+        Ok((client, ring))
+    }
+
+    pub(crate) fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+
+    /// Returns true if the process has ended, or its client has ended the session.
+    pub(crate) fn has_left(&self) -> bool {
+        !is_quiet(&self.stream) && !drain(&self.stream)
+    }
+
+    /// Ends the session for the client.
+    pub(crate) fn shut_down(&self) {
+        self.reader.shut_down();
+        // One that is gone needs it no more.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    pub(crate) fn unread(&self) -> u64 {
+        self.reader.unread()
+    }
+
+    /// Reads some records.
+    pub(crate) fn read(
+        &mut self,
+        count: usize,
+        cache: &Cache,
+        buffer: &mut [u8],
+        take: &mut dyn FnMut(Event),
+    ) -> Progress {
+        for done in 0..count {
+            let size = match self.reader.read(buffer) {
+                Read::Record(size) => size,
+                Read::Nothing => {
+                    if done == 0 {
+                        self.reader.pause();
+                        // What came in between was not announced.
+                        return match self.reader.unread() {
+                            0 => Progress::None,
+                            _ => Progress::Some,
+                        };
+                    }
+                    return Progress::Some;
+                }
+                Read::Corrupt => {
+                    self.is_corrupt = true;
+                    return Progress::Corrupt;
+                }
+            };
+            let record = buffer.get(..size).and_then(Record::parse);
+            if let Some(event) = record.and_then(|record| self.event(cache, record)) {
+                take(event);
+            } else {
+                self.is_corrupt = true;
+            }
+        }
+        Progress::More
+    }
+
+    fn event(&mut self, cache: &Cache, record: Record<'_>) -> Option<Event> {
+        let pid = self.pid;
+        match record {
+            Record::Malloc(metadata, chain, is_cut, stack) => {
+                let metadata = AllocMetadata::parse(metadata);
+                let began = Instant::now();
+                let (frames, result) = self.unwinder.unwind(cache, &metadata, chain, is_cut, stack);
+                self.unwinding.add(began.elapsed(), result.is_err());
+                let trusts = self.is_extended && self.unwinder.trusts_chains();
+                if trusts != self.trusted {
+                    self.trusted = trusts;
+                    self.reader.set_chain_enough(trusts);
+                }
+                Some(Event::Operation {
+                    pid,
+                    heap: metadata.heap_id,
+                    operation: Operation {
+                        sequence: metadata.sequence_number,
+                        address: metadata.alloc_address,
+                        kind: Kind::Malloc {
+                            size: metadata.sample_size,
+                            callstack: 0,
+                        },
+                    },
+                    time: metadata.timestamp,
+                    frames,
+                })
+            }
+            Record::Free(free) => Some(Event::Operation {
+                pid,
+                heap: free.heap_id,
+                operation: Operation {
+                    sequence: free.sequence_number,
+                    address: free.address,
+                    kind: Kind::Free,
+                },
+                time: 0,
+                frames: Vec::new(),
+            }),
+            Record::HeapName(name) => {
+                let length = name.name.iter().position(|&byte| byte == 0);
+                let text = name.name.get(..length.unwrap_or(NAME_BYTES))?;
+                Some(Event::Heap {
+                    pid,
+                    heap: name.heap_id,
+                    name: text.into(),
+                    interval: name.sample_interval,
+                })
+            }
+        }
+    }
+
+    /// Returns what is told of its process.
+    pub(crate) fn state(&self, is_disconnected: bool, hit_guardrail: bool) -> State {
+        let error = match self.reader.error_state() {
+            error @ (error_state::HIT_TIMEOUT | error_state::INVALID_STACK_BOUNDS) => error,
+            _ => error_state::NONE,
+        };
+        let has_overrun = error == error_state::HIT_TIMEOUT || self.reader.lost() > 0;
+        State {
+            pid: self.pid,
+            is_disconnected,
+            is_corrupt: self.is_corrupt || self.reader.is_corrupt(),
+            hit_guardrail,
+            has_overrun,
+            client_error: error,
+            blocked_us: self.reader.blocked_us(),
+            unwinding: self.unwinding.clone(),
+        }
+    }
+}

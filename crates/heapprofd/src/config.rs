@@ -1,0 +1,265 @@
+//! The config of a data source: what to record of which processes.
+
+use std::fmt;
+use std::time::Duration;
+
+use ferretto_heap::ring;
+use ferretto_heap::wire::{ClientConfig, NAME_BYTES};
+use ferretto_proto::{DataSourceConfig, HeapprofdConfig, decode_lazy};
+
+use crate::target::Targets;
+
+/// The heap that is recorded if none is named.
+const LIBC: &[u8] = b"libc.malloc";
+/// The time that a stop may take if nobody says otherwise.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time that a blocked allocation of a program waits at most, if nobody says otherwise: a
+/// profiler that hangs does not make programs hang.
+const BLOCK_LIMIT_US: u64 = 10_000_000;
+
+/// Why a data source is not started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    Malformed,
+    Lengths,
+    ZeroInterval,
+    Glob(String),
+    NoTarget,
+    InstalledBy,
+    Streaming,
+    RingSize(u64),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed => f.write_str("heapprofd_config cannot be read"),
+            Self::Lengths => f.write_str(
+                "heap_sampling_intervals and heaps are not of the same length; give each heap its interval, or leave \
+                 the intervals out",
+            ),
+            Self::ZeroInterval => f.write_str(
+                "a sampling interval is 0; set sampling_interval_bytes, 1 to record each byte",
+            ),
+            Self::Glob(pattern) => write!(
+                f,
+                "process_cmdline {pattern:?} has a *, which needs no_startup: true and no no_running"
+            ),
+            Self::NoTarget => f.write_str(
+                "no process is named; set process_cmdline, pid or all in heapprofd_config",
+            ),
+            Self::InstalledBy => f.write_str(
+                "target_installed_by is about Android's packages; name processes by process_cmdline or pid",
+            ),
+            Self::Streaming => f.write_str(
+                "stream_allocations is not supported; take sampling_interval_bytes: 1 to see each allocation",
+            ),
+            Self::RingSize(size) => write!(
+                f,
+                "shmem_size_bytes {size} is no power of two from {} to {}",
+                ring::MIN_SIZE,
+                ring::MAX_SIZE
+            ),
+        }
+    }
+}
+
+/// The config of an instance, checked.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) client: ClientConfig,
+    pub(crate) targets: Targets,
+    pub(crate) ring_size: u64,
+    pub(crate) dumps: Option<Dumps>,
+    pub(crate) dump_at_max: bool,
+    pub(crate) max_memory_kb: u64,
+    pub(crate) max_cpu: Option<Duration>,
+    pub(crate) unnamed: Vec<Vec<u8>>,
+    pub(crate) stop_timeout: Duration,
+    /// Things that the config asks for and that could not be had, for the log.
+    pub(crate) remarks: Vec<String>,
+}
+
+/// When continuous dumps are made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Dumps {
+    pub(crate) phase: Duration,
+    pub(crate) interval: Duration,
+}
+
+impl Plan {
+    pub(crate) fn new(config: &DataSourceConfig) -> Result<Self, Refusal> {
+        let decoded = decode_lazy::<HeapprofdConfig>(&config.heapprofd_config);
+        let heap = decoded.map_err(|_| Refusal::Malformed)?;
+        if !heap.target_installed_by.is_empty() {
+            return Err(Refusal::InstalledBy);
+        }
+        if heap.stream_allocations == Some(true) {
+            return Err(Refusal::Streaming);
+        }
+        let mut remarks = Vec::new();
+        let client = client_config(&heap, &mut remarks)?;
+        let ring_size = match heap.shmem_size_bytes.unwrap_or(0) {
+            0 => ring::DEFAULT_SIZE,
+            size if size.is_power_of_two() && (ring::MIN_SIZE..=ring::MAX_SIZE).contains(&size) => {
+                size
+            }
+            size => return Err(Refusal::RingSize(size)),
+        };
+        let dumps = &heap.continuous_dump_config;
+        let interval = dumps.dump_interval_ms.filter(|&ms| ms != 0);
+        let dumps = interval.map(|interval| Dumps {
+            phase: Duration::from_millis(dumps.dump_phase_ms.unwrap_or(0).into()),
+            interval: Duration::from_millis(interval.into()),
+        });
+        let cpu = heap.max_heapprofd_cpu_secs.filter(|&secs| secs != 0);
+        let stop = config.stop_timeout_ms.filter(|&ms| ms != 0);
+        Ok(Self {
+            client,
+            targets: Targets::new(&heap)?,
+            ring_size,
+            dumps,
+            dump_at_max: heap.dump_at_max == Some(true),
+            max_memory_kb: heap.max_heapprofd_memory_kb.unwrap_or(0).into(),
+            max_cpu: cpu.map(Duration::from_secs),
+            unnamed: heap.skip_symbol_prefix,
+            stop_timeout: stop.map_or(STOP_TIMEOUT, |ms| Duration::from_millis(ms.into())),
+            remarks,
+        })
+    }
+}
+
+fn client_config(
+    heap: &HeapprofdConfig,
+    remarks: &mut Vec<String>,
+) -> Result<ClientConfig, Refusal> {
+    let default = heap.sampling_interval_bytes.unwrap_or(0);
+    let all_heaps = heap.all_heaps == Some(true);
+    let mut heaps: Vec<&[u8]> = heap.heaps.iter().map(Vec::as_slice).collect();
+    if heaps.is_empty() && !all_heaps {
+        heaps.push(LIBC);
+    }
+    let mut intervals = heap.heap_sampling_intervals.clone();
+    if intervals.is_empty() {
+        intervals = vec![default; heaps.len()];
+    }
+    if intervals.len() != heaps.len() {
+        return Err(Refusal::Lengths);
+    }
+    if intervals.contains(&0) || (all_heaps && default == 0) {
+        return Err(Refusal::ZeroInterval);
+    }
+    let timeout = u64::from(heap.block_client_timeout_us.unwrap_or(0));
+    let flag = |value: Option<bool>| u8::from(value == Some(true));
+    let mut client = ClientConfig {
+        default_interval: default,
+        block_client_timeout_us: match timeout {
+            0 => BLOCK_LIMIT_US,
+            timeout => timeout,
+        },
+        adaptive_threshold: heap.adaptive_sampling_shmem_threshold.unwrap_or(0),
+        adaptive_max_interval: heap
+            .adaptive_sampling_max_sampling_interval_bytes
+            .unwrap_or(0),
+        block_client: flag(heap.block_client),
+        disable_fork_teardown: flag(heap.disable_fork_teardown),
+        disable_vfork_detection: flag(heap.disable_vfork_detection),
+        all_heaps: u8::from(all_heaps),
+        ..ClientConfig::EMPTY
+    };
+    let excluded = heap.exclude_heaps.iter().map(|name| (name.as_slice(), 0));
+    for (name, interval) in heaps.into_iter().zip(intervals).chain(excluded) {
+        if !client.add_heap(name, interval) {
+            let name = String::from_utf8_lossy(name);
+            remarks.push(match name.len() < NAME_BYTES {
+                true => format!("heap {name:?} is not recorded: a config has room for 64 heaps"),
+                false => format!("heap {name:?} is not recorded: no heap's name is so long"),
+            });
+        }
+    }
+    Ok(client)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferretto_proto::Message;
+
+    fn plan(change: impl FnOnce(&mut HeapprofdConfig)) -> Result<Plan, Refusal> {
+        let mut heap = HeapprofdConfig {
+            sampling_interval_bytes: Some(4096),
+            all: Some(true),
+            ..Default::default()
+        };
+        change(&mut heap);
+        Plan::new(&DataSourceConfig {
+            heapprofd_config: Some(heap.encode_to_vec()),
+            ..Default::default()
+        })
+    }
+
+    fn interval(plan: &Plan, name: &str) -> u64 {
+        let mut padded = [0; NAME_BYTES];
+        padded[..name.len()].copy_from_slice(name.as_bytes());
+        plan.client.interval(&padded)
+    }
+
+    #[test]
+    fn heap_001_malloc_is_recorded_if_no_heap_is_named() {
+        let simple = plan(|_| {}).unwrap();
+        assert_eq!(interval(&simple, "libc.malloc"), 4096);
+        assert_eq!(interval(&simple, "other"), 0);
+        let zero = plan(|heap| heap.sampling_interval_bytes = None);
+        assert_eq!(zero.unwrap_err(), Refusal::ZeroInterval);
+        let mismatch = plan(|heap| {
+            heap.heaps = vec!["a".into(), "b".into()];
+            heap.heap_sampling_intervals = vec![1];
+        });
+        assert_eq!(mismatch.unwrap_err(), Refusal::Lengths);
+        let own = plan(|heap| {
+            heap.heaps = vec!["a".into(), "b".into()];
+            heap.heap_sampling_intervals = vec![1, 2];
+        });
+        let own = own.unwrap();
+        assert_eq!((interval(&own, "a"), interval(&own, "b")), (1, 2));
+        assert_eq!(interval(&own, "libc.malloc"), 0);
+    }
+
+    #[test]
+    fn heap_002_heaps_can_be_excluded() {
+        let plan = plan(|heap| {
+            heap.all_heaps = Some(true);
+            heap.heaps = vec!["both".into()];
+            heap.exclude_heaps = vec!["off".into(), "both".into()];
+            heap.exclude_heaps.push(vec![b'n'; 64]);
+            heap.exclude_heaps
+                .extend((0..70).map(|n| format!("x{n}").into_bytes()));
+        });
+        let plan = plan.unwrap();
+        assert_eq!(interval(&plan, "both"), 4096);
+        assert_eq!(interval(&plan, "off"), 0);
+        assert_eq!(interval(&plan, "any"), 4096);
+        assert_eq!(plan.client.num_heaps, 64);
+        assert_eq!(plan.remarks.len(), 1 + 74 - 1 - 64);
+    }
+
+    #[test]
+    fn heap_005_rings_are_powers_of_two() {
+        let size = |size| plan(move |heap| heap.shmem_size_bytes = Some(size));
+        assert_eq!(size(0).unwrap().ring_size, 8 << 20);
+        assert_eq!(size(8192).unwrap().ring_size, 8192);
+        for wrong in [4096, 4096 * 3, 500 << 20, 1 << 40] {
+            assert_eq!(size(wrong).unwrap_err(), Refusal::RingSize(wrong));
+        }
+    }
+
+    #[test]
+    fn what_means_nothing_here_is_refused() {
+        let installed = plan(|heap| heap.target_installed_by = vec!["@system".into()]);
+        assert_eq!(installed.unwrap_err(), Refusal::InstalledBy);
+        let streaming = plan(|heap| heap.stream_allocations = Some(true));
+        assert_eq!(streaming.unwrap_err(), Refusal::Streaming);
+        let nobody = plan(|heap| heap.all = None);
+        assert_eq!(nobody.unwrap_err(), Refusal::NoTarget);
+    }
+}

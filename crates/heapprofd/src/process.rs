@@ -1,0 +1,209 @@
+//! The processes of an instance, with the books of their heaps.
+
+use std::collections::BTreeMap;
+
+use ferretto_shm::Clock;
+
+use crate::books::{Books, Kind, Operation};
+use crate::client::Event;
+use crate::live::Live;
+use crate::output::{HeapState, Output, State};
+
+/// Heaps of a process; there are no more numbers in the client.
+const MAX_HEAPS: usize = 256;
+/// Processes that have left and whose books are kept, in case their number comes again.
+const MAX_LEFT: usize = 256;
+
+#[derive(Debug)]
+struct Heap {
+    name: Box<[u8]>,
+    interval: u64,
+    first_interval: u64,
+    /// When the last dump was made, or recording began.
+    since: u64,
+    books: Books,
+}
+
+#[derive(Debug)]
+struct Process {
+    state: State,
+    heaps: BTreeMap<u32, Heap>,
+    is_extended: bool,
+    has_left: bool,
+    /// Its last dump is to be written.
+    is_due: bool,
+    began: u64,
+}
+
+/// The processes.
+#[derive(Debug, Default)]
+pub(crate) struct Processes(BTreeMap<u32, Process>);
+
+fn now() -> u64 {
+    Clock::MonotonicCoarse.now()
+}
+
+impl Processes {
+    /// A client has connected. A process that has executed another program goes on with its books,
+    /// as readers take it for the same; what the old program had is gone.
+    pub(crate) fn begin(&mut self, pid: u32, is_extended: bool) {
+        if let Some(process) = self.0.get_mut(&pid) {
+            process.has_left = false;
+            process.is_due = false;
+            process.is_extended = is_extended;
+            for heap in process.heaps.values_mut() {
+                heap.books.restart(is_extended);
+            }
+            return;
+        }
+        let left = self.0.iter().filter(|(_, process)| process.has_left);
+        if left.clone().count() >= MAX_LEFT
+            && let Some((&oldest, _)) = left.min_by_key(|(_, process)| process.began)
+        {
+            self.0.remove(&oldest);
+        }
+        let process = Process {
+            state: State {
+                pid,
+                ..State::default()
+            },
+            heaps: BTreeMap::new(),
+            is_extended,
+            has_left: false,
+            is_due: false,
+            began: now(),
+        };
+        self.0.insert(pid, process);
+    }
+
+    pub(crate) fn apply(&mut self, event: Event, output: &mut Output, live: Option<&Live>) {
+        match event {
+            Event::Heap {
+                pid,
+                heap,
+                name,
+                interval,
+            } => {
+                let Some(process) = self.0.get_mut(&pid) else {
+                    return;
+                };
+                if let Some(heap) = process.heap(heap) {
+                    if !name.is_empty() {
+                        heap.name = name;
+                    }
+                    if heap.first_interval == 0 {
+                        heap.first_interval = interval;
+                    }
+                    heap.interval = interval;
+                }
+            }
+            Event::Operation {
+                pid,
+                heap,
+                operation,
+                time,
+                frames,
+            } => {
+                let Some(heap) = self.0.get_mut(&pid).and_then(|process| process.heap(heap)) else {
+                    return;
+                };
+                let kind = match operation.kind {
+                    Kind::Malloc { size, .. } => Kind::Malloc {
+                        size,
+                        callstack: output.callstack(&frames),
+                    },
+                    Kind::Free => Kind::Free,
+                };
+                let before = heap.books.live_bytes();
+                heap.books.add(Operation { kind, ..operation }, time);
+                if let Some(live) = live {
+                    live.changed(before, heap.books.live_bytes());
+                }
+            }
+        }
+    }
+
+    /// A client is gone.
+    pub(crate) fn left(&mut self, state: &State) {
+        if let Some(process) = self.0.get_mut(&state.pid) {
+            process.state = state.clone();
+            process.has_left = true;
+            process.is_due = true;
+        }
+    }
+
+    pub(crate) fn set_state(&mut self, state: &State) {
+        if let Some(process) = self.0.get_mut(&state.pid) {
+            process.state = state.clone();
+        }
+    }
+
+    /// Writes what is known of all processes that are there.
+    pub(crate) fn dump(&mut self, output: &mut Output, at_max: bool) {
+        for process in self.0.values_mut() {
+            if !process.has_left || process.is_due {
+                process.dump(output, at_max);
+            }
+        }
+    }
+
+    /// Writes what is known of those that have left; `false` if there are none.
+    pub(crate) fn dump_left(&mut self, output: &mut Output, at_max: bool) -> bool {
+        let mut has_dumped = false;
+        for process in self.0.values_mut().filter(|process| process.is_due) {
+            process.dump(output, at_max);
+            has_dumped = true;
+        }
+        has_dumped
+    }
+}
+
+impl Process {
+    fn heap(&mut self, id: u32) -> Option<&mut Heap> {
+        if id == 0 || id as usize >= MAX_HEAPS {
+            return None;
+        }
+        let (began, is_extended) = (self.began, self.is_extended);
+        let heap = self.heaps.entry(id).or_insert_with(|| Heap {
+            name: Box::default(),
+            interval: 0,
+            first_interval: 0,
+            since: began,
+            books: Books::new(is_extended),
+        });
+        Some(heap)
+    }
+
+    fn dump(&mut self, output: &mut Output, at_max: bool) {
+        self.is_due = false;
+        let now = now();
+        if self.heaps.is_empty() && (self.state.is_corrupt || self.state.has_overrun) {
+            // What went wrong is told though there is nothing else to tell.
+            let state = HeapState {
+                name: b"",
+                interval: 0,
+                first_interval: 0,
+                time: now,
+                start_time: self.began,
+                books: &Books::new(true),
+            };
+            return output.dump(&self.state, &state);
+        }
+        for heap in self.heaps.values_mut() {
+            let time = match at_max {
+                true => heap.books.peak_time().max(heap.since),
+                false => now,
+            };
+            let state = HeapState {
+                name: &heap.name,
+                interval: heap.interval,
+                first_interval: heap.first_interval,
+                time,
+                start_time: heap.since,
+                books: &heap.books,
+            };
+            output.dump(&self.state, &state);
+            heap.since = time;
+        }
+    }
+}

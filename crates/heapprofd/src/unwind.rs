@@ -1,0 +1,139 @@
+//! From a record to a callstack.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use ferretto_heap::wire::{AllocMetadata, arch, chain};
+use ferretto_profiling::Frame;
+use ferretto_unwind::{
+    Cache, Frame as UserFrame, Machine, Mode, Process, Registers, StackCopy, UnwindError,
+};
+use rustix::fs::{Mode as FileMode, OFlags};
+
+/// The library that the innermost frames lie in.
+const LIBRARY: &str = "libferretto_heap.so";
+/// Functions of the client in a program that brings the allocator along, by a part of their names.
+const CLIENT: [&str; 2] = ["ferretto_heap", "__rust_alloc"];
+/// The upstream client's libraries, by the end of their names.
+const UPSTREAM: [&str; 2] = ["heapprofd_client.so", "heapprofd_client_api.so"];
+/// Stacks that frame pointers have to explain in a row before stacks are not copied any more.
+const TRUSTED_AFTER: u32 = 32;
+
+/// The unwinder of one process.
+#[derive(Debug)]
+pub(crate) struct Unwinder {
+    process: Process,
+    frames: Vec<UserFrame>,
+    by_chain: Vec<UserFrame>,
+    addresses: Vec<u64>,
+    /// Stacks that frame pointers explained as well as the tables did, in a row.
+    agreed: u32,
+}
+
+impl Unwinder {
+    pub(crate) fn new(pid: u32, maps: File, memory: File) -> Self {
+        // Its files have to be found after it has ended, too, as that may be soon.
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(format!("/proc/{pid}/root"), flags, FileMode::empty());
+        let roots = root.into_iter().map(Arc::new).collect();
+        let mut process = Process::with_roots(pid, maps, memory, roots);
+        process.read_ahead();
+        Self {
+            process,
+            frames: Vec::new(),
+            by_chain: Vec::new(),
+            addresses: Vec::new(),
+            agreed: 0,
+        }
+    }
+
+    /// Returns true if frame pointers have proved good: stacks need not be copied.
+    pub(crate) fn trusts_chains(&self) -> bool {
+        self.agreed >= TRUSTED_AFTER
+    }
+
+    /// Returns the callstack, the innermost frame first, and whether it is whole.
+    pub(crate) fn unwind(
+        &mut self,
+        cache: &Cache,
+        metadata: &AllocMetadata,
+        chain_bytes: &[u8],
+        is_cut: bool,
+        stack: &[u8],
+    ) -> (Vec<Frame>, Result<(), UnwindError>) {
+        self.frames.clear();
+        self.addresses.clear();
+        self.addresses.extend(chain(chain_bytes));
+        let Some(registers) = registers(metadata) else {
+            return (Vec::new(), Err(UnwindError::Unsupported));
+        };
+        let copy = StackCopy {
+            registers: Some(&registers),
+            stack,
+            stack_full: is_cut,
+            user_chain: &self.addresses,
+        };
+        let by_chain = stack.is_empty() && self.addresses.len() > 1;
+        let mode = match by_chain {
+            true => Mode::KernelChain,
+            false => Mode::Dwarf,
+        };
+        let result = self.process.unwind(cache, &copy, mode, &mut self.frames);
+        if !by_chain && self.addresses.len() > 1 {
+            // What frame pointers tell, beside what the tables told.
+            self.by_chain.clear();
+            let chain = &mut self.by_chain;
+            let unwound = self.process.unwind(cache, &copy, Mode::KernelChain, chain);
+            self.agreed = match unwound.is_ok() && are_alike(&self.frames, &self.by_chain) {
+                true => self.agreed.saturating_add(1),
+                false => 0,
+            };
+        }
+        let skipped = self.frames.iter().take_while(|frame| is_of_client(frame));
+        let skipped = skipped.count();
+        let frames = self.frames.drain(..).skip(skipped).map(Frame::User);
+        (frames.collect(), result)
+    }
+}
+
+/// Returns true if two callstacks are the same but for the innermost frame.
+fn are_alike(one: &[UserFrame], other: &[UserFrame]) -> bool {
+    let place = |frame: &UserFrame| {
+        let start = frame.mapping.as_ref().map(|mapping| mapping.start);
+        (start, frame.rel_pc)
+    };
+    let mut frames = one.iter().zip(other).skip(1);
+    one.len() == other.len() && frames.all(|(one, other)| place(one) == place(other))
+}
+
+fn is_of_client(frame: &UserFrame) -> bool {
+    let Some(mapping) = &frame.mapping else {
+        return false;
+    };
+    let path = mapping
+        .path
+        .strip_suffix(" (deleted)")
+        .unwrap_or(&mapping.path);
+    if path.ends_with(LIBRARY) || UPSTREAM.iter().any(|name| path.ends_with(name)) {
+        return true;
+    }
+    let name = frame.function_name();
+    name.is_some_and(|name| CLIENT.iter().any(|part| name.contains(part)))
+}
+
+fn registers(metadata: &AllocMetadata) -> Option<Registers> {
+    if metadata.arch != arch::NATIVE {
+        return None;
+    }
+    let machine = Machine::NATIVE;
+    let (count, pc) = match machine {
+        Machine::Aarch64 => (32, 32),
+        _ => (16, 16),
+    };
+    let mut registers = Registers::new(machine);
+    for (number, value) in metadata.registers.iter().take(count).enumerate() {
+        registers.set(number, *value);
+    }
+    registers.set_pc(metadata.registers[pc]);
+    Some(registers)
+}

@@ -1,0 +1,319 @@
+//! The thread that reads rings, works out callstacks, keeps the books and writes dumps: the only
+//! one that waits for room in shared memory of the service.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::time::{Duration, Instant};
+
+use ferretto_client::{InstanceId, ProducerHandle};
+use ferretto_shm::TraceWriter;
+use ferretto_unwind::Cache;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+use crate::client::{Client, Progress};
+use crate::config::Plan;
+use crate::live::Live;
+use crate::output::Output;
+use crate::process::Processes;
+
+/// Names an instance among all there ever were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SourceKey(pub(crate) u64);
+
+/// A request of the producer's thread.
+#[derive(Debug)]
+pub(crate) enum Message {
+    Start(SourceKey, Box<Plan>, Box<TraceWriter>),
+    Client(SourceKey, Box<Client>),
+    Rejected(SourceKey, u32),
+    Dump(SourceKey),
+    /// Flushes these, then answers.
+    Flush(u64, Vec<SourceKey>),
+    /// Ends one with a last dump, then answers if somebody waits.
+    End(SourceKey, Option<InstanceId>, bool),
+    Purge(SourceKey),
+}
+
+/// Records read of a client before others have their turn.
+const BATCH: usize = 1000;
+/// The time until a ring that had something is looked at again.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// The way to the worker.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    sender: Sender<Message>,
+    wake: Arc<OwnedFd>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Worker {
+    pub(crate) fn start(handle: ProducerHandle, live: Option<Arc<Live>>) -> std::io::Result<Self> {
+        let (sender, receiver) = channel();
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let wake = Arc::new(eventfd(0, flags)?);
+        let run = Run {
+            receiver,
+            wake: Arc::clone(&wake),
+            handle,
+            cache: Cache::new(),
+            sources: BTreeMap::new(),
+            buffer: Vec::new(),
+            live,
+        };
+        let thread = std::thread::Builder::new()
+            .name("heapprofd-books".to_owned())
+            .spawn(move || run.run())?;
+        Ok(Self {
+            sender,
+            wake,
+            thread,
+        })
+    }
+
+    pub(crate) fn send(&self, message: Message) {
+        // It ends only with this value.
+        let _ = self.sender.send(message);
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
+
+    /// Has it end, with last dumps.
+    pub(crate) fn finish(self) {
+        drop(self.sender);
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        // If it has panicked it has said so.
+        let _ = self.thread.join();
+    }
+}
+
+struct Source {
+    plan: Plan,
+    output: Output,
+    clients: Vec<Client>,
+    processes: Processes,
+}
+
+struct Run {
+    receiver: Receiver<Message>,
+    wake: Arc<OwnedFd>,
+    handle: ProducerHandle,
+    cache: Cache,
+    sources: BTreeMap<SourceKey, Source>,
+    /// As large as the largest ring.
+    buffer: Vec<u8>,
+    live: Option<Arc<Live>>,
+}
+
+impl Run {
+    fn run(mut self) {
+        loop {
+            loop {
+                match self.receiver.try_recv() {
+                    Ok(message) => self.handle(message),
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => return self.end_all(),
+                }
+            }
+            let limit = self.read_rings();
+            self.wait(limit);
+        }
+    }
+
+    fn handle(&mut self, message: Message) {
+        match message {
+            Message::Start(key, plan, writer) => {
+                let size = plan.ring_size as usize;
+                if self.buffer.len() < size {
+                    self.buffer.resize(size, 0);
+                }
+                let output = Output::new(*writer, plan.unnamed.clone(), plan.dump_at_max);
+                self.sources.insert(
+                    key,
+                    Source {
+                        output,
+                        plan: *plan,
+                        clients: Vec::new(),
+                        processes: Processes::default(),
+                    },
+                );
+            }
+            Message::Client(key, client) => {
+                if let Some(source) = self.sources.get_mut(&key) {
+                    source.processes.begin(client.pid, client.is_extended);
+                    self.live.iter().for_each(|live| live.connected());
+                    source.clients.push(*client);
+                }
+            }
+            Message::Rejected(key, pid) => {
+                if let Some(source) = self.sources.get_mut(&key) {
+                    source.output.rejected(pid);
+                }
+            }
+            Message::Dump(key) => {
+                let live = self.live.clone();
+                if let Some(source) = self.sources.get_mut(&key) {
+                    source.catch_up(&self.cache, &mut self.buffer, live.as_deref());
+                    source.dump();
+                }
+            }
+            Message::Flush(request, keys) => {
+                for key in keys {
+                    if let Some(source) = self.sources.get_mut(&key) {
+                        source.output.flush();
+                    }
+                }
+                self.handle.flush_done(request);
+            }
+            Message::End(key, instance, by_guardrail) => {
+                if let Some(source) = self.sources.remove(&key) {
+                    source.end(
+                        &self.cache,
+                        &mut self.buffer,
+                        by_guardrail,
+                        self.live.as_deref(),
+                    );
+                }
+                if let Some(instance) = instance {
+                    self.handle.notify_stopped(instance);
+                }
+            }
+            Message::Purge(key) => {
+                if let Some(source) = self.sources.remove(&key) {
+                    source.clients.iter().for_each(Client::shut_down);
+                }
+            }
+        }
+    }
+
+    fn end_all(&mut self) {
+        for source in std::mem::take(&mut self.sources).into_values() {
+            source.end(&self.cache, &mut self.buffer, false, self.live.as_deref());
+        }
+    }
+
+    /// Reads a little of each ring; returns the time until there is more to do.
+    fn read_rings(&mut self) -> Option<Duration> {
+        let mut limit = None;
+        let live = self.live.clone();
+        for source in self.sources.values_mut() {
+            let Source {
+                clients,
+                processes,
+                output,
+                ..
+            } = source;
+            clients.retain_mut(|client| {
+                let is_gone = client.has_left();
+                let mut done = client.read(BATCH, &self.cache, &mut self.buffer, &mut |event| {
+                    processes.apply(event, output, live.as_deref())
+                });
+                while is_gone && done == Progress::More {
+                    done = client.read(BATCH, &self.cache, &mut self.buffer, &mut |event| {
+                        processes.apply(event, output, live.as_deref())
+                    });
+                }
+                if is_gone || done == Progress::Corrupt {
+                    client.shut_down();
+                    processes.left(&client.state(true, false));
+                    return false;
+                }
+                let again = match done {
+                    Progress::More => Some(Duration::ZERO),
+                    Progress::Some => Some(AGAIN),
+                    _ => None,
+                };
+                limit = limit.into_iter().chain(again).min();
+                true
+            });
+            source.dump_left();
+        }
+        limit
+    }
+
+    fn wait(&self, limit: Option<Duration>) {
+        let clients = self.sources.values().flat_map(|source| &source.clients);
+        let mut fds = vec![PollFd::new(&self.wake, PollFlags::IN)];
+        fds.extend(clients.map(|client| PollFd::new(client.stream(), PollFlags::IN)));
+        let limit = limit.map(|limit| Timespec {
+            tv_sec: limit.as_secs() as i64,
+            tv_nsec: limit.subsec_nanos().into(),
+        });
+        // An interrupted wait is a short one.
+        let _ = poll(&mut fds, limit.as_ref());
+        let mut count = [0_u8; 8];
+        let _ = rustix::io::read(&self.wake, &mut count);
+    }
+}
+
+impl Source {
+    /// Reads all that clients have written until now.
+    fn catch_up(&mut self, cache: &Cache, buffer: &mut [u8], live: Option<&Live>) {
+        let Self {
+            clients,
+            processes,
+            output,
+            plan,
+            ..
+        } = self;
+        let until = Instant::now() + plan.stop_timeout / 2;
+        for client in clients {
+            // No more than is there now: a program that goes on is not waited for.
+            let mut left = client.unread();
+            while left > 0 && Instant::now() < until {
+                let before = client.unread();
+                let done = client.read(BATCH, cache, buffer, &mut |event| {
+                    processes.apply(event, output, live);
+                });
+                if !matches!(done, Progress::More) {
+                    break;
+                }
+                left = left.saturating_sub(before.saturating_sub(client.unread()).max(1));
+            }
+            processes.set_state(&client.state(false, false));
+        }
+    }
+
+    fn dump(&mut self) {
+        self.processes.dump(&mut self.output, self.plan.dump_at_max);
+        self.output.flush();
+    }
+
+    /// Writes last dumps of processes that have left.
+    fn dump_left(&mut self) {
+        let at_max = self.plan.dump_at_max;
+        if self.processes.dump_left(&mut self.output, at_max) {
+            self.output.flush();
+        }
+    }
+
+    fn end(mut self, cache: &Cache, buffer: &mut [u8], by_guardrail: bool, live: Option<&Live>) {
+        self.clients.iter().for_each(Client::shut_down);
+        self.catch_up(cache, buffer, live);
+        for client in &self.clients {
+            self.processes.set_state(&client.state(false, by_guardrail));
+        }
+        self.dump();
+    }
+}
+
+/// Takes the bytes that a client sends to wake this thread; `false` if it is gone.
+pub(crate) fn drain(mut stream: &UnixStream) -> bool {
+    let mut bytes = [0; 64];
+    loop {
+        match stream.read(&mut bytes) {
+            Ok(0) => return false,
+            Ok(_) => {}
+            Err(error) => return error.kind() == std::io::ErrorKind::WouldBlock,
+        }
+    }
+}
+
+/// Returns true if nothing is to be read.
+pub(crate) fn is_quiet(stream: &UnixStream) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::IN)];
+    !poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}

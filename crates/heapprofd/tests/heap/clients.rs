@@ -1,0 +1,149 @@
+//! Clients that mean harm.
+
+use std::fs::File;
+use std::io::{IoSlice, Read as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use ferretto_heap::ring::{Mapping, Writer};
+use ferretto_heap::wire::{CONFIG_BYTES, record};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+
+use crate::world::{World, end, every, with_program};
+
+fn hello(world: &World, byte: u8, files: &[&str]) -> UnixStream {
+    let stream = UnixStream::connect(world.socket()).expect("it listens");
+    let files: Vec<File> = files
+        .iter()
+        .map(|file| File::open(file).expect("a file"))
+        .collect();
+    let fds: Vec<_> = files.iter().map(|file| file.as_fd()).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() {
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(&fds)));
+    }
+    sendmsg(
+        &stream,
+        &[IoSlice::new(&[byte])],
+        &mut ancillary,
+        SendFlags::empty(),
+    )
+    .expect("sent");
+    stream
+}
+
+/// The ring that the profiler grants; `None` if it hangs up.
+fn granted(stream: &UnixStream) -> Option<OwnedFd> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut config = vec![0; CONFIG_BYTES];
+    let mut parts = [std::io::IoSliceMut::new(&mut config)];
+    let received = recvmsg(stream, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC).ok()?;
+    if received.bytes == 0 {
+        return None;
+    }
+    assert_eq!(received.bytes, CONFIG_BYTES);
+    let ring = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut rights) => rights.next(),
+        _ => None,
+    });
+    Some(ring.expect("the ring comes with the config"))
+}
+
+const OWN: [&str; 2] = ["/proc/self/maps", "/proc/self/mem"];
+
+#[test]
+fn heap_020_only_a_processs_own_files_are_taken() {
+    let world = World::new();
+    let consumer = world.begin(&every(1));
+    for files in [
+        &["/proc/self/maps", "/dev/null"][..],
+        &["/proc/self/mem", "/proc/self/maps"],
+        &["/proc/1/maps", "/proc/self/mem"],
+        &["/proc/self/maps"],
+        &[],
+    ] {
+        // The maps of others may be unreadable for this user.
+        if files.iter().all(|file| File::open(file).is_ok()) {
+            assert!(granted(&hello(&world, b'x', files)).is_none(), "{files:?}");
+        }
+    }
+    assert!(granted(&hello(&world, b'x', &OWN)).is_some());
+    end(consumer);
+}
+
+fn write(writer: &Writer, bytes: &[u8]) {
+    let written = writer.write(bytes.len(), |to| {
+        // SAFETY: `to` has room for as many bytes.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+    });
+    written.expect("there is room");
+}
+
+/// A record of an allocation, as a client of upstream writes it.
+fn malloc(sequence: u64, arch: u8, stack: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; 8 + 328];
+    bytes[..8].copy_from_slice(&record::MALLOC.to_ne_bytes());
+    for (place, value) in [(0, sequence), (1, 100), (2, 100), (3, sequence * 16)] {
+        bytes[8 + place * 8..][..8].copy_from_slice(&u64::to_ne_bytes(value));
+    }
+    bytes[8 + 320] = 1;
+    bytes[8 + 324] = arch;
+    bytes.extend_from_slice(stack);
+    bytes
+}
+
+#[test]
+fn heap_018_nonsense_of_a_client_is_told_and_hurts_nobody_else() {
+    with_program(|world| {
+        let consumer = world.begin(&every(1));
+        let mut stream = hello(&world, b'x', &OWN);
+        let ring = granted(&stream).expect("a session");
+        let mapping = Mapping::new(ring.as_raw_fd()).expect("a ring");
+        let base = mapping.range().0 as *mut u64;
+        let writer = Writer::new(mapping);
+        assert!(!writer.is_extended(), "it asked for none");
+        write(&writer, &[7; 400]);
+        write(&writer, &[0; 3]);
+        write(&writer, &malloc(1, 4, &[0xa5; 5000]));
+        // SAFETY: the second word of the ring's page, which is mapped by the writer.
+        unsafe { base.add(2).write_volatile(u64::MAX) };
+        rustix::io::write(&stream, b"x").expect("it listens");
+        // It hangs up.
+        assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0);
+        world.run(&["leak", "10"]);
+        let recorded = end(consumer);
+        let own = recorded.last(std::process::id(), "");
+        assert!(own.is_corrupt);
+        let other = recorded.dumps().iter().find(|dump| dump.pid != own.pid);
+        let other = other.expect("the other program");
+        assert!(!other.is_corrupt);
+        assert_eq!(recorded.sums(other, "leaked").allocated, 3000);
+    });
+}
+
+#[test]
+fn heap_027_registers_of_an_unknown_machine_are_told() {
+    let world = World::new();
+    let consumer = world.begin(&every(1));
+    let stream = hello(&world, b'x', &OWN);
+    let ring = granted(&stream).expect("a session");
+    let writer = Writer::new(Mapping::new(ring.as_raw_fd()).expect("a ring"));
+    write(&writer, &malloc(1, 0, &[]));
+    drop((stream, writer));
+    let recorded = end(consumer);
+    let dump = recorded.last(std::process::id(), "");
+    assert_eq!(dump.rows().len(), 1);
+    let interned = recorded.packets.iter().map(|packet| &packet.interned_data);
+    let mut names = interned.flat_map(|interned| &interned.function_names);
+    assert!(names.any(|name| name.str.as_deref() == Some(b"ERROR READING REGISTERS")));
+    let packets = crate::packets::profile_packets(&recorded.packets);
+    let dumps = packets.iter().flat_map(|packet| &packet.process_dumps);
+    let errors = dumps.filter_map(|dump| dump.stats.unwinding_errors);
+    assert_eq!(errors.max(), Some(1));
+}

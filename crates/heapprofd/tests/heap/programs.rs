@@ -1,0 +1,166 @@
+//! Dumps beside what programs have allocated.
+
+use crate::world::{World, every, with_program};
+
+#[test]
+fn heap_006_each_byte_is_counted_if_that_is_asked_for() {
+    with_program(|world| {
+        let recorded = world.record(&every(1), |world| world.run(&["leak", "500"]));
+        let dump = &recorded.dumps()[0];
+        let leaked = recorded.sums(dump, "leaked");
+        assert_eq!((leaked.allocated, leaked.freed), (150_000, 0));
+        assert_eq!((leaked.allocations, leaked.frees), (500, 0));
+        let passing = recorded.sums(dump, "passing");
+        assert_eq!((passing.allocated, passing.freed), (100_000, 100_000));
+        assert_eq!((passing.allocations, passing.frees), (500, 500));
+    });
+}
+
+#[test]
+fn heap_006_samples_add_up_within_three_sigma() {
+    with_program(|world| {
+        let interval = 4096;
+        let recorded = world.record(&every(interval), |world| world.run(&["leak", "200000"]));
+        let dump = &recorded.dumps()[0];
+        let check = |found: u64, expected: u64| {
+            let sigma = ((expected * interval) as f64).sqrt();
+            let off = found.abs_diff(expected) as f64;
+            assert!(
+                off < 3.0 * sigma,
+                "{found} instead of {expected}, sigma {sigma}"
+            );
+        };
+        let leaked = recorded.sums(dump, "leaked");
+        check(leaked.allocated, 60_000_000);
+        assert_eq!(leaked.freed, 0);
+        // Of a leak of this size 3 sigma are less than 5 %.
+        assert!(leaked.live().abs_diff(60_000_000) < 3_000_000);
+        let passing = recorded.sums(dump, "passing");
+        check(passing.allocated, 40_000_000);
+        assert_eq!(passing.live(), 0, "all that was sampled was freed");
+    });
+}
+
+#[test]
+fn heap_011_all_functions_of_the_allocator_are_balanced() {
+    with_program(|world| {
+        let recorded = world.record(&every(1), |world| world.run(&["family"]));
+        let family = recorded.sums(&recorded.dumps()[0], "family");
+        // 1000 each, but 1024 of aligned_alloc, a page of pvalloc, and 10 before one realloc.
+        assert_eq!(family.allocated, 8 * 1000 + 1024 + 4096 + 10);
+        assert_eq!(family.allocations, 11);
+        // malloc, realloc, reallocarray, memalign, pvalloc are freed, and the 10 bytes.
+        assert_eq!(family.freed, 4 * 1000 + 4096 + 10);
+        assert_eq!(family.frees, 6);
+    });
+}
+
+#[test]
+fn heap_012_what_fails_changes_nothing() {
+    with_program(|world| {
+        let recorded = world.record(&every(1), |world| world.run(&["failing"]));
+        let failing = recorded.sums(&recorded.dumps()[0], "failing");
+        assert_eq!((failing.allocated, failing.freed), (3000, 0));
+    });
+}
+
+#[test]
+fn heap_011_threads_are_balanced() {
+    with_program(|world| {
+        let recorded = world.record(&every(2000), |world| world.run(&["threads", "64"]));
+        let churn = recorded.sums(&recorded.dumps()[0], "churn");
+        let expected = 64.0 * 20_000.0 * 250.5;
+        let sigma = (expected * 2000.0_f64).sqrt();
+        let off = (churn.allocated as f64 - expected).abs();
+        // The sizes are random, too, which adds a little.
+        assert!(
+            off < 4.0 * sigma,
+            "{churn:?} instead of {expected}, sigma {sigma}"
+        );
+        assert_eq!(churn.live(), 0);
+        assert!(!recorded.dumps()[0].has_overrun);
+    });
+}
+
+#[test]
+fn heap_011_allocations_of_signal_handlers_are_balanced() {
+    with_program(|world| {
+        let recorded = world.record(&every(1), |world| world.run(&["signals"]));
+        let handler = recorded.sums(&recorded.dumps()[0], "on_signal");
+        assert_eq!(handler.allocated, 100 * handler.allocations);
+        assert_eq!(handler.live(), 0);
+    });
+}
+
+#[test]
+fn heap_015_the_first_allocation_is_recorded() {
+    with_program(|world| {
+        let recorded = world.record(&every(1), |world| world.run(&["leak", "1"]));
+        let before = recorded.sums(&recorded.dumps()[0], "before_main");
+        assert_eq!(before.allocated, 7777);
+    });
+}
+
+#[test]
+fn heap_008_009_010_allocators_tell_of_themselves() {
+    with_program(|world| {
+        let mut config = every(1);
+        config.all_heaps = Some(true);
+        let consumer = world.begin(&config);
+        let mut target = world.target(&["custom"]);
+        target.waits();
+        let recorded = crate::world::end(consumer);
+        target.goes_on();
+        target.ends();
+        let custom = recorded.last(target.pid(), "custom");
+        let site = recorded.sums(custom, "custom_site");
+        assert_eq!((site.allocated, site.freed), (5000, 2000));
+        let all = recorded.sums(custom, "");
+        assert_eq!(all.allocated, 5000 + 12_345);
+        // The 200th heap is one like any other.
+        let high = recorded
+            .dumps()
+            .iter()
+            .find(|dump| dump.total().allocated.weight == 999);
+        assert!(high.is_some());
+        assert!(!recorded.last(target.pid(), "libc.malloc").rows().is_empty());
+    });
+}
+
+#[test]
+fn heap_001_without_all_heaps_only_malloc_is_recorded() {
+    with_program(|world| {
+        let consumer = world.begin(&every(1));
+        let mut target = world.target(&["family"]);
+        target.ends();
+        let recorded = crate::world::end(consumer);
+        assert!(
+            recorded
+                .dumps()
+                .iter()
+                .all(|dump| dump.heap == "libc.malloc")
+        );
+    });
+}
+
+#[test]
+fn programs_of_other_languages_are_recorded() {
+    let world = World::new();
+    let recorded = world.record(&every(4096), |world| {
+        let mut python = world.command("python3");
+        python.args([
+            "-c",
+            "x = [bytes(100000) for _ in range(300)]; print(len(x))",
+        ]);
+        match python.output() {
+            Ok(output) => assert!(output.status.success(), "{output:?}"),
+            Err(_) => println!("skipped: there is no Python"),
+        }
+    });
+    let total: u64 = recorded
+        .dumps()
+        .iter()
+        .map(|dump| dump.total().allocated.weight)
+        .sum();
+    assert!(recorded.dumps().is_empty() || total > 30_000_000, "{total}");
+}

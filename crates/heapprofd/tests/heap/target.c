@@ -1,0 +1,268 @@
+// The program whose heap is recorded. Its first argument says what it does; where that is to go on
+// later, it waits for a byte on its standard input.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define NOINLINE __attribute__((noinline))
+
+static void *volatile sink;
+static void *slots[1 << 20];
+
+NOINLINE void *leaked(size_t size) {
+  void *memory = malloc(size);
+  sink = memory;
+  return memory;
+}
+
+NOINLINE void *passing(size_t size) {
+  void *memory = malloc(size);
+  sink = memory;
+  return memory;
+}
+
+static void say(const char *text) {
+  if (write(1, text, strlen(text)) < 0) _exit(9);
+}
+
+static void wait_for_byte(void) {
+  char byte;
+  say("w");
+  if (read(0, &byte, 1) < 0) _exit(9);
+}
+
+__attribute__((constructor)) NOINLINE void before_main(void) {
+  sink = malloc(7777);
+}
+
+NOINLINE void family(void) {
+  void *kept[16];
+  int count = 0;
+  kept[count++] = malloc(1000);
+  kept[count++] = calloc(10, 100);
+  kept[count++] = realloc(malloc(10), 1000);
+  kept[count++] = realloc(NULL, 1000);
+  kept[count++] = reallocarray(NULL, 10, 100);
+  kept[count++] = aligned_alloc(64, 1024);
+  kept[count++] = memalign(64, 1000);
+  kept[count++] = valloc(1000);
+  kept[count++] = pvalloc(1000);
+  if (posix_memalign(&kept[count], 64, 1000) != 0) _exit(8);
+  count++;
+  free(NULL);
+  // Every other one is given back.
+  for (int at = 0; at < count; at += 2) free(kept[at]);
+}
+
+NOINLINE void failing(void) {
+  void *kept = leaked(3000);
+  if (realloc(kept, (size_t)-1 / 4) != NULL) _exit(8);
+  if (malloc((size_t)-1 / 4) != NULL || errno != ENOMEM) _exit(8);
+  if (reallocarray(kept, (size_t)-1 / 2, 8) != NULL || errno != ENOMEM) _exit(8);
+}
+
+static void *churn(void *argument) {
+  unsigned seed = (unsigned)(uintptr_t)argument;
+  void *mine[64] = {0};
+  for (int round = 0; round < 20000; round++) {
+    int at = rand_r(&seed) % 64;
+    free(mine[at]);
+    mine[at] = passing(rand_r(&seed) % 500 + 1);
+  }
+  for (int at = 0; at < 64; at++) free(mine[at]);
+  return NULL;
+}
+
+static void threads(int count) {
+  pthread_t ids[64];
+  for (int at = 0; at < count; at++) pthread_create(&ids[at], NULL, churn, (void *)(uintptr_t)(at + 1));
+  for (int at = 0; at < count; at++) pthread_join(ids[at], NULL);
+}
+
+static void on_signal(int number) {
+  (void)number;
+  free(passing(100));
+}
+
+static void signals(void) {
+  struct itimerspec every = {{0, 50000}, {0, 50000}};
+  static char stack[65536];
+  stack_t other = {.ss_sp = stack, .ss_size = sizeof stack};
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK | SA_RESTART};
+  struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+  timer_t timer;
+  sigaltstack(&other, NULL);
+  sigaction(SIGUSR1, &action, NULL);
+  timer_create(CLOCK_MONOTONIC, &event, &timer);
+  timer_settime(timer, 0, &every, NULL);
+  // Not of the allocator itself: handlers that interrupt it may not call it.
+  for (int round = 0; round < 200000; round++) sink = (void *)(uintptr_t)round;
+  timer_delete(timer);
+}
+
+// The interface by which allocators tell of themselves.
+typedef struct AHeapInfo AHeapInfo;
+typedef struct AHeapProfileEnableCallbackInfo AHeapProfileEnableCallbackInfo;
+AHeapInfo *AHeapInfo_create(const char *) __attribute__((weak));
+AHeapInfo *AHeapInfo_setEnabledCallback(AHeapInfo *, void (*)(void *, const AHeapProfileEnableCallbackInfo *), void *) __attribute__((weak));
+AHeapInfo *AHeapInfo_setDisabledCallback(AHeapInfo *, void (*)(void *, const void *), void *) __attribute__((weak));
+uint32_t AHeapProfile_registerHeap(AHeapInfo *) __attribute__((weak));
+bool AHeapProfile_reportAllocation(uint32_t, uint64_t, uint64_t) __attribute__((weak));
+bool AHeapProfile_reportSample(uint32_t, uint64_t, uint64_t) __attribute__((weak));
+void AHeapProfile_reportFree(uint32_t, uint64_t) __attribute__((weak));
+uint64_t AHeapProfileEnableCallbackInfo_getSamplingInterval(const AHeapProfileEnableCallbackInfo *) __attribute__((weak));
+
+static uint64_t enabled_with;
+static int enabled_times, disabled_times;
+
+static void on_enabled(void *data, const AHeapProfileEnableCallbackInfo *info) {
+  if (data != &enabled_with) _exit(8);
+  // Another heap may be used here.
+  free(malloc(10));
+  enabled_with = AHeapProfileEnableCallbackInfo_getSamplingInterval(info);
+  enabled_times++;
+}
+
+static void on_disabled(void *data, const void *info) {
+  (void)data, (void)info;
+  disabled_times++;
+}
+
+NOINLINE void custom_site(uint32_t heap, uint64_t id, uint64_t size) {
+  AHeapProfile_reportAllocation(heap, id, size);
+}
+
+#define CHECK(what) do { if (!(what)) { say(#what); _exit(8); } } while (0)
+
+static void custom(void) {
+  char name[80];
+  memset(name, 'n', sizeof name);
+  name[64] = 0;
+  CHECK(AHeapInfo_create(name) == NULL);
+  name[63] = 0;
+  CHECK(AHeapInfo_create(name) != NULL);
+  CHECK(AHeapProfile_registerHeap(NULL) == 0);
+  CHECK(AHeapInfo_setEnabledCallback(NULL, on_enabled, NULL) == NULL);
+  // No-ops.
+  CHECK(!AHeapProfile_reportAllocation(0, 1, 100));
+  CHECK(!AHeapProfile_reportSample(100000, 1, 100));
+  AHeapProfile_reportFree(0, 1);
+  AHeapProfile_reportFree(0xffffffff, 1);
+  AHeapInfo *info = AHeapInfo_create("custom");
+  CHECK(AHeapInfo_setEnabledCallback(info, on_enabled, &enabled_with) == info);
+  CHECK(AHeapInfo_setDisabledCallback(info, on_disabled, NULL) == info);
+  uint32_t heap = AHeapProfile_registerHeap(info);
+  CHECK(heap > 1);
+  CHECK(AHeapInfo_setEnabledCallback(info, on_enabled, NULL) == NULL);
+  // A heap that is registered in a session is recorded at once.
+  CHECK(enabled_times == 1 && enabled_with == 1);
+  for (int id = 1; id <= 100; id++) custom_site(heap, id, 50);
+  for (int id = 1; id <= 40; id++) AHeapProfile_reportFree(heap, id);
+  CHECK(AHeapProfile_reportSample(heap, 500, 12345));
+  uint32_t high = 0;
+  for (int at = 0; at < 300; at++) {
+    char other[16];
+    sprintf(other, "h%d", at);
+    AHeapInfo *made = AHeapInfo_create(other);
+    CHECK((made != NULL) == (at < 252));
+    uint32_t number = AHeapProfile_registerHeap(made);
+    if (number == 200) high = number;
+  }
+  CHECK(high == 200);
+  custom_site(high, 77, 999);
+  wait_for_byte();
+  // The recording has ended; that is noticed with the next record.
+  custom_site(heap, 1000, 10);
+  CHECK(disabled_times == 1);
+  custom_site(heap, 1001, 10);
+  CHECK(disabled_times == 1);
+}
+
+static void forked(void) {
+  leaked(1 << 20);
+  pid_t child = fork();
+  if (child == 0) {
+    passing(2 << 20);
+    _exit(0);
+  }
+  waitpid(child, NULL, 0);
+  child = vfork();
+  if (child == 0) {
+    sink = malloc(100);
+    _exit(0);
+  }
+  waitpid(child, NULL, 0);
+  leaked(3 << 20);
+}
+
+int main(int argc, char **argv) {
+  const char *what = argc > 1 ? argv[1] : "";
+  int amount = argc > 2 ? atoi(argv[2]) : 0;
+  if (!strcmp(what, "leak")) {
+    for (int at = 0; at < amount; at++) leaked(300);
+    for (int at = 0; at < amount; at++) free(passing(200));
+  } else if (!strcmp(what, "leak-and-wait")) {
+    for (int at = 0; at < amount; at++) leaked(300);
+    wait_for_byte();
+    for (int at = 0; at < amount; at++) leaked(300);
+    wait_for_byte();
+  } else if (!strcmp(what, "family")) {
+    family();
+  } else if (!strcmp(what, "failing")) {
+    failing();
+  } else if (!strcmp(what, "threads")) {
+    threads(amount);
+  } else if (!strcmp(what, "signals")) {
+    signals();
+  } else if (!strcmp(what, "custom")) {
+    custom();
+  } else if (!strcmp(what, "fork")) {
+    forked();
+  } else if (!strcmp(what, "exec")) {
+    leaked(1 << 20);
+    execl(argv[0], argv[0], "after-exec", NULL);
+  } else if (!strcmp(what, "after-exec")) {
+    passing(5 << 20);
+  } else if (!strcmp(what, "close-all")) {
+    leaked(1 << 20);
+    for (int fd = 3; fd < 4096; fd++) close(fd);
+    // By the same numbers, as a daemon's.
+    for (int at = 0; at < 800; at++) if (open("/dev/null", O_RDWR) < 0) break;
+    leaked(2 << 20);
+    for (int at = 0; at < 1000; at++) free(passing(4096));
+    _exit(0);
+  } else if (!strcmp(what, "unmap-all")) {
+    leaked(1 << 20);
+    FILE *maps = fopen("/proc/self/maps", "r");
+    uintptr_t starts[512], ends[512];
+    char line[512];
+    int count = 0;
+    while (count < 512 && fgets(line, sizeof line, maps))
+      if (strstr(line, "memfd:ferretto-heap")) {
+        sscanf(line, "%lx-%lx", &starts[count], &ends[count]);
+        count++;
+      }
+    for (int at = 0; at < count; at++) munmap((void *)starts[at], ends[at] - starts[at]);
+    if (count == 0) _exit(8);
+    for (int at = 0; at < 1000; at++) slots[at] = passing(4096);
+  } else if (!strcmp(what, "load")) {
+    // Until somebody ends it.
+    for (unsigned at = 0;; at++) {
+      free(slots[at % 4096]);
+      slots[at % 4096] = passing(at % 3000 + 1);
+    }
+  }
+  say("e");
+  return 0;
+}

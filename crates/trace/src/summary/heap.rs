@@ -1,0 +1,133 @@
+//! Heaps: what is allocated, by whom, and how it grows.
+
+use std::collections::HashMap;
+
+use crate::profile::{
+    DumpChoice, HeapCount, HeapDump, HeapView, HotFunction, Profile, Selection, Value, hottest,
+};
+
+/// Functions told by name.
+const TOP: usize = 32;
+
+/// A heap of a process, summed up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeapSummary {
+    /// The machine.
+    pub machine: u32,
+    /// The process.
+    pub pid: i32,
+    /// Its name; empty if the trace has none.
+    pub process: String,
+    /// The heap, such as `libc.malloc`.
+    pub heap: String,
+    /// Mean bytes between two samples.
+    pub interval: u64,
+    /// Dumps of it.
+    pub dumps: usize,
+    /// Bytes that were allocated at each dump.
+    pub live: Vec<u64>,
+    /// The last dump, added up.
+    pub total: HeapCount,
+    /// The functions that allocated what is not freed, the most first.
+    pub sites: Vec<HeapSite>,
+}
+
+/// A function that allocates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeapSite {
+    /// The function; its own are bytes and allocations that are not freed.
+    pub function: HotFunction,
+    /// Bytes since the first dump.
+    pub growth: i64,
+}
+
+/// Returns what is told of each heap, the largest first.
+pub(super) fn summaries(profile: &Profile) -> Vec<HeapSummary> {
+    let last = profile.chosen(&Selection::default(), DumpChoice::Last);
+    let mut summaries: Vec<_> = last
+        .into_iter()
+        .map(|dump| summary(profile, dump))
+        .collect();
+    summaries.sort_by_key(|heap| std::cmp::Reverse(heap.total.leaked().weight));
+    summaries
+}
+
+fn summary(profile: &Profile, dump: &HeapDump) -> HeapSummary {
+    let of_it = |other: &&HeapDump| {
+        (other.machine, other.pid, &other.heap) == (dump.machine, dump.pid, &dump.heap)
+            && !other.is_rejected
+    };
+    let live = profile.heap_dumps().iter().filter(of_it);
+    let live: Vec<u64> = live.map(|dump| dump.total().leaked().weight).collect();
+    let selection = Selection {
+        pids: vec![dump.pid],
+        ..Selection::default()
+    };
+    let sites = |choice| {
+        let counts = profile.heap_counts(&selection, HeapView::Leaked, choice);
+        hottest(profile, &counts, Value::Weight)
+    };
+    let mut now = sites(DumpChoice::Last);
+    now.retain(|function| function.own.weight > 0);
+    now.truncate(TOP);
+    let before: HashMap<(String, String), u64> = match live.len() {
+        0 | 1 => HashMap::new(),
+        _ => sites(DumpChoice::Number(1))
+            .into_iter()
+            .map(|function| ((function.name, function.module), function.own.weight))
+            .collect(),
+    };
+    let sites = now.into_iter().map(|function| {
+        let key = (function.name.clone(), function.module.clone());
+        let old = before.get(&key).copied().unwrap_or(0);
+        HeapSite {
+            growth: function.own.weight.wrapping_sub(old) as i64,
+            function,
+        }
+    });
+    HeapSummary {
+        machine: dump.machine,
+        pid: dump.pid,
+        process: profile
+            .process_name(dump.machine, dump.pid)
+            .unwrap_or_default()
+            .to_owned(),
+        heap: dump.heap.clone(),
+        interval: dump.interval,
+        dumps: live.len(),
+        live,
+        total: dump.total(),
+        sites: sites.collect(),
+    }
+}
+
+/// Returns what is missing in heap dumps, one sentence each.
+pub(super) fn notes(profile: &Profile) -> Vec<String> {
+    let last = profile.chosen(&Selection::default(), DumpChoice::Last);
+    let mut notes = Vec::new();
+    for dump in last {
+        let pid = dump.pid;
+        if dump.has_overrun {
+            notes.push(format!(
+                "heap of process {pid}: some samples were lost, as the ring was full; sample less often (a larger \
+                 sampling_interval_bytes) or raise shmem_size_bytes"
+            ));
+        }
+        if dump.is_corrupt {
+            notes.push(format!(
+                "heap of process {pid}: the client wrote what makes no sense; the dump is what came before"
+            ));
+        }
+        if dump.hit_guardrail {
+            notes.push(format!(
+                "heap of process {pid}: the profiler ended early, by max_heapprofd_memory_kb or max_heapprofd_cpu_secs"
+            ));
+        }
+    }
+    let rejected = profile.heap_dumps().iter().filter(|dump| dump.is_rejected);
+    notes.extend(rejected.map(|dump| {
+        let pid = dump.pid;
+        format!("heap of process {pid}: not recorded here, as another recording had it")
+    }));
+    notes
+}
