@@ -272,7 +272,7 @@ fn processes_that_are_not_there_and_rates_that_cannot_be_are_told() {
     world
         .run("ferretto", &["record", "-p", "1"])
         .returned(1)
-        .complained("give --perf or --off-cpu with it");
+        .complained("give --perf, --off-cpu or --heap with it");
     for rate in ["--perf=0", "--perf=10001", "--perf=often"] {
         let said = world.run("ferretto", &["record", rate, "--", "true"]);
         said.returned(2).complained("'--perf[=<HZ>]'");
