@@ -10,6 +10,7 @@ use ferretto_proto::trace_config::{BufferConfig, DataSource, IncrementalStateCon
 use ferretto_proto::{Message, MessageField, ProcessStatsConfig, TraceConfig, decode_lazy};
 
 use super::args::RecordArgs;
+use crate::read::parse_bytes;
 
 /// The smallest ring, in bytes.
 const MIN_BYTES: u64 = 4 << 20;
@@ -144,35 +145,11 @@ pub(super) fn session_name() -> String {
 }
 
 fn parse_ring(text: &str) -> Result<u64, String> {
-    let bytes = parse_size(text)?;
+    let bytes = parse_bytes(text)?;
     match bytes {
         MIN_BYTES..=MAX_BYTES => Ok(bytes),
-        _ => Err("a ring has from 4MB to 1TB".to_owned()),
+        _ => Err("a ring has from 4M to 1024G".to_owned()),
     }
-}
-
-/// A number of bytes with its unit; units are powers of 1024.
-fn parse_size(text: &str) -> Result<u64, String> {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    let number: f64 = number
-        .parse()
-        .map_err(|_| "expected a number with a unit, as in 256MB".to_owned())?;
-    let shift = match unit
-        .to_ascii_lowercase()
-        .trim_end_matches("ib")
-        .trim_end_matches('b')
-    {
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "" if unit.is_empty() => return Err(format!("which unit? {text}KB, {text}MB or {text}GB")),
-        "" => 0,
-        _ => return Err(format!("unknown unit \"{unit}\"; there are KB, MB and GB")),
-    };
-    Ok((number * f64::from(1_u32 << shift)) as u64)
 }
 
 /// Something that becomes true.
@@ -217,7 +194,7 @@ impl Condition {
             _ => return Err(known.to_owned()),
         };
         let limit = match subject {
-            Subject::Memory(_) => parse_size(limit)? as f64,
+            Subject::Memory(_) => parse_bytes(limit)? as f64,
             _ => limit.parse().map_err(|_| format!("{limit} is no number"))?,
         };
         Ok(Self {
@@ -281,20 +258,6 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_have_units() {
-        assert_eq!(parse_size("256MB"), Ok(256 << 20));
-        assert_eq!(parse_size("1.5g"), Ok(3 << 29));
-        assert_eq!(parse_size("4KiB"), Ok(4096));
-        assert!(parse_size("7").unwrap_err().contains("7MB"));
-        assert!(
-            parse_size("7 parsecs")
-                .unwrap_err()
-                .contains("unknown unit")
-        );
-        assert!(parse_ring("1KB").is_err());
-    }
 
     #[test]
     fn conditions_are_read() {

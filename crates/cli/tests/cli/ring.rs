@@ -81,7 +81,7 @@ fn a_ring_ends_by_a_signal_and_is_written() {
 fn rings_that_cannot_work_are_refused() {
     let world = World::new();
     for (args, sentence) in [
-        (&["--ring", "1KB"][..], "from 4MB"),
+        (&["--ring", "1KB"][..], "from 4M"),
         (&["--ring", "8"], "which unit?"),
         (&["--when", "load>4"], "--ring"),
         (&["--ring", "8MB", "--when", "laod>4"], "psi.cpu>20"),
