@@ -16,6 +16,7 @@
 //! - [`Trace`] imports a file; [`Options`] say what of it, and with what means.
 //! - [`Tables`] are the tables, a struct each with typed columns. Whoever does not know the tables
 //!   reads them as [`Table`]s with [`ColumnView`]s; [`TableSpec`] says what they are.
+//! - Tables of the scheduler are [`Derived`]: computed when they are first asked for.
 //! - Texts are numbers in the [`StringPool`].
 //! - [`Stat`] names what was counted.
 //!
