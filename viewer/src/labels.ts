@@ -149,7 +149,9 @@ export class Labels {
             const shown = title(nodes, node);
             label.what.textContent = kind === Kind.Process ? short(shown) : shown;
             label.root.title = `${shown}${nodes.rows[node] ? `, ${count(nodes.rows[node])} events` : ''}`;
-            label.meta.textContent = meta(nodes, node);
+            const more = meta(nodes, node);
+            label.meta.textContent = more;
+            label.meta.classList.toggle('short', more.length <= 8);
             label.pin.setAttribute('aria-pressed', String(box.pinned));
         });
         if (active) this.root.setAttribute('aria-activedescendant', active);

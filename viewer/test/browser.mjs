@@ -40,9 +40,20 @@ export async function open(browser, url, options = {}) {
     return { page, wrong, close: () => context.close() };
 }
 
-/** Waits until nothing is under way any more. */
+/** Waits until nothing is under way any more, for some frames: events of the keyboard may be on their way to the page. */
 export async function settled(page) {
-    await page.waitForFunction(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(document.documentElement.dataset.busy === '0')))), null, { polling: 30, timeout: 60_000 });
+    await page.evaluate(
+        () =>
+            new Promise((done) => {
+                let calm = 0;
+                const look = () => {
+                    calm = document.documentElement.dataset.busy === '0' ? calm + 1 : 0;
+                    if (calm === 5) done();
+                    else requestAnimationFrame(look);
+                };
+                setTimeout(look);
+            }),
+    );
 }
 
 /** What the address says is seen. */
