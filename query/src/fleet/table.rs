@@ -29,7 +29,7 @@ pub(super) const PATH: &str = "path";
 /// The relation of traces that cannot be read.
 pub(super) const UNREADABLE: &str = "__unreadable";
 
-/// What is read of each trace.
+/// The part that is read of each trace.
 #[derive(Debug, Clone)]
 pub(crate) enum Subject {
     /// A table or view.

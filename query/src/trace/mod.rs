@@ -144,7 +144,7 @@ fn import_error(error: &dyn std::error::Error) -> SqlError {
     SqlError::new(message)
 }
 
-/// What is put in front of the name of a table as it was imported.
+/// The prefix of the name of a table as it was imported.
 pub(crate) const BASE: &str = "__intrinsic_";
 
 impl LoadedTrace {
