@@ -1,4 +1,4 @@
-//! What a question to many traces is about: the files, and what was defined for each of them.
+//! The subject of a question to many traces: the files, and what was defined for each of them.
 
 use std::collections::HashMap;
 use std::fmt;
