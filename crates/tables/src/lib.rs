@@ -66,6 +66,7 @@ pub use formats::Format;
 pub use options::Options;
 pub use schema::{TableId, TableSet, Tables};
 pub use stats::{Scope, Severity, Source, Stat};
+pub use store::{Loss, Lost};
 pub use strings::{StringId, StringPool};
 pub use table::{ColumnSpec, Table, TableSpec};
 pub use trace::{Continue, ImportError, Progress, Trace};

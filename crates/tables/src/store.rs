@@ -14,6 +14,8 @@ pub(crate) struct Store {
     pub(crate) stats: StatsTracker,
     /// The log that tables of the scheduler are computed from.
     pub(crate) sched: SchedLog,
+    /// The places where data was lost, in the order of the file.
+    pub(crate) losses: Vec<Loss>,
     /// The tables that are wanted. Others may be left empty.
     pub(crate) wanted: TableSet,
     /// The machine of the packet or event at hand: a row of `machine`.
@@ -21,6 +23,33 @@ pub(crate) struct Store {
     /// The file that is read: a row of `trace_file`.
     pub(crate) trace_file: u32,
 }
+
+/// A place in the trace where data was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Loss {
+    /// The time before or behind it at which something is known, in nanoseconds.
+    pub ts: i64,
+    /// The data that was lost.
+    pub lost: Lost,
+}
+
+/// The data that was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lost {
+    /// Packets of a sequence.
+    Packets {
+        /// The number of the sequence in the file.
+        sequence: u32,
+    },
+    /// Kernel events of a CPU.
+    KernelEvents {
+        /// The CPU: `cpu.id`.
+        ucpu: Option<u32>,
+    },
+}
+
+/// Losses beyond this number are not told apart.
+const MAX_LOSSES: usize = 1 << 14;
 
 /// Rows of `trace_import_logs` beyond this number are left out.
 const MAX_LOGS: u32 = 1 << 16;
@@ -37,10 +66,18 @@ impl Store {
             },
             strings,
             stats: StatsTracker::default(),
+            losses: Vec::new(),
             sched: SchedLog::default(),
             wanted,
             machine: 0,
             trace_file: 0,
+        }
+    }
+
+    /// Notes that data was lost before this time.
+    pub(crate) fn lost(&mut self, ts: i64, lost: Lost) {
+        if self.losses.len() < MAX_LOSSES {
+            self.losses.push(Loss { ts, lost });
         }
     }
 

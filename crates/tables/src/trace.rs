@@ -13,7 +13,7 @@ use crate::import::Source;
 use crate::options::Options;
 use crate::schema::Tables;
 use crate::stats::{Stat, StatsTracker};
-use crate::store::Store;
+use crate::store::{Loss, Store};
 use crate::strings::StringPool;
 use crate::table::Table;
 
@@ -26,6 +26,7 @@ pub struct Trace {
     /// The log that some tables are computed from.
     log: Arc<SchedLog>,
     remarks: Vec<String>,
+    losses: Vec<Loss>,
 }
 
 /// The progress of an import.
@@ -142,6 +143,7 @@ impl Trace {
             stats,
             sched,
             wanted,
+            losses,
             ..
         } = store;
         let log = Arc::new(sched);
@@ -152,6 +154,7 @@ impl Trace {
             stats,
             log,
             remarks,
+            losses,
         })
     }
 
@@ -178,6 +181,11 @@ impl Trace {
     /// Returns what is missing, one sentence each.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
+    }
+
+    /// Returns where data was lost, in the order of the file.
+    pub fn losses(&self) -> &[Loss] {
+        &self.losses
     }
 
     /// Returns the memory that tables and texts take, in bytes. Tables that are computed when they

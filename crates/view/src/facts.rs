@@ -1,6 +1,6 @@
 //! The trace as a whole: the frame `trace`.
 
-use ferretto_tables::StringId;
+use ferretto_tables::{Lost, StringId};
 use serde_json::{Value, json};
 
 use crate::frame::{Frame, Texts};
@@ -159,7 +159,23 @@ impl View {
         };
         let bad: Vec<u32> = (0..stats.len()).filter(|row| is_bad(*row)).collect();
         let logs = &tables.trace_import_logs;
-        let mut losses = Vec::new();
+        let lost = self.trace.losses().iter().take(MAX_REMARKS).map(|loss| {
+            let (node, text) = match loss.lost {
+                Lost::Packets { sequence } => {
+                    (NONE, format!("packets of sequence {sequence} were lost"))
+                }
+                Lost::KernelEvents { ucpu } => {
+                    let cpu = ucpu.and_then(|ucpu| self.cpu_nodes.get(ucpu as usize));
+                    (
+                        cpu.copied().unwrap_or(NONE),
+                        "kernel events were lost".to_owned(),
+                    )
+                }
+            };
+            let node = (node != NONE).then_some(node);
+            json!({"start": self.relative(loss.ts), "dur": 0, "node": node, "text": text})
+        });
+        let mut losses: Vec<Value> = lost.collect();
         for log in 0..logs.len() {
             let key = logs.stat_key().get(log);
             let row = bad.iter().find(|row| stats.key().get(**row) == key);

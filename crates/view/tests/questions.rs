@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Frame, SCHED, json, slice, view, wakings};
+use common::{Frame, SCHED, json, slice, view, wakings, wakings_after_a_loss};
 use ferretto_view::{Circumstances, SearchIn, Step, View, Window};
 use serde_json::{Value, json as value};
 
@@ -179,4 +179,15 @@ fn kernel_events_are_a_list() {
         (&value!("sched_waking"), &value!(1000.0))
     );
     assert!(row["text"].as_str().unwrap().contains("comm=pong"));
+}
+
+#[test]
+fn lost_data_has_its_place() {
+    let view = wakings_after_a_loss(&[1000, 2000, 3000]);
+    let losses = index(&view).header["losses"].clone();
+    assert_eq!(losses.as_array().unwrap().len(), 1, "{losses}");
+    assert_eq!(
+        (&losses[0]["start"], &losses[0]["text"]),
+        (&value!(500.0), &value!("kernel events were lost"))
+    );
 }

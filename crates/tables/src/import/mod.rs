@@ -48,7 +48,7 @@ use self::sorter::{Sorter, Stream, Take, Token};
 use self::topics::Topics;
 use crate::schema::ArgValue;
 use crate::stats::Stat;
-use crate::store::Store;
+use crate::store::{Lost, Store};
 use crate::trackers::args::ArgSet;
 use crate::trackers::clock::ClockId;
 
@@ -531,6 +531,10 @@ impl Tokenizer<'_> {
             }
         };
         *self.latest = (*self.latest).max(ts);
+        if !header.loss.is_none() && sequences.all[sequence as usize].losses > 0 {
+            let sequence = header.sequence;
+            context.store.lost(ts, Lost::Packets { sequence });
+        }
         let Some(field) = data else {
             return 0;
         };

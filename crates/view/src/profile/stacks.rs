@@ -1,5 +1,6 @@
 //! Callstacks: the functions of callsites.
 
+use ferretto_symbols::place;
 use ferretto_tables::Trace;
 use ferretto_trace::profile::switches_threads;
 use rustc_hash::FxHashMap;
@@ -138,9 +139,8 @@ pub(crate) fn functions(trace: &Trace, frame: u32) -> Vec<Function> {
     );
     let name = match name {
         "" => {
-            let base = file.rsplit('/').next().unwrap_or_default();
-            let base = if base.is_empty() { "unknown" } else { base };
-            format!("{base}+{:#x}", table.rel_pc().get(frame))
+            let file = if file.is_empty() { "unknown" } else { file };
+            place(file, table.rel_pc().get(frame) as u64)
         }
         name => name.to_owned(),
     };

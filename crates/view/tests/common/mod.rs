@@ -48,6 +48,15 @@ ping-10 [000] d..2 1.009000: sched_switch: prev_comm=ping prev_pid=10 prev_prio=
 
 /// Returns a trace of kernel events that wake a thread, at these times.
 pub(crate) fn wakings(times: &[u64]) -> View {
+    bundle(times, false)
+}
+
+/// Returns the same, of which something was lost between the first and the second.
+pub(crate) fn wakings_after_a_loss(times: &[u64]) -> View {
+    bundle(times, true)
+}
+
+fn bundle(times: &[u64], is_lost: bool) -> View {
     fn number(field: u8, mut value: u64) -> Vec<u8> {
         let mut bytes = vec![field << 3];
         while value >= 0x80 {
@@ -62,6 +71,11 @@ pub(crate) fn wakings(times: &[u64]) -> View {
         [tag, &length[1..], content].concat()
     }
     let mut bundle = number(1, 0);
+    if is_lost {
+        // `lost_events`, and `previous_bundle_end_timestamp` between the first two.
+        bundle.extend(number(3, 1));
+        bundle.extend(number(10, (times[0] + times[1]) / 2));
+    }
     for time in times {
         // `sched_waking`, field 20, of pong, 20.
         let waking = [message(&[0x0a], b"pong"), number(2, 20)].concat();

@@ -29,6 +29,7 @@ use super::sorter::Stream;
 use super::{Input, Out};
 use crate::schema::{FtraceEventRow, TableId};
 use crate::stats::Stat;
+use crate::store::Lost;
 use crate::strings::StringId;
 use crate::trackers::clock::{ClockId, Reading};
 use crate::trackers::kernel::Kernel;
@@ -112,6 +113,16 @@ impl Head<'_> {
     }
 }
 
+/// Returns the time at which the data of a bundle begins, if it is told.
+fn begin(cx: &mut Context, head: &Message<'_, 12>, clock: ClockId) -> Option<i64> {
+    let fields = [
+        bundle::PREVIOUS_BUNDLE_END_TIMESTAMP,
+        bundle::LAST_READ_EVENT_TIMESTAMP,
+    ];
+    let field = fields.into_iter().find(|field| head.has(*field))?;
+    cx.clocks.trace_time(clock, head.int(field)).ok()
+}
+
 impl Ftrace {
     /// Reads a `FtraceEventBundle` in the order of the file.
     pub(crate) fn tokenize(&mut self, cx: &mut Context, input: &Input<'_>, out: &mut Out<'_>) {
@@ -130,6 +141,11 @@ impl Ftrace {
             cx.store.stats.add(Stat::ftrace_bundle_tokenizer_errors, 1);
             return;
         };
+        if head.uint(bundle::LOST_EVENTS) != 0 {
+            let ucpu = cx.cpus.intern(&mut cx.store, cpu);
+            let ts = begin(cx, &head, clock).unwrap_or(input.ts);
+            cx.store.lost(ts, Lost::KernelEvents { ucpu });
+        }
         if head.has(bundle::COMPACT_SCHED) {
             let columns = head.bytes(bundle::COMPACT_SCHED);
             let span = input.span(columns);
@@ -159,14 +175,7 @@ impl Ftrace {
         if std::mem::replace(&mut machine.seen[place], true) {
             return;
         }
-        let fields = [
-            bundle::PREVIOUS_BUNDLE_END_TIMESTAMP,
-            bundle::LAST_READ_EVENT_TIMESTAMP,
-        ];
-        let Some(field) = fields.into_iter().find(|field| head.has(*field)) else {
-            return;
-        };
-        let Ok(ts) = cx.clocks.trace_time(clock, head.int(field)) else {
+        let Some(ts) = begin(cx, head, clock) else {
             return;
         };
         let name = "ftrace_latest_data_start_ns";

@@ -1,0 +1,81 @@
+//! Measures what it takes to look at a trace: `measure FILE`.
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use ferretto_tables::{Options, Trace};
+use ferretto_view::{Circumstances, Export, SearchIn, View, Window};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let path = std::env::args().nth(1).ok_or("usage: measure FILE")?;
+    let options = Options::default();
+    let start = Instant::now();
+    let trace = Trace::open(path, &options, |_| ferretto_tables::Continue::Yes)?;
+    println!("import: {:?}, {} MB", start.elapsed(), trace.memory() >> 20);
+    let tables = trace.tables();
+    let (slices, sched) = (tables.slice.len(), tables.sched_slice.len());
+    println!(
+        "{slices} slices, {sched} times on CPUs, {} values",
+        tables.counter.len()
+    );
+    let start = Instant::now();
+    let view = View::new(trace, "trace", options.threads);
+    println!(
+        "ready: {:?}, {} MB more",
+        start.elapsed(),
+        view.memory() >> 20
+    );
+    let start = Instant::now();
+    let index = view.index(Circumstances::default());
+    println!(
+        "index: {:?}, {} nodes, {} KB",
+        start.elapsed(),
+        view.nodes(),
+        index.len() >> 10
+    );
+    tiles(&view);
+    let start = Instant::now();
+    let found = view.search("a", SearchIn::Names, 1000);
+    println!("search: {:?}, {} KB", start.elapsed(), found.len() >> 10);
+    let start = Instant::now();
+    view.summary(0.0, view.duration() as f64, None);
+    println!("summary of all: {:?}", start.elapsed());
+    let start = Instant::now();
+    let export = Export::new(&view, u64::MAX, options.threads)?;
+    println!("export: {:?}, {} KB", start.elapsed(), export.size() >> 10);
+    Ok(())
+}
+
+/// Looks at screens of 1500 points, from the whole trace down to microseconds: each node alone, and
+/// 60 at once.
+fn tiles(view: &View) {
+    let length = view.duration() as f64;
+    let nodes: Vec<u32> = (0..view.nodes() as u32).collect();
+    let mut width = length;
+    while width > 1000.0 {
+        let level = (width / 1500.0).max(1.0).log2() as u8;
+        let from = (length - width) / 3.0;
+        let window = Window {
+            from,
+            to: from + width,
+            level,
+        };
+        let mut longest = Duration::ZERO;
+        let start = Instant::now();
+        for node in nodes.iter().take(1000) {
+            let one = Instant::now();
+            view.tiles(&[*node], window);
+            longest = longest.max(one.elapsed());
+        }
+        let mean = start.elapsed() / nodes.len().clamp(1, 1000) as u32;
+        let start = Instant::now();
+        let screen = view.tiles(&nodes[..nodes.len().min(60)], window);
+        println!(
+            "{:>12.6} s at level {level}: mean {mean:?}, longest {longest:?}; 60 nodes {:?}, {} KB",
+            width / 1e9,
+            start.elapsed(),
+            screen.len() >> 10
+        );
+        width /= 8.0;
+    }
+}
