@@ -158,7 +158,13 @@ impl Live {
         let mut state = self.0.state();
         state.generation += 1;
         state.live = live;
-        self.0.changed.notify_all();
+    }
+
+    /// Says that there will be no more of the trace.
+    pub fn end(&self) {
+        let mut state = self.0.state();
+        state.generation += 1;
+        state.live = false;
     }
 
     /// Says that the trace will grow.

@@ -142,7 +142,9 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
 fn show(trace: &Path) -> Result<()> {
     let program = std::env::current_exe().context("cannot find ferretto itself")?;
     let mut view = Command::new(program);
-    view.arg0("ferretto").arg("view").arg("--").arg(trace);
+    // Whole, so that no name looks like an option.
+    let trace = std::path::absolute(trace).context("cannot find the trace")?;
+    view.arg0("ferretto").arg("view").arg(trace);
     let mut view = view.spawn().context("cannot start ferretto view")?;
     // How it ended is seen there.
     view.wait().context("cannot wait for ferretto view")?;

@@ -85,3 +85,53 @@ fn a_recording_ends_in_its_page() {
     // The command's exit code is the recording's.
     assert_eq!(running.child().wait().unwrap().code(), Some(1));
 }
+
+#[test]
+fn a_recording_is_seen_while_it_grows() {
+    let world = World::new();
+    let pipe = world.path("pipe");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
+    let args = ["view", "--live", "--no-browser", "--", "cat", "pipe"];
+    let mut running = world.start("ferretto", &args);
+    let mut address = String::new();
+    let mut out = BufReader::new(running.child().stdout.take().unwrap());
+    while !address.starts_with("http://127.0.0.1:") {
+        address.clear();
+        assert_ne!(out.read_line(&mut address).unwrap(), 0, "no address");
+    }
+    let rest = address.trim().strip_prefix("http://127.0.0.1:").unwrap();
+    let (port, path) = rest.split_once('/').unwrap();
+    let ask = |name: &str| {
+        let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+        let request = format!("GET /{path}{name} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n");
+        stream
+            .write_all(format!("{request}Connection: close\r\n\r\n").as_bytes())
+            .unwrap();
+        stream
+    };
+    let is_live = || {
+        let mut trace = Vec::new();
+        ask("trace").read_to_end(&mut trace).unwrap();
+        let text = String::from_utf8_lossy(&trace);
+        assert_ne!(
+            text.contains("\"live\":true"),
+            text.contains("\"live\":false")
+        );
+        text.contains("\"live\":true")
+    };
+    assert!(is_live());
+    let mut events = BufReader::new(ask("alive"));
+    // The command goes on until somebody has written.
+    std::fs::write(&pipe, "x").unwrap();
+    let mut line = String::new();
+    while is_live() {
+        line.clear();
+        while !line.starts_with("event: more") {
+            line.clear();
+            assert_ne!(events.read_line(&mut line).unwrap(), 0);
+        }
+    }
+    drop(events);
+    assert!(running.child().wait().unwrap().success());
+}

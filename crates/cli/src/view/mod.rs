@@ -1,5 +1,8 @@
 //! `ferretto view`: shows a trace in a page of our own, without a network.
 
+mod live;
+
+use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,6 +27,7 @@ use crate::read::{DEFAULT_TRACE, parse_bytes};
 Examples:
   ferretto view trace.pftrace               shows a trace
   ferretto view trace.pftrace -o trace.html writes it into one file, which any browser shows
+  ferretto view --live -- make              records make, and shows it meanwhile
   ferretto view --before old.pftrace new.pftrace
                                             compares its flamegraphs with another trace's")]
 pub(crate) struct ViewArgs {
@@ -43,16 +47,25 @@ pub(crate) struct ViewArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, requires = "output")]
     #[arg(default_value = "256M")]
     pub(crate) max_size: u64,
+    /// Record FILE, and show it while it grows: until the COMMAND ends, or else the page is closed
+    #[arg(long, conflicts_with_all = ["output", "before"])]
+    pub(crate) live: bool,
+    /// The command that is recorded
+    #[arg(last = true, value_name = "COMMAND", requires = "live")]
+    pub(crate) command: Vec<OsString>,
 }
 
 pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
+    if args.live {
+        return live::run(args);
+    }
     let view = open(&args.file)?;
     if let Some(output) = &args.output {
         export(&view, args, output)?;
         return Ok(ExitCode::SUCCESS);
     }
     let before = args.before.as_deref().map(open).transpose()?;
-    serve(view, before, args.no_browser)?;
+    serve(bind(view, before)?, args.no_browser)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -121,16 +134,20 @@ impl Told {
     }
 }
 
-/// Serves a trace until its page is closed.
-pub(crate) fn serve(view: View, before: Option<View>, no_browser: bool) -> Result<()> {
+/// Listens for a page.
+fn bind(view: View, before: Option<View>) -> Result<Server> {
     let user = rustix::process::geteuid().as_raw();
     // Everybody sees with which address the browser was started, but its user alone may go there.
     let permission = Box::new(move |stream: &_| {
         // Root could read the file anyway.
         peer::user(stream).is_none_or(|peer| peer == user || peer == 0 || user == 0)
     });
-    let server = Server::bind(view, before, &secret()?, permission)
-        .context("cannot listen on the loopback address")?;
+    Server::bind(view, before, &secret()?, permission)
+        .context("cannot listen on the loopback address")
+}
+
+/// Serves a trace until its page is closed.
+fn serve(server: Server, no_browser: bool) -> Result<()> {
     let address = server.address();
     println!("{address}");
     if no_browser || !browse(&address) {
