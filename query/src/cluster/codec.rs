@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::fleet::{FleetTypes, Importer, Scope, Subject, TraceFile, TracesExec, TracesTable};
 
-/// What scans begin with; all else is left to Ballista.
+/// The beginning of scans; all else is left to Ballista.
 const MAGIC: &[u8] = b"ferretto traces 1\0";
 /// So many definitions are kept for the next tasks that use them.
 const KEPT: usize = 16;

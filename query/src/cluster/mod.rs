@@ -133,7 +133,7 @@ pub async fn schedule(
         .map_err(failed)
 }
 
-/// How a process executes what a scheduler hands out.
+/// The way in which a process executes tasks of a scheduler.
 #[derive(Debug, Clone)]
 pub struct ExecutorOptions {
     /// The scheduler, such as `df://localhost:50050`.

@@ -69,9 +69,9 @@ pub trait Trace: Send + Sync {
 
 /// A session over a trace, or over many.
 pub struct Engine {
-    /// Where definitions are planned, and questions to one trace.
+    /// The planner of definitions and of questions to one trace.
     context: SessionContext,
-    /// Where questions to many traces are planned.
+    /// The planner of questions to many traces.
     fleet: Option<Arc<Fleet>>,
     /// Tables are kept as views, since each trace has rows of its own.
     tables_are_views: bool,

@@ -97,7 +97,7 @@ impl Unbound {
     }
 }
 
-/// What takes the place of the definitions' empty trace.
+/// The tables and functions that take the place of the definitions' empty trace.
 struct Parts<'a> {
     tables: HashMap<String, Arc<dyn TableProvider>>,
     functions: HashMap<String, Arc<ScalarUDF>>,

@@ -60,7 +60,7 @@ pub const RELATIONS: &[&str] = &[
     "track",
 ];
 
-/// What was written.
+/// The amount that was written.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Exported {
     /// The traces.

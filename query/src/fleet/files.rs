@@ -15,7 +15,7 @@ use crate::error::SqlError;
 /// A trace that is not read yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceFile {
-    /// What names the trace in tables: it follows from the path alone.
+    /// The name of the trace in tables: it follows from the path alone.
     pub id: String,
     /// The path, or the address in an object store.
     pub path: String,

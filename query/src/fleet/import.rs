@@ -37,7 +37,7 @@ const MIB: u64 = 1 << 20;
 pub struct Importer {
     room: Arc<Semaphore>,
     memory: u64,
-    /// What came of each file: nothing, or the reason for which it cannot be read.
+    /// The outcome of each file: nothing, or the reason for which it cannot be read.
     outcomes: Mutex<HashMap<String, Option<String>>>,
     done: AtomicU64,
     bytes: AtomicU64,
