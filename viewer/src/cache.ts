@@ -1,4 +1,4 @@
-// What nodes show, kept for as long as the picture may need it: for each node the whole trace from far away, and what
+// Tiles, kept for as long as the picture may need them: for each node the whole trace from far away, and the part that
 // was seen last, with room on both sides. While better rows are fetched, the old ones are drawn.
 
 import type { Tile, Window } from './model';

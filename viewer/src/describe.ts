@@ -185,7 +185,7 @@ function stateAt(store: Store, thread: number, time: number): number {
     return at >= block[0] ? at : NONE;
 }
 
-/** Who woke the thread, who woke that one, and so on. */
+/** Adds the chain of wake-ups: the thread that woke this one, the one that woke that, and so on. */
 function waking(store: Store, state: number, details: Details): void {
     const table = store.states;
     if (!table || state === NONE) return;

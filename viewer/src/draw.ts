@@ -22,7 +22,7 @@ export interface Mark {
     color: number;
 }
 
-/** Where and how much of a lane is drawn. All lengths are device pixels. */
+/** The part of the picture that is drawn, and what it is drawn with. All lengths are device pixels. */
 export interface Brush {
     rects: RectList;
     labels: Label[];
@@ -33,7 +33,7 @@ export interface Brush {
     t0: number;
     scale: number;
     width: number;
-    /** What is above or below is not drawn. */
+    /** Nothing is drawn above or below. */
     top: number;
     bottom: number;
 }

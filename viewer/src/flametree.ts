@@ -100,7 +100,7 @@ export function layout(tree: FlameTree): FlameBox[][] {
     return rows;
 }
 
-/** How the share of a frame changed, from -1 to 1. */
+/** The change of a frame's share, from -1 to 1. */
 export function change(frame: Frame, root: Frame): number {
     const now = root.total > 0 ? frame.total / root.total : 0;
     const then = root.before > 0 ? frame.before / root.before : 0;

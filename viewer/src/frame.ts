@@ -98,7 +98,7 @@ export class Frame {
         return this.values(name, 'u8', length, missing);
     }
 
-    /** How many values a column has, 0 if there is no such column. */
+    /** The number of values in a column, 0 if there is no such column. */
     length(name: string): number {
         return (this.header.columns[name] as Column | undefined)?.length ?? 0;
     }

@@ -18,7 +18,7 @@ export interface Row {
     level: number;
 }
 
-/** Whether a node has others below it rather than events of its own. */
+/** Tells if a node has others below it rather than events of its own. */
 export function isGroup(kind: number): boolean {
     return kind === Kind.Machine || kind === Kind.Process || kind === Kind.Thread || kind === Kind.Group;
 }
@@ -166,7 +166,7 @@ export class Layout {
         return this.nodes.kind[node] === Kind.Slices ? !this.compact[node] : this.open[node] === 1;
     }
 
-    /** Whether there is something to open or to make small. */
+    /** Tells if there is something to open or to make small. */
     canOpen(node: number): boolean {
         if (this.nodes.kind[node] === Kind.Slices && this.nodes.depth[node] > 1) return true;
         for (let child = this.first[node]; child !== NONE; child = this.next[child]) {

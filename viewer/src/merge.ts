@@ -173,7 +173,7 @@ function dumps(store: Store, node: number, window: Window): Tile {
     };
 }
 
-/** How busy a process is: the part of each step in which its threads run, of all CPUs that it has at most. */
+/** The load of a process: the part of each step in which its threads run, of all CPUs that it has at most. */
 function activity(store: Store, node: number, window: Window): Tile {
     const tile = { ...emptyTile(node, window.from, window.to, window.level) };
     const states = store.states;

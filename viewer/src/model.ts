@@ -68,7 +68,7 @@ export interface Trace {
     nodes: Nodes;
 }
 
-/** What one node shows in a window of time: rows sorted by depth, then start; points of counters sorted by time. */
+/** The events of one node in a window of time: rows sorted by depth, then start; points of counters sorted by time. */
 export interface Tile {
     node: number;
     from: number;
@@ -186,7 +186,7 @@ export interface Lines {
 export type Step = 'next' | 'previous' | 'parent' | 'child';
 export type By = 'none' | 'process' | 'thread';
 
-/** What is asked of all nodes, or of some and all below them. */
+/** A range of time on all nodes, or on some and all below them. */
 export interface Range {
     from: number;
     to: number;

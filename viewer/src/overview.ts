@@ -1,4 +1,4 @@
-// How busy the whole trace is: the mean load of its CPUs, or how many events there are, in a few hundred steps.
+// The load of the whole trace: the mean load of its CPUs, or how many events there are, in a few hundred steps.
 
 import { Kind, type Trace } from './model';
 import type { Layout } from './layout';

@@ -1,4 +1,4 @@
-// What is seen, in the fragment of the address: a link to a moment of the trace.
+// The fragment of the address: a link to what is seen of the trace.
 
 import type { App } from './app';
 import type { Tab } from './panel';

@@ -27,7 +27,7 @@ export interface Arrow {
     to: Ref;
 }
 
-/** What the picture shows. */
+/** All that the picture shows. */
 export interface Picture {
     axis: Axis;
     layout: Layout;
@@ -41,7 +41,7 @@ export interface Picture {
     arrows: Arrow[];
     losses: Loss[];
     hits: Ref[];
-    /** How busy the whole trace is, from 0 to 1, in equal steps. */
+    /** The load of the whole trace, from 0 to 1, in equal steps. */
     overview: Float32Array | null;
     wall: bigint | null;
     hoverX: number | null;

@@ -1,6 +1,6 @@
 import type { By, Details, Found, Lines, Range, Ref, Stacks, Step, Summary, Tile, Trace, Window } from './model';
 
-/** Where the page has its trace from. */
+/** The place that the page has its trace from. */
 export interface Source {
     open(): Promise<Trace>;
     /** Answers for each node in the order of the request. */

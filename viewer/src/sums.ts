@@ -1,4 +1,4 @@
-// What happened in a range of an exported trace, in numbers.
+// Sums over a range of an exported trace.
 
 import { REF_NONE } from './frame';
 import { Kind, type CounterSum, type NameSum, type Range, type Summary } from './model';

@@ -56,7 +56,7 @@ export async function settled(page) {
     );
 }
 
-/** What the address says is seen. */
+/** The parts of the address: what is seen. */
 export async function seen(page) {
     const hash = await page.evaluate(() => location.hash);
     return new Map(hash.slice(1).split('&').map((part) => part.split('=', 2)));
@@ -72,7 +72,7 @@ export async function row(page, name) {
     return label.boundingBox();
 }
 
-/** Where a time is on the screen. */
+/** The place of a time on the screen. */
 export async function xOf(page, time) {
     const [from, to] = await span(page);
     const box = await page.locator('#stage').boundingBox();

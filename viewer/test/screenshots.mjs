@@ -1,5 +1,5 @@
 // Pictures of recordings, to be looked at: `npm run screenshots`. $FERRETTO records them, and exports each as one file.
-// What the kernel does not let this user record is made up instead, and said.
+// A recording that the kernel does not allow is skipped, and said.
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -37,7 +37,7 @@ const recordings = {
     processes: () => writeFileSync(join(dir.path, 'processes.html'), server().html()),
 };
 
-/** What is done before the picture is taken. */
+/** Steps before the picture is taken. */
 const scenes = {
     build: async (page) => {
         // The compiler's process, opened, and where its time went.

@@ -1,4 +1,4 @@
-// How quick the page is with a trace: `node test/speed.mjs FILE.pftrace|FILE.html`. Traces are served by the program that
+// Measures the page with a trace: `node test/speed.mjs FILE.pftrace|FILE.html`. Traces are served by the program that
 // $FERRETTO names. Prints the first picture, frames a second while panning and zooming, and the memory of the tab.
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
