@@ -9,6 +9,7 @@ use std::time::Instant;
 use ferretto_heap::ring::{Read, Reader, error_state};
 use ferretto_heap::wire::{AllocMetadata, NAME_BYTES, Record};
 use ferretto_profiling::Frame;
+use ferretto_shm::Clock;
 use ferretto_unwind::Cache;
 
 use crate::books::{Kind, Operation};
@@ -44,6 +45,8 @@ pub(crate) struct Client {
     unwinding: Unwinding,
     is_corrupt: bool,
     trusted: bool,
+    /// When the process was there for certain.
+    seen: u64,
 }
 
 /// A record, with its callstack.
@@ -91,6 +94,7 @@ impl Client {
             unwinding: Unwinding::default(),
             is_corrupt: false,
             trusted: false,
+            seen: Clock::Boottime.now(),
         };
         Ok((client, ring))
     }
@@ -100,8 +104,13 @@ impl Client {
     }
 
     /// Returns true if the process has ended, or its client has ended the session.
-    pub(crate) fn has_left(&self) -> bool {
-        !is_quiet(&self.stream) && !drain(&self.stream)
+    pub(crate) fn has_left(&mut self) -> bool {
+        let now = Clock::Boottime.now();
+        let has_left = !is_quiet(&self.stream) && !drain(&self.stream);
+        if !has_left {
+            self.seen = now;
+        }
+        has_left
     }
 
     /// Ends the session for the client.
@@ -213,6 +222,10 @@ impl Client {
         let has_overrun = error == error_state::HIT_TIMEOUT || self.reader.lost() > 0;
         State {
             pid: self.pid,
+            seen: match is_disconnected {
+                true => self.seen,
+                false => Clock::Boottime.now(),
+            },
             is_disconnected,
             is_corrupt: self.is_corrupt || self.reader.is_corrupt(),
             hit_guardrail,

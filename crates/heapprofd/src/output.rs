@@ -33,6 +33,8 @@ pub const PEAK_COUNT: u32 = 15_602;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct State {
     pub(crate) pid: u32,
+    /// When it was there for certain, in nanoseconds of boot time.
+    pub(crate) seen: u64,
     pub(crate) is_disconnected: bool,
     pub(crate) is_corrupt: bool,
     pub(crate) hit_guardrail: bool,
@@ -81,6 +83,8 @@ pub(crate) struct Output {
     writer: TraceWriter,
     frames: Frames,
     index: u64,
+    /// The time of the last packet: those of a sequence may not go back.
+    time: u64,
     too_many: u64,
     unreadable: u64,
     at_max: bool,
@@ -97,6 +101,7 @@ impl Output {
             unreadable: frames.placeholder(UNREADABLE),
             frames,
             index: 0,
+            time: 0,
             at_max,
         };
         let mut empty = InternedData::new();
@@ -145,7 +150,7 @@ impl Output {
 
     /// A process belongs to another session.
     pub(crate) fn rejected(&mut self, pid: u32) {
-        self.packet(false, |out| {
+        self.packet(false, Clock::Boottime.now(), |out| {
             out.nested(profile_packet::PROCESS_DUMPS, |out| {
                 out.varint(process_heap_samples::PID, pid.into());
                 out.bool(process_heap_samples::REJECTED_CONCURRENT, true);
@@ -176,7 +181,8 @@ impl Output {
                 });
             }
             let is_continued = rows.peek().is_some();
-            self.packet(is_continued, |out| {
+            // A reader takes what is told of a process after its end for another process's.
+            self.packet(is_continued, state.seen, |out| {
                 out.nested(profile_packet::PROCESS_DUMPS, |out| {
                     header(out, state, heap);
                     out.raw(&samples);
@@ -188,9 +194,15 @@ impl Output {
         }
     }
 
-    fn packet(&mut self, is_continued: bool, write: impl FnOnce(&mut Encoder<'_, Vec<u8>>)) {
+    fn packet(
+        &mut self,
+        is_continued: bool,
+        time: u64,
+        write: impl FnOnce(&mut Encoder<'_, Vec<u8>>),
+    ) {
+        self.time = self.time.max(time);
         let packet = encode(|out| {
-            out.varint(trace_packet::TIMESTAMP, Clock::Boottime.now());
+            out.varint(trace_packet::TIMESTAMP, self.time);
             out.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
             out.nested(trace_packet::PROFILE_PACKET, |out| {
                 write(out);
