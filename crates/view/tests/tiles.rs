@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::HashMap;
 
-use common::{Frame, counter, json, slice};
+use common::{Frame, counter, disk_request, json, slice};
 use ferretto_view::{Circumstances, View, Window};
 
 fn index(view: &View) -> Frame {
@@ -164,4 +164,12 @@ fn many_tracks_are_many_nodes() {
     for (node, parent) in index.column("parent").iter().enumerate() {
         assert!((*parent as i64) < node as i64);
     }
+}
+
+#[test]
+fn a_track_of_the_kernel_has_a_name() {
+    let view = disk_request(1000, 2000);
+    let index = index(&view);
+    let node = index.node(5, "block io, block device 259");
+    assert_eq!(index.column("rows")[node as usize], 1.0);
 }

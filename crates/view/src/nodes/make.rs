@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::order::{Class, flatten};
 use super::{Content, Kind, NONE, Name, Node};
+use crate::details::arg_text;
 
 /// The nodes, and where things of the trace are among them.
 #[derive(Debug, Default)]
@@ -426,22 +427,26 @@ impl Maker<'_> {
             }
         }
         let cpu = table.cpu().get(track);
+        let is_nameless = strings.text(own_name).is_empty();
         let rank = cpu.map_or(0, i64::from);
         let (class, kind, content) = match event_type {
             _ if rows == 0 => (Class::Slices, Kind::Group, Content::None),
             "counter" => (Class::Counter, Kind::Counter, Content::Counter(track)),
             "state" => (Class::Slices, Kind::Values, Content::Values(track)),
             _ => {
-                let is_own = table.utid().get(track).is_some() && strings.text(own_name).is_empty();
-                let class = if is_own {
-                    Class::OwnSlices
-                } else {
-                    Class::Slices
+                let is_own = table.utid().get(track).is_some() && is_nameless;
+                let class = match () {
+                    () if is_own => Class::OwnSlices,
+                    // Those of the kernel.
+                    () if is_nameless && table.upid().get(track).is_none() => Class::Log,
+                    () => Class::Slices,
                 };
                 (class, Kind::Slices, Content::Slices(vec![track]))
             }
         };
+        let is_threads = table.utid().get(track).is_some();
         let name = match cpu.filter(|_| kind == Kind::Counter) {
+            None if is_nameless && !is_threads => Name::Text(self.type_name(track, strings).into()),
             Some(cpu) => Name::Text(format!("{} of CPU {cpu}", strings.text(own_name)).into()),
             None => name,
         };
@@ -463,6 +468,22 @@ impl Maker<'_> {
         if kind == Kind::Slices {
             self.prefer(owner);
         }
+    }
+
+    /// Returns a name for a track that has none: its type, and what tells it from others.
+    fn type_name(&self, track: u32, strings: &StringPool) -> String {
+        let table = &self.tables.track;
+        let mut name = strings.text(table.type_().get(track)).replace('_', " ");
+        if let Some(set) = table.dimension_arg_set_id().get(track) {
+            for arg in self.tables.args.set(set) {
+                let key = strings.text(arg.key);
+                if !matches!(key, "utid" | "upid") {
+                    let key = key.replace('_', " ");
+                    name += &format!(", {key} {}", arg_text(arg.value, strings));
+                }
+            }
+        }
+        name
     }
 
     /// Puts the process that contains a node before those without slices.

@@ -56,20 +56,35 @@ pub(crate) fn wakings_after_a_loss(times: &[u64]) -> View {
     bundle(times, true)
 }
 
+/// Returns a trace of one request to a disk.
+pub(crate) fn disk_request(start: u64, end: u64) -> View {
+    let body = [number(1, 259), number(2, 8)].concat();
+    let event = |time, tag: &[u8]| {
+        let event = [number(1, time), number(2, 10), message(tag, &body)].concat();
+        message(&[0x12], &event)
+    };
+    // `block_io_start`, field 546, and `block_io_done`.
+    let events = [event(start, &[0x92, 0x22]), event(end, &[0x9a, 0x22])].concat();
+    let bundle = [number(1, 0), events].concat();
+    view(&message(&[0x0a], &message(&[0x0a], &bundle)))
+}
+
+fn number(field: u8, mut value: u64) -> Vec<u8> {
+    let mut bytes = vec![field << 3];
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    bytes
+}
+
+fn message(tag: &[u8], content: &[u8]) -> Vec<u8> {
+    let length = number(0, content.len() as u64);
+    [tag, &length[1..], content].concat()
+}
+
 fn bundle(times: &[u64], is_lost: bool) -> View {
-    fn number(field: u8, mut value: u64) -> Vec<u8> {
-        let mut bytes = vec![field << 3];
-        while value >= 0x80 {
-            bytes.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        bytes.push(value as u8);
-        bytes
-    }
-    fn message(tag: &[u8], content: &[u8]) -> Vec<u8> {
-        let length = number(0, content.len() as u64);
-        [tag, &length[1..], content].concat()
-    }
     let mut bundle = number(1, 0);
     if is_lost {
         // `lost_events`, and `previous_bundle_end_timestamp` between the first two.
