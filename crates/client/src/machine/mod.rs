@@ -138,9 +138,14 @@ impl MachineLink {
     }
 
     fn compare(&self, phase: Phase) -> Request {
+        let clocks = read_clocks().into_iter().map(|(id, time)| Clock {
+            clock_id: Some(id),
+            timestamp: Some(time),
+            ..Default::default()
+        });
         Request::SyncClock(SyncClockRequest {
             phase: Some(phase),
-            clocks: read_clocks(),
+            clocks: clocks.collect(),
             ..Default::default()
         })
     }
@@ -167,8 +172,8 @@ impl AsFd for MachineLink {
     }
 }
 
-/// Reads the clocks of this machine, in upstream's order.
-fn read_clocks() -> Vec<Clock> {
+/// Reads the clocks of this machine, in upstream's order: the number and the time of each.
+pub fn read_clocks() -> Vec<(u32, u64)> {
     use ferretto_format::clock;
     use ferretto_shm::Clock as Of;
 
@@ -183,12 +188,7 @@ fn read_clocks() -> Vec<Clock> {
     if let Some(counter) = ferretto_shm::counter() {
         clocks.push((clock::TSC, counter));
     }
-    let clocks = clocks.into_iter().map(|(id, time)| Clock {
-        clock_id: Some(id),
-        timestamp: Some(time),
-        ..Default::default()
-    });
-    clocks.collect()
+    clocks
 }
 
 /// The pauses between attempts to connect: one second, and twice as long each time up to thirty.

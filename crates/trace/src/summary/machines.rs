@@ -9,6 +9,8 @@ use ferretto_format::sequence::PacketHeader;
 use ferretto_proto::fields::{clock_snapshot, remote_clock_sync, system_info};
 use ferretto_wire::Fields;
 
+use crate::printable::printable;
+
 /// Machines beyond this number are not told apart.
 const MAX_MACHINES: usize = 256;
 /// Longer names are cut.
@@ -104,6 +106,14 @@ impl Machines {
                 })
             });
         machine.clock.add(&exchanges.collect::<Vec<_>>());
+    }
+
+    /// Returns the name of a machine, or what stands for it.
+    pub(super) fn name(&self, id: u32) -> String {
+        match self.0.get(&id) {
+            Some(machine) if !machine.name.is_empty() => printable(machine.name.as_bytes()),
+            _ => format!("machine {id}"),
+        }
     }
 
     pub(super) fn finish(self) -> Vec<MachineSummary> {

@@ -199,6 +199,9 @@ pub fn summarize_within(
     Ok(summary)
 }
 
+/// Recordings of machines beyond this number are left out.
+const MAX_RECORDINGS: usize = 256;
+
 /// Collects a [`Summary`] packet by packet.
 #[derive(Debug)]
 pub struct Summarizer {
@@ -224,8 +227,18 @@ pub struct Summarizer {
     is_profiler_root: bool,
     stats: Option<Stats>,
     ending: Ending,
+    /// The recordings of other machines, in a trace that was put together of several.
+    others: BTreeMap<u32, Recording>,
     command: Command,
     span: Option<(u64, u64)>,
+}
+
+/// The words of a service on a recording as a whole.
+#[derive(Debug, Default)]
+struct Recording {
+    config: Config,
+    stats: Option<Stats>,
+    ending: Ending,
 }
 
 /// The incremental state of one sequence, and what is known of its writer.
@@ -313,6 +326,7 @@ impl Summarizer {
             is_profiler_root: false,
             stats: None,
             ending: Ending::default(),
+            others: BTreeMap::new(),
             command: Command::new(&budget),
             span: None,
             budget,
@@ -410,6 +424,13 @@ impl Summarizer {
                 self.track_events
                     .descriptor(machine, body, &mut self.threads);
             }
+            packet_field::TRACE_CONFIG
+            | packet_field::TRACE_STATS
+            | packet_field::SERVICE_EVENT
+                if machine != 0 =>
+            {
+                self.other(machine, kind, body, at);
+            }
             packet_field::TRACE_CONFIG => {
                 self.config = Some(Config::read(body));
                 self.wanted.config(body);
@@ -432,6 +453,48 @@ impl Summarizer {
             packet_field::SERVICE_EVENT => self.ending.event(body, at),
             _ => {}
         }
+    }
+
+    /// Reads what the service of another machine says of its own recording.
+    fn other(&mut self, machine: u32, kind: u32, body: &[u8], at: Option<u64>) {
+        if self.others.len() >= MAX_RECORDINGS && !self.others.contains_key(&machine) {
+            return;
+        }
+        let recording = self.others.entry(machine).or_default();
+        match kind {
+            packet_field::TRACE_CONFIG => {
+                recording.config = Config::read(body);
+                self.wanted.config(body);
+                self.command.attributes(config::attributes(body));
+            }
+            packet_field::TRACE_STATS => {
+                let stats = Stats::read(body);
+                recording.ending.statistics(stats.has_final_flush());
+                recording.stats = Some(stats);
+            }
+            _ => recording.ending.event(body, at),
+        }
+    }
+
+    /// Returns the losses that the services of other machines tell of.
+    fn losses_of_others(&self) -> Vec<Loss> {
+        let of = |(machine, recording): (&u32, &Recording)| {
+            let writers = self.sequences.states();
+            let writers = writers
+                .map(|(id, state)| (id, &state.writer))
+                .filter(|(_, writer)| writer.machine() == *machine);
+            let (stats, config) = (recording.stats.as_ref(), &recording.config);
+            let mut losses = writers::losses(writers, stats, config, &self.threads);
+            if let Some(stats) = stats {
+                losses.extend(stats.losses(config, recording.ending.slow()));
+            }
+            let name = self.machines.name(*machine);
+            for loss in &mut losses {
+                loss.place = format!("{name}: {}", loss.place);
+            }
+            losses
+        };
+        self.others.iter().flat_map(of).collect()
     }
 
     /// The result. The size is that of the packets; [`summarize`] puts the size of the file there.
@@ -459,14 +522,17 @@ impl Summarizer {
             ));
         }
         let unknown = self.unknown();
+        let is_of_others = self.is_of_others();
         let mut losses = self.ftrace.losses(&config);
         if let Some(stats) = &self.stats {
             losses.extend(stats.losses(&config, self.ending.slow()));
         }
+        losses.extend(self.losses_of_others());
         let writers = self
             .sequences
             .states()
-            .map(|(id, state)| (id, &state.writer));
+            .map(|(id, state)| (id, &state.writer))
+            .filter(|(_, writer)| !self.others.contains_key(&writer.machine()));
         losses.extend(writers::losses(
             writers.chain([(0, &self.unnumbered)]),
             self.stats.as_ref(),
@@ -484,11 +550,12 @@ impl Summarizer {
         losses.extend(profile::losses(&profile, &config.perf));
         notes.extend(profile::notes(&profile));
         notes.extend(heap::notes(&profile));
+        let is_over = is_of_others || self.ending.doubt().is_none();
         let remarks = self.remarks.finish();
         let kinds: Vec<u32> = self.kinds.keys().copied().collect();
         let has_reason = !remarks.is_empty();
         // What came after the end of a file that is cut is not known to be nothing.
-        if self.ending.doubt().is_none() {
+        if is_over {
             notes.extend(self.wanted.notes(&kinds, &profile, has_reason));
         }
         notes.extend(remarks);
@@ -520,10 +587,22 @@ impl Summarizer {
         }
     }
 
+    /// Returns true if nothing was recorded but what other machines did for themselves.
+    fn is_of_others(&self) -> bool {
+        !self.others.is_empty() && self.config.is_none() && self.stats.is_none()
+    }
+
     /// Why there may be losses that nothing tells of.
     fn unknown(&self) -> Vec<String> {
         let mut unknown: Vec<String> = Vec::new();
-        unknown.extend(self.ending.doubt().map(str::to_owned));
+        for (machine, recording) in &self.others {
+            let name = self.machines.name(*machine);
+            let doubt = recording.ending.doubt();
+            unknown.extend(doubt.map(|doubt| format!("{name}: {doubt}")));
+        }
+        if !self.is_of_others() {
+            unknown.extend(self.ending.doubt().map(str::to_owned));
+        }
         let has_flush_loss = self.stats.as_ref().is_some_and(Stats::has_flush_loss);
         // Else they are told with what was lost.
         for source in self.ending.slow().iter().filter(|_| !has_flush_loss) {

@@ -39,6 +39,11 @@ impl Writer {
         }
     }
 
+    /// Returns the machine it runs on.
+    pub(super) fn machine(&self) -> u32 {
+        self.machine
+    }
+
     fn producer(&self, threads: &Threads) -> String {
         let source = self
             .source
