@@ -57,6 +57,9 @@ pub(crate) enum Command {
     Status(StatusArgs),
     RelayCert(RelayCertArgs),
     InstallLinks(InstallLinksArgs),
+    /// Answer lines with the times of this machine's clocks: what record --host runs there
+    #[command(hide = true)]
+    MachineClock,
 }
 
 /// Returns the command that was probably meant by a word out of place on the command line of

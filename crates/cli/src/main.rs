@@ -18,6 +18,7 @@ mod errors;
 mod heapprofd;
 mod json;
 mod links;
+mod machine_clock;
 mod open;
 mod output;
 mod perfetto;
@@ -124,6 +125,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(&args),
         Command::Status(args) => status::run(&args).map(|()| ExitCode::SUCCESS),
         Command::RelayCert(args) => tls::run(&args),
+        Command::MachineClock => machine_clock::run(),
         Command::InstallLinks(args) => links::run(&args).map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| errors::report("ferretto", &error))

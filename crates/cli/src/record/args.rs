@@ -42,7 +42,8 @@ Examples:
   ferretto record --view -- make      and shows it in a browser
   ferretto record --heap -- ./app     with the heap: what ./app allocates and does not free
   ferretto record -c config.pbtxt     any Perfetto config, text or binary
-  ferretto record --host ssh://me@box -d 5s    another machine, by ssh")]
+  ferretto record --host ssh://me@box -d 5s    another machine, by ssh
+  ferretto record --host ssh://one --host ssh://two    two machines in one trace")]
 pub(crate) struct RecordArgs {
     /// Duration, for example 500ms, 10s, 1m30s, 2h, 1d; 0 is until Ctrl-C [default: 10s; with a
     /// COMMAND until it ends]
@@ -95,15 +96,17 @@ pub(crate) struct RecordArgs {
     pub(crate) system: bool,
     /// Record another machine, or the COMMAND there: runs ferretto there by ssh
     ///
-    /// The trace comes here as it is recorded. Ctrl-C has the machine end the recording.
-    #[arg(long, value_name = "ssh://USER@MACHINE", conflicts_with_all = ["system", "config", "print_config"])]
-    pub(crate) host: Option<String>,
-    /// Path of ferretto on the other machine
+    /// The trace comes here as it is recorded. Ctrl-C has the machine end the recording. Named
+    /// several times, with several machines, it makes one trace of all: their clocks are compared
+    /// with the one here, the COMMAND runs on the first, and all others are recorded until it ends.
+    #[arg(long = "host", value_name = "ssh://USER@MACHINE", conflicts_with_all = ["system", "config", "print_config"])]
+    pub(crate) hosts: Vec<String>,
+    /// Path of ferretto on the other machines
     #[arg(
         long,
         value_name = "PATH",
         default_value = "ferretto",
-        requires = "host"
+        requires = "hosts"
     )]
     pub(crate) host_program: String,
     /// Print only errors and losses

@@ -14,6 +14,7 @@ mod place;
 mod presets;
 mod progress;
 mod remote;
+mod remotes;
 mod report;
 mod ring;
 mod sources;
@@ -59,8 +60,10 @@ const TERMINATION_GRACE: Duration = Duration::from_secs(2);
 const INTERRUPTED: u8 = 130;
 
 pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
-    if let Some(host) = &args.host {
-        return remote::run(&args, host);
+    match &args.hosts[..] {
+        [] => {}
+        [host] => return remote::run(&args, host),
+        several => return remotes::run(&args, several),
     }
     if let Some(program) = args.command.first()
         && let Err(missing) = child::find(program)

@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -34,7 +35,7 @@ pub(super) fn run(args: &RecordArgs, host: &str) -> Result<ExitCode> {
     let Some(target) = Target::open(&args.output, &[], &mut signals)? else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
-    let mut ssh = start(args, host)?;
+    let mut ssh = start(args, host, Part::Command)?;
     let mut out = target.writer().context("cannot use the file")?;
     let copied = copy(&mut ssh, &mut out, &mut signals);
     drop(out);
@@ -47,12 +48,8 @@ pub(super) fn run(args: &RecordArgs, host: &str) -> Result<ExitCode> {
         }
     };
     let is_empty = matches!(copied, Ok(0));
-    if code == Some(NOT_REACHED) && is_empty {
-        bail!("ssh did not get to {host}; try: ssh {host}");
-    }
-    if code == Some(NOT_FOUND) && is_empty {
-        let program = &args.host_program;
-        bail!("{host} has no {program}; install it there, or say where it is with --host-program");
+    if let Some(reason) = failure(args, host, code).filter(|_| is_empty) {
+        bail!("{reason}");
     }
     signals.settle();
     target.place()?;
@@ -63,7 +60,7 @@ pub(super) fn run(args: &RecordArgs, host: &str) -> Result<ExitCode> {
     }
 }
 
-fn check(host: &str) -> Result<()> {
+pub(super) fn check(host: &str) -> Result<()> {
     let name = host.strip_prefix(SCHEME).unwrap_or_default();
     // What begins with a dash would be an option of ssh.
     if name.is_empty() || name.starts_with('-') || name.contains(char::is_whitespace) {
@@ -72,11 +69,22 @@ fn check(host: &str) -> Result<()> {
     Ok(())
 }
 
-fn start(args: &RecordArgs, host: &str) -> Result<Child> {
+/// The part of a machine in a recording with a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// It runs there.
+    Command,
+    /// It runs elsewhere, and this machine is recorded until it ends.
+    Beside,
+}
+
+/// Begins to record a machine; the trace is what is printed there.
+pub(super) fn start(args: &RecordArgs, host: &str, part: Part) -> Result<Child> {
     let mut words: Vec<String> = ["sh", "-c", UNTIL_INPUT_ENDS].map(str::to_owned).into();
     words.push(args.host_program.clone());
     words.extend(["record", "-o", "-", "--quiet"].map(str::to_owned));
-    if let Some(duration) = args.duration {
+    let is_beside = part == Part::Beside && !args.command.is_empty();
+    if let Some(duration) = args.duration.or(is_beside.then_some(Duration::ZERO)) {
         words.push(format!("--duration={}ms", duration.as_millis()));
     }
     if let Some(interval) = args.heap {
@@ -93,15 +101,20 @@ fn start(args: &RecordArgs, host: &str) -> Result<Child> {
     words.extend(args.pids.iter().map(|pid| format!("--pid={pid}")));
     let line = words.iter().map(|word| quoted(word.as_ref()));
     let mut line = line.collect::<Result<Vec<_>>>()?;
-    if !args.command.is_empty() {
+    if !args.command.is_empty() && part == Part::Command {
         line.push("--".to_owned());
         for word in &args.command {
             line.push(quoted(word)?);
         }
     }
+    run_there(host, &line.join(" "))
+}
+
+/// Has the shell of a machine read a line.
+pub(super) fn run_there(host: &str, line: &str) -> Result<Child> {
     Command::new("ssh")
         .args(["-T", "--", host])
-        .arg(line.join(" "))
+        .arg(line)
         // Ctrl-C is for us, who then ask what runs there to end.
         .process_group(0)
         .stdin(Stdio::piped())
@@ -110,8 +123,20 @@ fn start(args: &RecordArgs, host: &str) -> Result<Child> {
         .context("cannot run ssh")
 }
 
+/// Returns why nothing came of a machine, from the exit code of ssh.
+pub(super) fn failure(args: &RecordArgs, host: &str, code: Option<i32>) -> Option<String> {
+    let program = &args.host_program;
+    match code {
+        Some(NOT_REACHED) => Some(format!("ssh did not get to {host}; try: ssh {host}")),
+        Some(NOT_FOUND) => Some(format!(
+            "{host} has no {program}; install it there, or say where it is with --host-program"
+        )),
+        _ => None,
+    }
+}
+
 /// A word as the shell there takes it for one.
-fn quoted(word: &OsStr) -> Result<String> {
+pub(super) fn quoted(word: &OsStr) -> Result<String> {
     let Some(text) = word.to_str() else {
         bail!("{word:?} is not text, and cannot be sent to a machine");
     };

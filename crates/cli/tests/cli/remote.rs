@@ -20,6 +20,115 @@ fn world() -> World {
     world
 }
 
+/// A folder in which `ssh` runs its words on machines of other names, whose clocks are ahead by so
+/// many seconds if `has_clocks`.
+fn machines(has_clocks: bool) -> World {
+    let world = world();
+    let ahead = match has_clocks {
+        true => "unshare --time --boottime $ahead --monotonic $ahead",
+        false => "env",
+    };
+    let script = format!(
+        "#!/bin/sh\ncase $3 in\n*alpha) name=alpha; ahead=5000 ;;\n*beta) name=beta; ahead=86400 ;;\n\
+         *) exit 255 ;;\nesac\nexport FERRETTO_MACHINE_ID=$name PERFETTO_MACHINE_NAME=$name\n\
+         exec {ahead} sh -c \"$4\"\n"
+    );
+    world.write("bin/ssh", script);
+    world
+}
+
+/// Returns true if clocks of a process can be set ahead.
+fn has_time_namespaces() -> bool {
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--time", "--boottime", "1", "true"]);
+    let command = command.stderr(std::process::Stdio::null());
+    let has = command.status().is_ok_and(|status| status.success());
+    if !has {
+        println!("skipped: other clocks (time namespaces are not to be had)");
+    }
+    has
+}
+
+const ALL: [&str; 9] = [
+    "record",
+    "--host",
+    "ssh://alpha",
+    "--host",
+    "ssh://me@beta",
+    "--host-program",
+    FERRETTO,
+    "-o",
+    "t.pftrace",
+];
+
+#[test]
+fn several_machines_make_one_trace_with_their_clocks_related_and_their_losses_known() {
+    let has_clocks = has_time_namespaces();
+    let world = machines(has_clocks);
+    let args = [
+        &ALL[..],
+        &[
+            "--",
+            "sh",
+            "-c",
+            "echo it runs on $PERFETTO_MACHINE_NAME; exit 7",
+        ],
+    ];
+    let said = world.run("ferretto", &args.concat()).returned(7);
+    said.complained("it runs on alpha");
+    let summary = world.summary("t.pftrace");
+    assert!(summary.losses_known(), "{:?}", summary.unknown);
+    let mut machines: Vec<_> = summary.machines.iter().collect();
+    machines.sort_by_key(|machine| machine.name.clone());
+    let names: Vec<&str> = machines.iter().map(|machine| &machine.name[..]).collect();
+    assert_eq!(names, ["alpha", "beta"]);
+    for (machine, ahead) in machines.into_iter().zip([5_000, 86_400]) {
+        assert!(machine.packets > 0, "{machine:?}");
+        let clock = machine.clock.unwrap();
+        let expected = i64::from(has_clocks) * ahead * 1_000_000_000;
+        let wrong = (clock.offset_ns - expected).unsigned_abs();
+        assert!(wrong <= clock.error_ns, "{machine:?}");
+    }
+    let command = summary.command.unwrap();
+    assert!(command.command.contains("exit 7"), "{command:?}");
+    // The traces of each, and what runs there, left nothing.
+    assert_eq!(world.names(), ["bin", "t.pftrace"]);
+}
+
+#[test]
+fn a_machine_that_is_not_there_does_not_lose_the_others() {
+    let world = machines(false);
+    let args = [&ALL[..], &["--host", "ssh://nowhere", "-d", "100ms"]].concat();
+    let said = world.run("ferretto", &args).returned(1);
+    let said = said.complained("ssh://nowhere: ssh did not get to ssh://nowhere");
+    assert!(!said.stderr.contains("alpha:"), "{}", said.stderr);
+    let summary = world.summary("t.pftrace");
+    assert!(summary.losses_known(), "{:?}", summary.unknown);
+    assert_eq!(summary.machines.len(), 2);
+    let same = [&ALL[..], &["--host", "ssh://alpha"]].concat();
+    let said = world.run("ferretto", &same).returned(1);
+    said.complained("--host ssh://alpha is named twice");
+    let pids = [&ALL[..], &["-p", "1"]].concat();
+    let said = world.run("ferretto", &pids).returned(1);
+    said.complained("-p names processes of one machine");
+}
+
+#[test]
+fn a_signal_ends_the_recording_of_all_machines() {
+    let world = machines(false);
+    let recording = world.start("ferretto", &[&ALL[..], &["-d", "0"]].concat());
+    until("both record", || {
+        let names = world.names();
+        let folders = names.iter().filter(|name| name.starts_with("ferretto"));
+        (folders.count() >= 2).then_some(())
+    });
+    recording.signal(Signal::INT);
+    recording.finish().returned(0);
+    let summary = world.summary("t.pftrace");
+    assert!(summary.losses_known(), "{:?}", summary.unknown);
+    assert_eq!(summary.machines.len(), 2);
+}
+
 const HOST: &str = "ssh://me@there:2222";
 
 #[test]
