@@ -113,7 +113,7 @@ pub(crate) struct RecordArgs {
     #[arg(short, long)]
     pub(crate) quiet: bool,
     /// Show the trace in a browser when it is recorded, as ferretto view does
-    #[arg(long, conflicts_with_all = ["print_config", "host"])]
+    #[arg(long, conflicts_with_all = ["print_config", "hosts"])]
     pub(crate) view: bool,
     /// Record until this command ends, its own track events included
     #[arg(last = true, value_name = "COMMAND")]

@@ -31,7 +31,7 @@ pub(crate) struct RingArgs {
     ///
     /// It is written into the file at the end, which Ctrl-C brings about. kill -USR1 writes a
     /// snapshot into a file beside it, trace.pftrace.0 and so on, and the recording goes on.
-    #[arg(long, value_name = "SIZE", value_parser = parse_ring, conflicts_with_all = ["config", "host"])]
+    #[arg(long, value_name = "SIZE", value_parser = parse_ring, conflicts_with_all = ["config", "hosts"])]
     pub(super) ring: Option<u64>,
     /// With --ring: write a snapshot each time that this becomes true
     ///
