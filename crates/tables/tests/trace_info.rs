@@ -142,3 +142,41 @@ fn a_trace_without_uuid_gets_one_from_its_bytes() {
     assert_eq!(one, uuid("packet { timestamp: 1 }"));
     assert_ne!(one, uuid("packet { timestamp: 2 }"));
 }
+
+#[test]
+fn configurations_that_record_badly_get_advice() {
+    let config = |ftrace: &str| {
+        format!(
+            "packet {{ trusted_packet_sequence_id: 1 timestamp: 1 trace_config {{
+                write_into_file: true flush_period_ms: 1000
+                buffers {{ size_kb: 1024 fill_policy: DISCARD }}
+                data_sources {{ config {{ name: \"linux.ftrace\" target_buffer: 0
+                    ftrace_config {{ {ftrace} }} }} }} }} }}"
+        )
+    };
+    let trace = import(&config(
+        "buffer_size_kb: 128 drain_period_ms: 90 ftrace_events: \"raw_syscalls/sys_enter\"
+         ftrace_events: \"sched/sched_blocked_reason\" enable_function_graph: true",
+    ));
+    assert_eq!(
+        rows(&trace, "trace_diagnostics", "key confidence"),
+        [
+            "tiny_ftrace_buffer 0.8533333333333334",
+            "low_ftrace_drain_bandwidth 0.8125",
+            "extreme_ftrace_drain_period 0.6",
+            "syscalls_without_filter 0.3",
+            "function_graph_requires_symbolize_ksyms 1",
+            "events_require_symbolize_ksyms 0.6",
+            "discard_buffer_for_streaming 0.8"
+        ]
+    );
+    let good =
+        import(&config("ftrace_events: \"sched/sched_switch\"").replace("DISCARD", "RING_BUFFER"));
+    assert!(rows(&good, "trace_diagnostics", "key").is_empty());
+    let heap = "packet { trusted_packet_sequence_id: 1 timestamp: 1 trace_config { data_sources {
+        config { heapprofd_config { sampling_interval_bytes: 4096 } } } } }";
+    assert_eq!(
+        rows(&import(heap), "trace_diagnostics", "key"),
+        ["heapprofd_sampling_interval_too_low"]
+    );
+}

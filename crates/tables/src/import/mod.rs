@@ -10,6 +10,7 @@
 
 mod arena;
 mod context;
+mod diagnostics;
 mod event;
 mod ftrace;
 mod message;

@@ -9,7 +9,7 @@ use ferretto_wire::{Field, Fields};
 
 use super::context::Context;
 use super::reflect::base64;
-use super::{Input, trace_stats};
+use super::{Input, diagnostics, trace_stats};
 use crate::schema::ArgValue;
 use crate::stats::Stat;
 use crate::strings::StringId;
@@ -26,6 +26,8 @@ pub(crate) struct TraceInfo {
     trigger: Option<TriggerKind>,
     /// The configuration writes into a file without periodic flushes.
     has_no_flush: bool,
+    /// The configuration, for advice when all is known.
+    config: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,6 +38,8 @@ enum TriggerKind {
 
 /// The first version of the service that flushes before it writes into a file.
 const FLUSHING_VERSION: u32 = 54;
+/// Larger configurations, in bytes, get no advice.
+const MAX_CONFIG: usize = 1 << 20;
 /// The first bytes of a trace that a uuid is made from.
 const HASHED: usize = 4096;
 
@@ -126,6 +130,9 @@ impl TraceInfo {
     }
 
     fn config(&mut self, cx: &mut Context, bytes: &[u8]) {
+        if bytes.len() <= MAX_CONFIG {
+            self.config = bytes.to_owned();
+        }
         let number = |field| Fields::find(field, bytes).and_then(|field| field.as_u64());
         if !self.has_uuid {
             let msb = number(trace_config::TRACE_UUID_MSB).unwrap_or(0);
@@ -176,6 +183,7 @@ impl TraceInfo {
 
     /// All was parsed.
     pub(super) fn finish(&mut self, cx: &mut Context) {
+        diagnostics::run(cx, &self.config);
         if !self.has_no_flush {
             return;
         }

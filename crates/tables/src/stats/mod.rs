@@ -177,6 +177,13 @@ impl StatsTracker {
         self.values.get(&self.key(stat, index)).copied()
     }
 
+    /// Returns true if a number is not 0 for any index and machine.
+    pub(crate) fn has_any(&self, stat: Stat) -> bool {
+        self.values
+            .iter()
+            .any(|((_, known, _), value)| *known == stat && *value != 0)
+    }
+
     fn key(&self, stat: Stat, index: Option<i64>) -> (u32, Stat, Option<i64>) {
         let machine = match stat.scope() {
             Scope::Machine | Scope::MachineOnly => self.machine,

@@ -10,8 +10,8 @@ use ferretto_wire::Fields;
 use rustc_hash::FxHashMap;
 
 use super::super::context::{Context, EventState};
-use super::Sampling;
-use super::contexts::CounterSet;
+use super::contexts::{Contexts, counter_set};
+use super::stacks::SequenceStacks;
 use crate::schema::{
     ArgValue, ProfilerAsyncContextRow, ProfilerSampleRow, ProfilerSessionRow,
     ProfilerTaskContextRow,
@@ -118,14 +118,15 @@ impl<'a> Sample<'a> {
 
 impl StackSamples {
     /// Reads a `StackSample`.
-    pub(super) fn parse(&mut self, sampling: Sampling<'_>, bytes: &[u8]) {
-        let Sampling {
-            cx,
-            ts,
-            state,
-            stacks,
-            contexts,
-        } = sampling;
+    pub(super) fn parse(
+        &mut self,
+        cx: &mut Context,
+        ts: i64,
+        bytes: &[u8],
+        state: EventState<'_>,
+        stacks: &mut SequenceStacks,
+        contexts: &mut Contexts,
+    ) {
         let mut sample = Sample::read(bytes, state);
         let defaults = &state.state.defaults.bytes;
         let defaults = Fields::find(trace_packet_defaults::STACK_SAMPLE_DEFAULTS, defaults);
@@ -175,11 +176,7 @@ impl StackSamples {
             (None, Some(callstack)) => self.inline_callstack(cx, callstack),
             (None, None) => None,
         };
-        let mut counter_set = CounterSet::default();
-        for counter in counters {
-            counter_set.add(cx, counter);
-        }
-        let counter_set_id = counter_set.id();
+        let counter_set_id = counter_set(cx, &counters);
         cx.store.tables.profiler_sample.push(ProfilerSampleRow {
             ts,
             source,
