@@ -1,6 +1,7 @@
 //! Questions to many traces.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 
@@ -8,7 +9,6 @@ use super::{Engine, Options};
 use crate::error::SqlError;
 use crate::fleet::{Exported, Failure, Fleet, export};
 use crate::sql::lexer::{text, tokenize};
-use std::sync::Arc;
 
 /// The name of a question that is asked of each trace.
 const QUESTION: &str = "__question";
