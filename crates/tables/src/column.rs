@@ -309,6 +309,17 @@ impl<T: Cell> NullableColumn<T> {
         self.len == 0
     }
 
+    /// Appends a value where some rows have one and others have none.
+    fn push_mixed(&mut self, value: Option<T>) {
+        if self.validity.is_empty() {
+            let have_values = !self.values.is_empty();
+            self.validity = Bitmap::of(self.len, have_values);
+            self.values.resize(self.len, T::default());
+        }
+        self.validity.push(value.is_some());
+        self.values.push(value.unwrap_or_default());
+    }
+
     /// Changes the value in a row, if there is such a row.
     pub(crate) fn set(&mut self, row: u32, value: Option<T>) {
         let row = row as usize;
@@ -334,22 +345,14 @@ impl<T: Cell> Keep for NullableColumn<T> {
 
     #[inline]
     fn push(&mut self, value: Option<T>) {
-        self.len += 1;
         match value {
-            None if self.values.is_empty() => return,
-            None if self.validity.is_empty() => {
-                self.validity = Bitmap::of(self.values.len(), true);
-                self.validity.push(false);
+            None if self.values.is_empty() => {}
+            Some(value) if self.validity.is_empty() && self.values.len() == self.len => {
+                self.values.push(value);
             }
-            Some(_) if self.values.is_empty() && self.len > 1 => {
-                self.values.resize(self.len - 1, T::default());
-                self.validity = Bitmap::of(self.len - 1, false);
-                self.validity.push(true);
-            }
-            value if !self.validity.is_empty() => self.validity.push(value.is_some()),
-            _ => {}
+            _ => self.push_mixed(value),
         }
-        self.values.push(value.unwrap_or_default());
+        self.len += 1;
     }
 
     fn view(&self) -> ColumnView<'_> {

@@ -1,5 +1,6 @@
 //! Texts, each kept once.
 
+use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
 use rustc_hash::FxBuildHasher;
@@ -51,7 +52,12 @@ pub struct StringPool {
     ends: Vec<u64>,
     /// Open addressing: numbers of texts, 0 where there is none.
     slots: Vec<u32>,
+    /// Set once many texts had one place: someone may have chosen them so.
+    keyed: Option<RandomState>,
 }
+
+/// Texts that may have one place before places are chosen with a secret.
+const MAX_PROBES: usize = 512;
 
 impl Default for StringPool {
     fn default() -> Self {
@@ -59,6 +65,7 @@ impl Default for StringPool {
             text: String::new(),
             ends: vec![0],
             slots: vec![0; 1 << 10],
+            keyed: None,
         };
         pool.intern("");
         pool
@@ -72,12 +79,21 @@ impl StringPool {
         let text = cut(text);
         let hash = self.hash(text);
         let mut slot = self.slot(hash);
+        let mut probes = 0;
         loop {
             match self.slots[slot] {
-                0 => return self.add(text, slot),
+                0 => {
+                    let id = self.add(text, slot);
+                    if probes > MAX_PROBES && self.keyed.is_none() {
+                        self.keyed = Some(RandomState::new());
+                        self.place_all(self.slots.len());
+                    }
+                    return id;
+                }
                 id if self.text_at(id) == text => return StringId(id),
                 _ => slot = (slot + 1) & (self.slots.len() - 1),
             }
+            probes += 1;
         }
     }
 
@@ -154,7 +170,10 @@ impl StringPool {
 
     #[inline]
     fn hash(&self, text: &str) -> u64 {
-        FxBuildHasher.hash_one(text)
+        match &self.keyed {
+            None => FxBuildHasher.hash_one(text),
+            Some(keyed) => keyed.hash_one(text),
+        }
     }
 
     #[inline]
@@ -176,13 +195,13 @@ impl StringPool {
         self.ends.push(self.text.len() as u64);
         self.slots[slot] = id;
         if self.ends.len() * 2 > self.slots.len() {
-            self.grow();
+            self.place_all(self.slots.len() * 4);
         }
         StringId(id)
     }
 
-    fn grow(&mut self) {
-        let length = self.slots.len() * 4;
+    /// Finds new places for all texts, among so many.
+    fn place_all(&mut self, length: usize) {
         self.slots = vec![0; length];
         for id in 1..self.ends.len() as u32 {
             let mut slot = self.slot(self.hash(self.text_at(id)));
@@ -204,6 +223,29 @@ fn cut(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_chosen_to_have_one_place_do_no_harm() {
+        let mut pool = StringPool::default();
+        // All of them have one place among 2^12.
+        let place = |text: &str| FxBuildHasher.hash_one(text) >> 20 & 0xfff;
+        let texts = (0..).map(|n| format!("{n}"));
+        let texts: Vec<_> = texts.filter(|text| place(text) == 7).take(700).collect();
+        let ids: Vec<_> = texts.iter().map(|text| pool.intern(text)).collect();
+        assert!(pool.keyed.is_some());
+        assert!(
+            texts
+                .iter()
+                .zip(&ids)
+                .all(|(text, id)| pool.find(text) == Some(*id))
+        );
+        assert!(
+            texts
+                .iter()
+                .zip(&ids)
+                .all(|(text, id)| pool.text(*id) == text)
+        );
+    }
 
     #[test]
     fn texts_are_kept_once_and_empty_is_not_null() {

@@ -62,7 +62,13 @@ pub(crate) struct Arena {
     batches: VecDeque<Kept>,
     /// The number of the first one.
     first: u32,
+    /// Bytes that were freed and may not have been given back to the system.
+    freed: usize,
 }
+
+/// Bytes that are given back to the system together. They are of packets that wait, which are freed
+/// while tables grow; but allocators keep them for other packets.
+const GIVEN_BACK: usize = 16 << 20;
 
 #[derive(Debug, Default)]
 struct Kept {
@@ -151,8 +157,18 @@ impl Arena {
         if let Some(kept) = self.kept_mut(batch) {
             kept.waiting = kept.waiting.saturating_sub(1);
             if kept.waiting == 0 {
+                let freed = kept.batch.bytes.capacity();
                 kept.batch = Batch::default();
+                self.give_back(freed);
             }
+        }
+    }
+
+    fn give_back(&mut self, freed: usize) {
+        self.freed += freed;
+        if self.freed >= GIVEN_BACK {
+            self.freed = 0;
+            ferretto_malloc::release();
         }
     }
 

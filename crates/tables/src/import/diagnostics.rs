@@ -24,7 +24,8 @@ const OFTEN_BYTES: u64 = 100 * 1024;
 /// The certainty of an advice whose damage is seen in the trace.
 const SEEN: f64 = 0.9;
 
-/// An advice: its name, the problem in a few words and in sentences, the way out, and the certainty.
+/// An advice: its name, the problem in a few words and in sentences, the way out, and the
+/// certainty.
 struct Advice {
     key: &'static str,
     title: &'static str,

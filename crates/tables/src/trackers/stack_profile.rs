@@ -55,7 +55,7 @@ pub(crate) struct StackProfileTracker {
     by_name: FxHashMap<(StringId, StringId), Vec<u32>>,
     frames: FxHashMap<(u32, i64, StringId), u32>,
     source_frames: FxHashMap<(u32, SourceFrame), u32>,
-    callsites: FxHashMap<(Option<u32>, u32), u32>,
+    callsites: FxHashMap<u64, u32>,
     /// The frames of each mapping and address, up to `indexed_frames`. Made when symbols come.
     frames_at: FxHashMap<(u32, i64), Vec<u32>>,
     indexed_frames: u32,
@@ -157,7 +157,10 @@ impl StackProfileTracker {
         parent_id: Option<u32>,
         frame_id: u32,
     ) -> Option<u32> {
-        if let Some(id) = self.callsites.get(&(parent_id, frame_id)) {
+        // The caller one more than it is, as 0 is none.
+        let caller = parent_id.map_or(0, |parent| u64::from(parent) + 1);
+        let key = caller << 32 | u64::from(frame_id);
+        if let Some(id) = self.callsites.get(&key) {
             return Some(*id);
         }
         let table = &mut store.tables.stack_profile_callsite;
@@ -170,7 +173,7 @@ impl StackProfileTracker {
             parent_id,
             frame_id,
         });
-        self.callsites.insert((parent_id, frame_id), id);
+        self.callsites.insert(key, id);
         Some(id)
     }
 

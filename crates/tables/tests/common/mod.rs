@@ -34,6 +34,16 @@ pub(crate) fn import_bytes(bytes: &[u8]) -> Trace {
     for (one_table, other_table) in one.tables().all().zip(several.tables().all()) {
         let name = one_table.spec().name;
         assert_eq!(one_table.rows(), other_table.rows(), "rows of {name}");
+        for place in 0..one_table.spec().columns.len() {
+            let column = |table: &dyn Table| {
+                let column = table.column(place).expect("a column");
+                let values: Vec<_> = (0..table.rows()).map(|row| column.get(row)).collect();
+                // Numbers that are none are equal as text.
+                format!("{values:?}")
+            };
+            let name = one_table.spec().columns[place].name;
+            assert_eq!(column(one_table), column(other_table), "values of {name}");
+        }
     }
     several
 }

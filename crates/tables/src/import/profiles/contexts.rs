@@ -40,15 +40,23 @@ impl Contexts {
     }
 }
 
-/// Adds a set of values of counters; `None` if it is empty.
-pub(super) fn counter_set(cx: &mut Context, counters: &[u32]) -> Option<u32> {
-    let table = &mut cx.store.tables.profiler_counter_set;
-    let set = table.len();
-    for counter in counters {
+/// Values of counters that belong together.
+#[derive(Debug, Default)]
+pub(super) struct CounterSet(Option<u32>);
+
+impl CounterSet {
+    /// Adds a value: a row of `counter`.
+    pub(super) fn add(&mut self, cx: &mut Context, counter_id: u32) {
+        let table = &mut cx.store.tables.profiler_counter_set;
+        let counter_set_id = *self.0.get_or_insert(table.len());
         table.push(ProfilerCounterSetRow {
-            counter_set_id: set,
-            counter_id: *counter,
+            counter_set_id,
+            counter_id,
         });
     }
-    (!counters.is_empty()).then_some(set)
+
+    /// Returns its number; `None` if it is empty.
+    pub(super) fn id(&self) -> Option<u32> {
+        self.0
+    }
 }

@@ -27,6 +27,16 @@ pub(crate) struct Profiles {
     heaps: Heaps,
 }
 
+/// The surroundings of a sample: its time, and what it refers to.
+#[derive(Debug)]
+struct Sampling<'a> {
+    cx: &'a mut Context,
+    ts: i64,
+    state: EventState<'a>,
+    stacks: &'a mut SequenceStacks,
+    contexts: &'a mut Contexts,
+}
+
 impl Profiles {
     /// Returns true if this field of `TracePacket` is about profiles, and is read when its time has
     /// come.
@@ -51,13 +61,18 @@ impl Profiles {
         state: EventState<'_>,
     ) {
         match number {
-            field::PERF_SAMPLE => {
-                self.perf
-                    .parse(cx, ts, bytes, state, &mut self.stacks, &mut self.contexts);
-            }
-            field::STACK_SAMPLE => {
-                self.samples
-                    .parse(cx, ts, bytes, state, &mut self.stacks, &mut self.contexts);
+            field::PERF_SAMPLE | field::STACK_SAMPLE => {
+                let sampling = Sampling {
+                    cx,
+                    ts,
+                    state,
+                    stacks: &mut self.stacks,
+                    contexts: &mut self.contexts,
+                };
+                match number {
+                    field::PERF_SAMPLE => self.perf.parse(sampling, bytes),
+                    _ => self.samples.parse(sampling, bytes),
+                }
             }
             field::PROFILE_PACKET => self.heaps.parse(cx, ts, bytes, state, &mut self.stacks),
             field::SMAPS_PACKET => smaps::parse(cx, ts, bytes),

@@ -7,8 +7,8 @@ use ferretto_wire::Fields;
 use rustc_hash::FxHashMap;
 
 use super::super::context::{Context, EventState};
-use super::contexts::{Contexts, counter_set};
-use super::stacks::SequenceStacks;
+use super::Sampling;
+use super::contexts::CounterSet;
 use crate::schema::{ArgValue, ProfilerSampleRow, ProfilerSessionRow, ProfilerTaskContextRow};
 use crate::stats::Stat;
 use crate::strings::StringId;
@@ -24,6 +24,12 @@ const MAX_FOLLOWERS: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct PerfSessions {
     sequences: FxHashMap<u32, Session>,
+    /// Those of a CPU beyond the number that is kept.
+    other: Counters,
+    /// The source of samples, when there are any.
+    source: StringId,
+    /// The names of modes by number.
+    modes: [StringId; MODES],
 }
 
 #[derive(Debug)]
@@ -87,16 +93,23 @@ impl Sample {
 
 impl PerfSessions {
     /// Reads a `PerfSample`.
-    pub(super) fn parse(
-        &mut self,
-        cx: &mut Context,
-        ts: i64,
-        bytes: &[u8],
-        state: EventState<'_>,
-        stacks: &mut SequenceStacks,
-        contexts: &mut Contexts,
-    ) {
+    pub(super) fn parse(&mut self, sampling: Sampling<'_>, bytes: &[u8]) {
+        let Sampling {
+            cx,
+            ts,
+            state,
+            stacks,
+            contexts,
+        } = sampling;
         let sample = Sample::read(bytes);
+        if self.source.is_null() {
+            self.source = cx.store.strings.intern(SOURCE);
+            self.modes = std::array::from_fn(|mode| match mode_name(mode as u64) {
+                Some(name) => cx.store.strings.intern(name),
+                None => StringId::NULL,
+            });
+        }
+        let (source, modes) = (self.source, self.modes);
         let (session, counters) = self.counters(cx, state, sample.cpu.unwrap_or(0));
         if sample.lost > 0 {
             let cpu = sample.cpu.unwrap_or(0).into();
@@ -119,10 +132,12 @@ impl PerfSessions {
             Some(UNWIND_ENQUEUE) => cx.store.stats.add(Stat::perf_samples_skipped_dataloss, 1),
             _ => {}
         }
-        let mut values = Vec::new();
+        let mut counter_set = CounterSet::default();
         let mut count = |cx: &mut Context, value: u64, track: u32| {
             let (store, args) = (&mut cx.store, &mut ArgSet::default());
-            values.extend(cx.counters.add(store, ts, track, value as f64, args));
+            if let Some(counter) = cx.counters.add(store, ts, track, value as f64, args) {
+                counter_set.add(cx, counter);
+            }
         };
         if let Some(value) = sample.timebase {
             count(cx, value, counters.timebase);
@@ -130,17 +145,14 @@ impl PerfSessions {
         for (value, track) in sample.followers.iter().zip(&counters.followers) {
             count(cx, *value, *track);
         }
-        let counter_set_id = counter_set(cx, &values);
+        let counter_set_id = counter_set.id();
         let (tid, pid) = (sample.tid.into(), sample.pid.into());
         let utid = cx.processes.thread_in_process(&mut cx.store, tid, pid);
         let upid = cx.processes.process(&mut cx.store, pid);
         let callsite_id = sample
             .callstack
             .and_then(|iid| stacks.callstack(cx, state, Some(upid), iid));
-        let cpu_mode = match mode_name(sample.mode) {
-            Some(name) => cx.store.strings.intern(name),
-            None => StringId::NULL,
-        };
+        let cpu_mode = modes.get(sample.mode as usize).copied().unwrap_or_default();
         let unwind_error = match sample.unwind_error {
             Some(error) => cx.store.strings.intern(error_name(error)),
             None => StringId::NULL,
@@ -156,7 +168,6 @@ impl PerfSessions {
             .and_then(|cpu| cx.cpus.intern(&mut cx.store, cpu));
         let has_place = ucpu.is_some() || !cpu_mode.is_null();
         let execution_context_id = has_place.then(|| contexts.execution(cx, ucpu, cpu_mode));
-        let source = cx.store.strings.intern(SOURCE);
         cx.store.tables.profiler_sample.push(ProfilerSampleRow {
             ts,
             source,
@@ -170,7 +181,7 @@ impl PerfSessions {
     }
 
     /// Returns the recording of a sequence, and the counters of one of its CPUs.
-    fn counters(&mut self, cx: &mut Context, state: EventState<'_>, cpu: u32) -> (u32, Counters) {
+    fn counters(&mut self, cx: &mut Context, state: EventState<'_>, cpu: u32) -> (u32, &Counters) {
         let session = self
             .sequences
             .entry(state.state.sequence)
@@ -186,8 +197,8 @@ impl PerfSessions {
                     cpus: FxHashMap::default(),
                 }
             });
-        if let Some(counters) = session.cpus.get(&cpu) {
-            return (session.id, counters.clone());
+        if session.cpus.contains_key(&cpu) {
+            return (session.id, &session.cpus[&cpu]);
         }
         let defaults = Fields::find(
             trace_packet_defaults::PERF_SAMPLE_DEFAULTS,
@@ -208,9 +219,10 @@ impl PerfSessions {
         /// Sets of counters beyond this number are not kept.
         const MAX_CPUS: usize = 1 << 12;
         if session.cpus.len() < MAX_CPUS {
-            session.cpus.insert(cpu, counters.clone());
+            return (session.id, session.cpus.entry(cpu).or_insert(counters));
         }
-        (session.id, counters)
+        self.other = counters;
+        (session.id, &self.other)
     }
 }
 
@@ -427,6 +439,9 @@ fn counter_name(counter: u64) -> &'static str {
         _ => "unknown",
     }
 }
+
+/// The number of modes that have names, and that of none.
+const MODES: usize = 6;
 
 /// Returns the name of a `Profiling.CpuMode`.
 fn mode_name(mode: u64) -> Option<&'static str> {

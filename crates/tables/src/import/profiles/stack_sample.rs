@@ -10,8 +10,8 @@ use ferretto_wire::Fields;
 use rustc_hash::FxHashMap;
 
 use super::super::context::{Context, EventState};
-use super::contexts::{Contexts, counter_set};
-use super::stacks::SequenceStacks;
+use super::Sampling;
+use super::contexts::CounterSet;
 use crate::schema::{
     ArgValue, ProfilerAsyncContextRow, ProfilerSampleRow, ProfilerSessionRow,
     ProfilerTaskContextRow,
@@ -118,15 +118,14 @@ impl<'a> Sample<'a> {
 
 impl StackSamples {
     /// Reads a `StackSample`.
-    pub(super) fn parse(
-        &mut self,
-        cx: &mut Context,
-        ts: i64,
-        bytes: &[u8],
-        state: EventState<'_>,
-        stacks: &mut SequenceStacks,
-        contexts: &mut Contexts,
-    ) {
+    pub(super) fn parse(&mut self, sampling: Sampling<'_>, bytes: &[u8]) {
+        let Sampling {
+            cx,
+            ts,
+            state,
+            stacks,
+            contexts,
+        } = sampling;
         let mut sample = Sample::read(bytes, state);
         let defaults = &state.state.defaults.bytes;
         let defaults = Fields::find(trace_packet_defaults::STACK_SAMPLE_DEFAULTS, defaults);
@@ -176,7 +175,11 @@ impl StackSamples {
             (None, Some(callstack)) => self.inline_callstack(cx, callstack),
             (None, None) => None,
         };
-        let counter_set_id = counter_set(cx, &counters);
+        let mut counter_set = CounterSet::default();
+        for counter in counters {
+            counter_set.add(cx, counter);
+        }
+        let counter_set_id = counter_set.id();
         cx.store.tables.profiler_sample.push(ProfilerSampleRow {
             ts,
             source,
