@@ -5,11 +5,13 @@
 #![warn(missing_docs, missing_debug_implementations, unreachable_pub)]
 
 pub mod cluster;
+mod computed;
 pub mod engine;
 pub mod error;
 pub mod fleet;
 pub mod functions;
 pub mod intervals;
+mod order;
 pub mod output;
 mod planner;
 pub mod reports;

@@ -3,19 +3,25 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::planner::{
     ExprPlanner, PlannerResult, RawAggregateExpr, RawBinaryExpr,
 };
+use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, ExprSchemable, Operator, ScalarUDF, cast, lit, when,
+    BinaryExpr, Case, Expr, ExprSchemable, LogicalPlan, Operator, ScalarUDF, cast, lit, when,
 };
+use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use crate::functions::is_text;
 
 /// Plans operators by the types of their operands.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct SqlitePlanner {
     truth: Arc<ScalarUDF>,
     numeric: Arc<ScalarUDF>,
@@ -23,6 +29,8 @@ pub(crate) struct SqlitePlanner {
     real: Arc<ScalarUDF>,
     glob: Arc<ScalarUDF>,
     regexp: Arc<ScalarUDF>,
+    json_part: Arc<ScalarUDF>,
+    json_value: Arc<ScalarUDF>,
 }
 
 impl SqlitePlanner {
@@ -43,6 +51,8 @@ impl SqlitePlanner {
             real: find("__cast_real"),
             glob: find("glob"),
             regexp: find("regexp"),
+            json_part: find("__json_part"),
+            json_value: find("__json_value"),
         }
     }
 
@@ -70,6 +80,32 @@ impl SqlitePlanner {
             expr
         } else {
             self.truth.call(vec![expr])
+        }
+    }
+
+    /// Compares two values of known types.
+    pub(crate) fn comparison(
+        &self,
+        operator: Operator,
+        (left, lt): (Expr, &DataType),
+        (right, rt): (Expr, &DataType),
+    ) -> Expr {
+        let (text_left, text_right) = (is_text(lt), is_text(rt));
+        let number = |t: &DataType| t.is_numeric() || *t == DataType::Boolean;
+        if text_left && number(rt) || text_right && number(lt) {
+            let plain = |expr: Expr, kind: &DataType| match kind {
+                DataType::Boolean => self.number(expr, kind),
+                _ => expr,
+            };
+            self.compare(operator, plain(left, lt), plain(right, rt), text_left)
+        } else if (*lt == DataType::Boolean) != (*rt == DataType::Boolean) {
+            binary(self.number(left, lt), operator, self.number(right, rt))
+        } else if lt.is_integer() {
+            binary(left, operator, exact(right))
+        } else if rt.is_integer() {
+            binary(exact(left), operator, right)
+        } else {
+            binary(left, operator, right)
         }
     }
 
@@ -123,6 +159,19 @@ fn binary(left: Expr, op: Operator, right: Expr) -> Expr {
     Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
 }
 
+/// Returns a literal real without a fraction as an integer, so that integers that a real cannot
+/// hold are compared exactly.
+fn exact(expr: Expr) -> Expr {
+    match expr {
+        Expr::Literal(ScalarValue::Float64(Some(v)), _)
+            if v.fract() == 0.0 && v.abs() < i64::MAX as f64 =>
+        {
+            lit(v as i64)
+        }
+        other => other,
+    }
+}
+
 /// Returns true for a literal number other than 0, which needs no check before a division.
 fn not_zero(expr: &Expr) -> bool {
     match expr {
@@ -141,6 +190,22 @@ impl ExprPlanner for SqlitePlanner {
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
         use BinaryOperator as B;
+        // Of any types, so that a name that is no column is reported as one.
+        let call = match expr.op {
+            B::Match => Some((&self.glob, true)),
+            B::Regexp => Some((&self.regexp, true)),
+            B::Arrow => Some((&self.json_part, false)),
+            B::LongArrow => Some((&self.json_value, false)),
+            _ => None,
+        };
+        if let Some((function, swapped)) = call {
+            let operands = if swapped {
+                vec![expr.right, expr.left]
+            } else {
+                vec![expr.left, expr.right]
+            };
+            return Ok(PlannerResult::Planned(function.call(operands)));
+        }
         let types = expr
             .left
             .get_type(schema)
@@ -190,25 +255,7 @@ impl ExprPlanner for SqlitePlanner {
                     B::Gt => Operator::Gt,
                     _ => Operator::GtEq,
                 };
-                let (text_left, text_right) = (is_text(&lt), is_text(&rt));
-                let number = |t: &DataType| t.is_numeric() || *t == DataType::Boolean;
-                if text_left && number(&rt) || text_right && number(&lt) {
-                    let left = if lt == DataType::Boolean {
-                        self.number(left, &lt)
-                    } else {
-                        left
-                    };
-                    let right = if rt == DataType::Boolean {
-                        self.number(right, &rt)
-                    } else {
-                        right
-                    };
-                    self.compare(operator, left, right, text_left)
-                } else if (lt == DataType::Boolean) != (rt == DataType::Boolean) {
-                    binary(self.number(left, &lt), operator, self.number(right, &rt))
-                } else {
-                    binary(left, operator, right)
-                }
+                self.comparison(operator, (left, &lt), (right, &rt))
             }
             B::StringConcat => binary(
                 self.as_text(left, &lt),
@@ -228,8 +275,6 @@ impl ExprPlanner for SqlitePlanner {
                     cast(self.number(right, &rt), DataType::Int64),
                 )
             }
-            B::Match => self.glob.call(vec![right, left]),
-            B::Regexp => self.regexp.call(vec![right, left]),
             op => return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right })),
         };
         Ok(PlannerResult::Planned(planned))
@@ -238,5 +283,116 @@ impl ExprPlanner for SqlitePlanner {
     fn plan_aggregate(&self, expr: RawAggregateExpr) -> Result<PlannerResult<RawAggregateExpr>> {
         // The types of arguments are not known here; see `NumericAggregates`.
         Ok(PlannerResult::Original(expr))
+    }
+}
+
+/// Lists and choices of texts and numbers, which the engine would make numbers.
+#[derive(Debug)]
+pub(crate) struct MixedTypes {
+    planner: SqlitePlanner,
+}
+
+impl MixedTypes {
+    /// Returns the rule, which compares as the planner does.
+    pub(crate) fn new(planner: SqlitePlanner) -> Self {
+        Self { planner }
+    }
+
+    fn expression(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        match expr {
+            Expr::InList(list) => self.list(list, schema),
+            Expr::Case(case) => Ok(self.case(case, schema)),
+            other => Ok(Transformed::no(other)),
+        }
+    }
+
+    /// Makes a list whose members are not all of the type of the value a chain of comparisons.
+    fn list(&self, list: InList, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        let kind = list.expr.get_type(schema)?;
+        let mut mixed = false;
+        for item in &list.list {
+            let other = item.get_type(schema)?;
+            mixed |= other != DataType::Null
+                && (is_text(&kind) != is_text(&other) || kind.is_integer() != other.is_integer());
+        }
+        if !mixed || kind == DataType::Null {
+            return Ok(Transformed::no(Expr::InList(list)));
+        }
+        let mut any: Option<Expr> = None;
+        let mut left_out = false;
+        for item in list.list {
+            let other = item.get_type(schema)?;
+            // A text that is no number equals none.
+            if let Expr::Literal(ScalarValue::Utf8(Some(text)), _) = &item
+                && !is_text(&kind)
+                && text.trim().parse::<f64>().is_err()
+            {
+                left_out = true;
+                continue;
+            }
+            let value = (list.expr.as_ref().clone(), &kind);
+            let equal = self.planner.comparison(Operator::Eq, value, (item, &other));
+            any = Some(match any {
+                Some(before) => before.or(equal),
+                None => equal,
+            });
+        }
+        let mut any = any.unwrap_or_else(|| lit(false));
+        if left_out {
+            let unknown = Expr::Literal(ScalarValue::Boolean(None), None);
+            any = any.or(list.expr.is_null().and(unknown));
+        }
+        let result = if list.negated {
+            Expr::Not(Box::new(any))
+        } else {
+            any
+        };
+        Ok(Transformed::yes(result))
+    }
+
+    /// Makes results of several types texts if one of them is.
+    fn case(&self, mut case: Case, schema: &DFSchema) -> Transformed<Expr> {
+        let results = || {
+            case.when_then_expr
+                .iter()
+                .map(|(_, then)| then)
+                .chain(&case.else_expr)
+        };
+        let types: Vec<DataType> = results()
+            .filter_map(|e| e.get_type(schema).ok())
+            .filter(|t| *t != DataType::Null)
+            .collect();
+        if !types.iter().any(is_text) || types.iter().all(is_text) {
+            return Transformed::no(Expr::Case(case));
+        }
+        let text = |e: &mut Box<Expr>| {
+            let kind = e.get_type(schema).unwrap_or(DataType::Null);
+            if kind != DataType::Null {
+                **e = self.planner.as_text(e.as_ref().clone(), &kind);
+            }
+        };
+        case.when_then_expr.iter_mut().for_each(|(_, e)| text(e));
+        case.else_expr.iter_mut().for_each(text);
+        Transformed::yes(Expr::Case(case))
+    }
+}
+
+impl AnalyzerRule for MixedTypes {
+    fn name(&self) -> &'static str {
+        "mixed_types"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let rewritten = plan.transform_up_with_subqueries(|plan| {
+            let schema = merge_schema(&plan.inputs());
+            let names = NamePreserver::new(&plan);
+            plan.map_expressions(|expr| {
+                let name = names.save(&expr);
+                let changed = expr.transform_up(|e| self.expression(e, &schema))?;
+                Ok(changed.update_data(|e| name.restore(e)))
+            })?
+            .map_data(LogicalPlan::recompute_schema)
+        })?;
+        Ok(rewritten.data)
     }
 }

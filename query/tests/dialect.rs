@@ -408,3 +408,141 @@ fn recursion_needs_no_word() {
     let sql = "WITH n AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM n WHERE x < 4) SELECT x FROM n";
     assert_eq!(s.rows(sql), ["1", "2", "3", "4"]);
 }
+
+#[test]
+fn lists_and_choices_may_mix_texts_and_numbers() {
+    let mut s = Session::new();
+    s.rows("CREATE PERFETTO TABLE n AS VALUES (1, 'a'), (2, 'b'), (9007199254740993, 'c')");
+    let count = |s: &mut Session, condition: &str| {
+        s.value(&format!("(SELECT count() FROM n WHERE {condition})"))
+    };
+    assert_eq!(count(&mut s, "column1 IN (1, 'x', 2.0)"), "2");
+    assert_eq!(count(&mut s, "column1 IN ('x')"), "0");
+    assert_eq!(count(&mut s, "column2 IN (1, 'a', NULL)"), "1");
+    assert_eq!(count(&mut s, "column1 NOT IN (1, 'x')"), "2");
+    // A real cannot hold the integer beside it.
+    assert_eq!(count(&mut s, "column1 = 9007199254740992.0"), "0");
+    assert_eq!(s.value("coalesce(NULL, 'a', 1)"), "\"a\"");
+    assert_eq!(s.value("coalesce(NULL, 1, 'a')"), "\"1\"");
+    assert_eq!(s.value("CASE WHEN 1 THEN 5 ELSE 'a' END"), "\"5\"");
+}
+
+#[test]
+fn rows_come_in_the_order_of_sqlite() {
+    let mut s = Session::new();
+    assert_eq!(
+        s.rows(
+            "WITH a AS (SELECT * FROM (VALUES (3), (1), (2)) ORDER BY 1)
+             SELECT * FROM a UNION ALL SELECT 9 UNION ALL SELECT 8"
+        ),
+        ["1", "2", "3", "9", "8"]
+    );
+    assert_eq!(
+        s.rows("SELECT column1, count(*) FROM (VALUES ('b'), ('a'), ('b')) GROUP BY column1"),
+        ["\"a\",1", "\"b\",2"]
+    );
+    assert_eq!(
+        s.rows(
+            "SELECT t.column1 FROM (VALUES (2)) t UNION SELECT u.column1 FROM (VALUES (1)) u
+             ORDER BY t.column1"
+        ),
+        ["1", "2"]
+    );
+}
+
+#[test]
+fn tables_of_sqlite_are_made_and_filled() {
+    let mut s = Session::new();
+    s.rows(
+        "CREATE TABLE t(ts BIGINT, name STRING, v DOUBLE, PRIMARY KEY (ts)) WITHOUT ROWID;
+         INSERT INTO t(ts, name) VALUES (1, \"quoted\"), (0x1f, 'b')",
+    );
+    assert_eq!(
+        s.rows("SELECT * FROM t ORDER BY ts"),
+        ["1,\"quoted\",\"[NULL]\"", "31,\"b\",\"[NULL]\""]
+    );
+}
+
+#[test]
+fn older_statements_still_define_functions() {
+    let mut s = Session::new();
+    s.rows("SELECT create_function('plus(a INT, b INT)', 'INT', 'SELECT $a + $b')");
+    assert_eq!(s.value("plus(1, 2)"), "3");
+    s.rows("SELECT create_view_function('twice(a INT)', 'x INT', 'SELECT $a * 2 AS x')");
+    assert_eq!(s.rows("SELECT x FROM twice(4)"), ["8"]);
+    s.rows("SELECT import('time.conversion')");
+    assert_eq!(s.value("time_to_us(2000)"), "2");
+    s.rows("CREATE PERFETTO FUNCTION my_hash(v ANY...) RETURNS LONG DELEGATES TO hash");
+    assert_eq!(s.value("my_hash('a', 2) = hash('a', 2)"), "1");
+    assert!(
+        s.error("CREATE PERFETTO FUNCTION f(v ANY...) RETURNS LONG DELEGATES TO nothing")
+            .contains("no function 'nothing'")
+    );
+}
+
+#[test]
+fn joins_and_windows_as_in_sqlite() {
+    let mut s = Session::new();
+    s.rows("CREATE PERFETTO TABLE t AS VALUES (1, 10), (2, 20)");
+    assert_eq!(
+        s.rows("SELECT lead(column1, 1, column2) OVER (ORDER BY column1) FROM t"),
+        ["2", "20"]
+    );
+    assert_eq!(
+        s.rows("SELECT a.column1 FROM t a CROSS JOIN t b USING (column1)"),
+        ["1", "2"]
+    );
+    assert_eq!(
+        s.rows(
+            "SELECT column1, internal_layout(ts, dur) OVER (ORDER BY ts) FROM (
+               SELECT column1, column1 AS ts, column2 AS dur
+               FROM (VALUES (1, 5), (2, 1), (3, 0), (4, -1), (9, 1)))"
+        ),
+        ["1,0", "2,1", "3,1", "4,1", "9,0"]
+    );
+    assert_eq!(s.value("ceil(5) || trunc(-1.5) || exp('x')"), "\"[NULL]\"");
+    assert_eq!(s.value("typeof(ceil(5))"), "\"integer\"");
+    assert_eq!(s.value("unhex('  0X1f ')"), "31");
+}
+
+#[test]
+fn json_is_read_and_written() {
+    let mut s = Session::new();
+    let document = "'{\"a\": [1, 2.5, \"x\", null], \"b\": {\"c\": true}}'";
+    for (expression, value) in [
+        (format!("{document} ->> '$.a[1]'"), "\"2.5\""),
+        (format!("{document} -> 'a'"), "\"[1,2.5,\"x\",null]\""),
+        (format!("json_extract({document}, '$.b.c')"), "\"1\""),
+        (format!("json_extract({document}, '$.a[#-2]')"), "\"x\""),
+        (format!("json_extract({document}, '$.a[3]')"), "\"[NULL]\""),
+        (format!("json_extract({document}, '$.z')"), "\"[NULL]\""),
+        (format!("json_type({document}, '$.a')"), "\"array\""),
+        (format!("json_array_length({document}, '$.a')"), "4"),
+        ("json_valid('{')".to_owned(), "0"),
+        (
+            "json_object('k', 1, 'l', json_quote('\"'))".to_owned(),
+            r#""{"k":1,"l":"\"\\\"\""}""#,
+        ),
+        (
+            "json_array(1, NULL, 'a', 0.5)".to_owned(),
+            "\"[1,null,\"a\",0.5]\"",
+        ),
+    ] {
+        assert_eq!(s.value(&expression), value, "{expression}");
+    }
+    assert_eq!(
+        s.rows(
+            "SELECT json_group_array(column1), json_group_object(column2, column1)
+                FROM (VALUES (1, 'a'), (2, 'b'))"
+        ),
+        ["\"[1,2]\",\"{\"a\":1,\"b\":2}\""]
+    );
+    assert!(
+        s.error("SELECT json_extract('{', '$')")
+            .contains("malformed JSON")
+    );
+    assert!(
+        s.error("SELECT json_extract('{}', '$x')")
+            .contains("JSON path")
+    );
+}

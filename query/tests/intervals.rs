@@ -281,3 +281,123 @@ fn as_of_joins_take_the_last_row_before() {
         ]
     );
 }
+
+#[test]
+fn intersections_may_have_texts_as_keys_and_overlaps() {
+    let mut s = Session::new();
+    s.rows(
+        "INCLUDE PERFETTO MODULE intervals.intersect;
+         CREATE PERFETTO TABLE a AS
+         SELECT column1 AS id, column2 AS ts, column3 AS dur, column4 AS name
+         FROM (VALUES (1, 0, 10, 'x'), (2, 5, 10, 'x'), (3, 0, 10, 'y'));
+         CREATE PERFETTO TABLE b AS
+         SELECT column1 AS id, column2 AS ts, column3 AS dur, column4 AS name
+         FROM (VALUES (10, 8, 4, 'x'), (11, 9, 1, 'y'))",
+    );
+    assert_eq!(
+        s.rows(
+            "SELECT ts, dur, id_0, id_1, name FROM _interval_intersect!((a, b), (name))
+             ORDER BY name, id_0"
+        ),
+        ["8,2,1,10,\"x\"", "8,4,2,10,\"x\"", "9,1,3,11,\"y\""]
+    );
+    assert_eq!(
+        s.rows("SELECT * FROM _interval_intersect_single!(8, 4, a) ORDER BY id"),
+        ["1,8,2", "2,8,4", "3,8,2"]
+    );
+    assert_eq!(
+        s.rows(
+            "SELECT ts, dur, name FROM _interval_intersect_with_col_names!(
+               a, id, ts, dur, b, id, ts, dur, (name)) ORDER BY ts, dur, name"
+        ),
+        ["8,2,\"x\"", "8,4,\"x\"", "9,1,\"y\""]
+    );
+    let mixed =
+        "SELECT * FROM _interval_intersect!((a, (SELECT id, ts, dur, id AS name FROM b)), (name))";
+    assert!(s.error(mixed).contains("texts in one input"));
+}
+
+#[test]
+fn pieces_of_one_table_have_members() {
+    let mut s = Session::new();
+    assert_eq!(
+        s.rows(
+            "INCLUDE PERFETTO MODULE intervals.intersect;
+             WITH data(id, ts, dur) AS (VALUES (0, 10, 30), (1, 20, 5), (2, 50, 5))
+             SELECT * FROM interval_self_intersect!(data) ORDER BY ts, id"
+        ),
+        [
+            "10,10,1,0,0",
+            "20,5,2,0,0",
+            "20,5,2,1,0",
+            "25,15,3,0,0",
+            "25,15,3,1,1",
+            "40,10,4,0,1",
+            "50,5,5,2,0",
+            "55,0,6,2,1"
+        ]
+    );
+}
+
+#[test]
+fn intervals_are_merged_made_and_completed() {
+    let mut s = Session::new();
+    s.rows(
+        "INCLUDE PERFETTO MODULE intervals.overlap;
+         INCLUDE PERFETTO MODULE intervals.create_intervals;
+         INCLUDE PERFETTO MODULE intervals.fill_gaps;
+         CREATE PERFETTO TABLE spans AS
+         SELECT column1 AS ts, column2 AS dur, column3 AS part
+         FROM (VALUES (0, 10, 'a'), (10, 5, 'a'), (20, 5, 'a'), (3, 1, NULL))",
+    );
+    assert_eq!(
+        s.rows(
+            "SELECT * FROM interval_merge_overlapping_partitioned!(spans, (part))
+             ORDER BY part, ts"
+        ),
+        ["3,1,\"[NULL]\"", "0,15,\"a\"", "20,5,\"a\""]
+    );
+    assert_eq!(
+        s.rows(
+            "WITH s(ts) AS (VALUES (1), (5), (30)), e(ts) AS (VALUES (5), (9))
+             SELECT * FROM _interval_create!(s, e)"
+        ),
+        ["1,4", "5,4"]
+    );
+    assert_eq!(
+        s.rows("SELECT has_overlaps FROM _intervals_overlap_in_table!(spans)"),
+        ["1"]
+    );
+    let mut s = common::over(common::TRACE);
+    assert_eq!(
+        s.rows(
+            "INCLUDE PERFETTO MODULE intervals.fill_gaps;
+             SELECT ts - trace_start(), dur, part, v FROM _intervals_fill_gaps!(
+               (part), (v), (SELECT trace_start() + 10 AS ts, 5 AS dur, 'p' AS part, 1 AS v)
+             ) ORDER BY ts"
+        ),
+        [
+            "0,10,\"p\",\"[NULL]\"",
+            "10,5,\"p\",1",
+            "15,315,\"p\",\"[NULL]\""
+        ]
+    );
+}
+
+#[test]
+fn pieces_of_an_outer_join_keep_the_partition() {
+    let mut s = Session::new();
+    s.rows(
+        "CREATE PERFETTO TABLE a AS SELECT 0 AS ts, 10 AS dur, 3 AS cpu, 'a' AS x;
+         CREATE PERFETTO TABLE b AS SELECT 5 AS ts, 10 AS dur, 'b' AS y;
+         CREATE VIRTUAL TABLE both USING SPAN_OUTER_JOIN(a PARTITIONED cpu, b)",
+    );
+    assert_eq!(
+        s.rows("SELECT ts, dur, cpu, x, y FROM both ORDER BY ts"),
+        [
+            "0,5,3,\"a\",\"[NULL]\"",
+            "5,5,3,\"a\",\"b\"",
+            "10,5,3,\"[NULL]\",\"b\""
+        ]
+    );
+}

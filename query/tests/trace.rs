@@ -176,7 +176,8 @@ fn query_115_modules_are_silent_about_what_was_not_recorded() {
         .filter(|name| !before.contains(name))
         .collect();
     assert!(added.len() > 20, "{added:?}");
-    for name in added {
+    // Private ones may have rows of the trace itself.
+    for name in added.iter().filter(|name| !name.starts_with('_')) {
         assert_eq!(
             s.rows(&format!("SELECT * FROM {name}")),
             Vec::<String>::new(),

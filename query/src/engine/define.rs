@@ -18,8 +18,9 @@ use crate::intervals::{SpanKind, span_table};
 use crate::sql::dialect::TraceDialect;
 use crate::sql::macros::{Macro, expand};
 use crate::sql::names::output_names;
-use crate::sql::rewrite::{UserFunction, rewrite};
+use crate::sql::rewrite::rewrite;
 use crate::sql::statement::{Argument, Definition, Returns, SpanInput};
+use crate::sql::user::UserFunction;
 
 impl Engine {
     pub(super) fn exists(&self, name: &str) -> bool {
@@ -169,6 +170,15 @@ impl Engine {
                 body,
             },
         );
+        Ok(())
+    }
+
+    /// Makes another name of a function of the engine.
+    pub(super) fn delegate(&mut self, name: &str, target: &str) -> Result<(), SqlError> {
+        if !self.context.state().scalar_functions().contains_key(target) {
+            return Err(SqlError::new(format!("There is no function '{target}'.")));
+        }
+        self.functions.delegate(name, target);
         Ok(())
     }
 

@@ -23,8 +23,8 @@ use crate::fleet::Fleet;
 use crate::functions;
 use crate::sql::lexer::{split, start_of, tokenize};
 use crate::sql::macros::Macro;
-use crate::sql::rewrite::Functions;
 use crate::sql::statement::{Statement, parse};
+use crate::sql::user::Functions;
 use crate::stdlib;
 
 /// Limits of a session.
@@ -65,7 +65,14 @@ impl Rows {
 pub trait Trace: Send + Sync {
     /// Adds the tables and the functions that read the trace to the session.
     fn register(&self, context: &SessionContext) -> Result<(), SqlError>;
+    /// Returns the number of rows of all tables.
+    fn rows(&self) -> usize {
+        usize::MAX
+    }
 }
+
+/// Traces of fewer rows are not worth several threads.
+const SMALL: usize = 200_000;
 
 /// A session over a trace, or over many.
 pub struct Engine {
@@ -102,8 +109,12 @@ enum Module {
 impl Engine {
     /// Returns a session over a trace, with the prelude.
     pub fn new(options: &Options, trace: Option<&dyn Trace>) -> Result<Self, SqlError> {
-        let config = session::config(SessionConfig::new(), options);
-        let context = session::context(session::state(config, session::runtime(options)?));
+        let mut config = session::config(SessionConfig::new(), options);
+        if options.threads == 0 && trace.is_none_or(|trace| trace.rows() < SMALL) {
+            config = config.with_target_partitions(1);
+        }
+        let state = session::state(config, session::runtime(options)?);
+        let context = session::context(session::in_order(state));
         match trace {
             Some(trace) => trace.register(&context)?,
             None => {
@@ -118,7 +129,7 @@ impl Engine {
             tables_are_views: false,
             asks_each_trace: false,
             macros: HashMap::new(),
-            functions: Functions::new(),
+            functions: Functions::default(),
             lazy: BTreeMap::new(),
             modules: HashMap::new(),
             packages: stdlib::modules(),
@@ -262,7 +273,8 @@ impl Engine {
                 self.define_macro(definition, arguments);
                 Ok(None)
             }
-            Statement::Index => Ok(None),
+            Statement::Delegate { name, target } => self.delegate(&name, &target).map(|()| None),
+            Statement::Nothing => Ok(None),
             Statement::SpanJoin { name, kind, inputs } => self
                 .define_span_join(name, &kind, inputs)
                 .await

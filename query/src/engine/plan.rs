@@ -10,8 +10,10 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use super::Engine;
 use crate::error::{Missing, SqlError, nearest};
 use crate::sql::dialect::TraceDialect;
+use crate::sql::inspect::relations;
 use crate::sql::macros::expand;
-use crate::sql::rewrite::{relations, rename_beside_stars, rewrite};
+use crate::sql::rewrite::rewrite;
+use crate::sql::unique::rename_beside_stars;
 
 impl Engine {
     /// Parses, rewrites and makes what the statement names.
@@ -147,6 +149,18 @@ pub(super) fn normalize(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         {
             word.value = word.value.to_ascii_lowercase();
             word.quote_style = Some('"');
+        }
+        // `0x1f` is a number; it is one character shorter than the blob `x'1f'`.
+        if let Token::HexStringLiteral(digits) = &token.token
+            && let Ok(number) = u64::from_str_radix(digits, 16)
+            && token
+                .span
+                .end
+                .column
+                .saturating_sub(token.span.start.column)
+                == digits.len() as u64 + 2
+        {
+            token.token = Token::Number(number.cast_signed().to_string(), false);
         }
     }
     tokens

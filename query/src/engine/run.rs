@@ -9,7 +9,9 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use super::{Engine, Module, Rows};
 use crate::error::SqlError;
 use crate::sql::lexer::{solid, start_of, text};
+use crate::sql::macros::expand;
 use crate::sql::names::{OutputNames, output_names};
+use crate::sql::rewrite::affinity;
 use crate::sql::statement::{Argument, Definition};
 
 impl Engine {
@@ -17,6 +19,7 @@ impl Engine {
         &mut self,
         tokens: &[TokenWithSpan],
     ) -> Result<Option<Rows>, SqlError> {
+        let tokens = &expand(tokens, &self.macros)?[..];
         let first = solid(tokens)
             .first()
             .map(|t| t.token.to_string().to_ascii_uppercase());
@@ -84,16 +87,18 @@ impl Engine {
                 })
                 .await?;
             }
-            ast::Statement::CreateTable(table) => {
+            ast::Statement::CreateTable(mut table) => {
+                plain_columns(&mut table);
                 let name = table.name.to_string().to_ascii_lowercase();
                 self.user_tables.insert(name);
                 let statement =
                     EngineStatement::Statement(Box::new(ast::Statement::CreateTable(table)));
                 self.execute_plan(statement).await?;
             }
-            statement @ ast::Statement::Insert(_) => {
-                self.execute_plan(EngineStatement::Statement(Box::new(statement)))
-                    .await?;
+            ast::Statement::Insert(_) => {
+                let context = self.context.clone();
+                let plan = self.plan(tokens, &context).await?;
+                context.execute_logical_plan(plan).await?.collect().await?;
             }
             ast::Statement::CreateIndex(_) => {}
             ast::Statement::Drop {
@@ -190,6 +195,22 @@ fn argument(name: &str) -> Argument {
     Argument {
         name: name.to_ascii_lowercase(),
         kind: "ANY".to_owned(),
+    }
+}
+
+/// Takes from a table of SQLite what the engine has no use for: keys, and types beyond three.
+fn plain_columns(table: &mut ast::CreateTable) {
+    table.without_rowid = false;
+    table.constraints.clear();
+    for column in &mut table.columns {
+        column.options.clear();
+        let name = column.data_type.to_string();
+        column.data_type = match affinity(&name) {
+            Some("__cast_int") => ast::DataType::BigInt(None),
+            Some("__cast_text") | None => ast::DataType::Text,
+            _ if name.eq_ignore_ascii_case("string") => ast::DataType::Text,
+            _ => ast::DataType::Double(ast::ExactNumberInfo::None),
+        };
     }
 }
 

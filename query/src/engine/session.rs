@@ -6,13 +6,17 @@ use std::sync::Arc;
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::optimizer::analyzer::resolve_grouping_function::ResolveGroupingFunction;
+use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use super::Options;
+use crate::computed::{FunctionPlanner, TableInfo};
 use crate::error::SqlError;
 use crate::functions;
 use crate::intervals::IntervalPlanner;
-use crate::planner::SqlitePlanner;
+use crate::order::InOrder;
+use crate::planner::{MixedTypes, SqlitePlanner};
 
 /// Returns the configuration for these limits.
 pub(crate) fn config(base: SessionConfig, options: &Options) -> SessionConfig {
@@ -20,7 +24,10 @@ pub(crate) fn config(base: SessionConfig, options: &Options) -> SessionConfig {
     if options.threads > 0 {
         config = config.with_target_partitions(options.threads);
     }
-    config.options_mut().sql_parser.default_null_ordering = "nulls_min".to_owned();
+    let options = config.options_mut();
+    options.sql_parser.default_null_ordering = "nulls_min".to_owned();
+    // Rows keep the order that a query below gives them, as in SQLite.
+    options.sql_parser.enable_subquery_sort_elimination = false;
     config
 }
 
@@ -42,10 +49,28 @@ pub(crate) fn state(config: SessionConfig, runtime: Arc<RuntimeEnv>) -> SessionS
         .with_runtime_env(runtime)
         .build();
     let mut planners = state.expr_planners().to_vec();
-    planners.insert(0, Arc::new(SqlitePlanner::new(&functions::all())));
+    let planner = SqlitePlanner::new(&functions::all());
+    planners.insert(0, Arc::new(planner.clone()));
     SessionStateBuilder::new_from_existing(state)
         .with_expr_planners(planners)
-        .with_relation_planners(vec![Arc::new(IntervalPlanner)])
+        .with_relation_planners(vec![
+            Arc::new(IntervalPlanner),
+            Arc::new(FunctionPlanner(vec![Arc::new(TableInfo)])),
+        ])
+        .with_analyzer_rules(vec![
+            Arc::new(MixedTypes::new(planner)),
+            Arc::new(ResolveGroupingFunction::new()),
+            Arc::new(TypeCoercion::new()),
+        ])
+        .build()
+}
+
+/// Returns a session whose results come in the order of their parts.
+pub(crate) fn in_order(mut state: SessionState) -> SessionState {
+    let options = state.config_mut().options_mut();
+    options.optimizer.enable_round_robin_repartition = false;
+    SessionStateBuilder::new_from_existing(state)
+        .with_physical_optimizer_rule(Arc::new(InOrder))
         .build()
 }
 
@@ -55,5 +80,6 @@ pub(crate) fn context(state: SessionState) -> SessionContext {
     for function in functions::all() {
         context.register_udf(function);
     }
+    context.register_udwf(functions::internal_layout());
     context
 }

@@ -7,7 +7,7 @@ use datafusion::arrow::array::{
     new_null_array,
 };
 use datafusion::arrow::compute::kernels::{cmp, zip::zip};
-use datafusion::arrow::compute::{cast, is_null, or};
+use datafusion::arrow::compute::{cast, is_not_null, is_null, or};
 use datafusion::arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::{Result, exec_err};
 
@@ -56,6 +56,17 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
         ArrayFunction::typed("__min", 2..=usize::MAX, common, |args, _| {
             extreme(args, false)
         }),
+        // The first value that is not NULL, as a text if one of them is.
+        ArrayFunction::typed("__coalesce", 1..=usize::MAX, common, |args, _| {
+            let types: Vec<DataType> = args.iter().map(|a| a.data_type().clone()).collect();
+            let data_type = common(&types);
+            let mut first = convert(&args[args.len() - 1], &data_type)?;
+            for array in args[..args.len() - 1].iter().rev() {
+                let array = convert(array, &data_type)?;
+                first = zip(&is_not_null(&array)?, &array, &first)?;
+            }
+            Ok(first)
+        }),
         ArrayFunction::new("typeof", 1..=1, Utf8, |args, rows| {
             let word = type_word(args[0].data_type());
             let nulls = is_null(&args[0])?;
@@ -64,8 +75,6 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
             )))
         }),
         ArrayFunction::new("hash", 1..=usize::MAX, Int64, hash),
-        ArrayFunction::new("ln", 1..=1, Float64, |args, _| logarithm(&args[0])),
-        ArrayFunction::new("__ln", 1..=1, Float64, |args, _| logarithm(&args[0])),
         ArrayFunction::new("__sign", 1..=1, Int64, |args, _| {
             let values = reals(&args[0])?;
             let sign = |v: f64| {
@@ -299,6 +308,8 @@ pub fn to_text(array: &ArrayRef) -> Result<ArrayRef> {
 fn common(types: &[DataType]) -> DataType {
     if types.iter().any(is_text) {
         DataType::Utf8
+    } else if types.iter().any(DataType::is_binary) {
+        DataType::Binary
     } else if types.iter().any(DataType::is_floating) {
         DataType::Float64
     } else {
@@ -306,17 +317,22 @@ fn common(types: &[DataType]) -> DataType {
     }
 }
 
+/// Returns the values as one of the types that [`common`] returns.
+fn convert(array: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
+    match data_type {
+        DataType::Utf8 => to_text(array),
+        DataType::Float64 => cast_real(array),
+        DataType::Binary => Ok(cast(array, &DataType::Binary)?),
+        _ => cast_int(array),
+    }
+}
+
 fn extreme(args: &[ArrayRef], larger: bool) -> Result<ArrayRef> {
     let types: Vec<DataType> = args.iter().map(|a| a.data_type().clone()).collect();
     let data_type = common(&types);
-    let convert = |array: &ArrayRef| match data_type {
-        DataType::Utf8 => to_text(array),
-        DataType::Float64 => cast_real(array),
-        _ => cast_int(array),
-    };
-    let mut best = convert(&args[0])?;
+    let mut best = convert(&args[0], &data_type)?;
     for array in &args[1..] {
-        let array = convert(array)?;
+        let array = convert(array, &data_type)?;
         let null = or(&is_null(&best)?, &is_null(&array)?)?;
         let pick = if larger {
             cmp::gt(&array, &best)?
@@ -330,15 +346,26 @@ fn extreme(args: &[ArrayRef], larger: bool) -> Result<ArrayRef> {
     Ok(best)
 }
 
+const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+
+fn step(hash: &mut u64, bytes: &[u8]) {
+    for byte in bytes {
+        *hash = (*hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+}
+
+/// Returns what `hash` returns for these texts.
+pub(crate) fn fnv<'a>(texts: impl IntoIterator<Item = &'a str>) -> i64 {
+    let mut hash = FNV_BASIS;
+    for text in texts {
+        step(&mut hash, text.as_bytes());
+    }
+    hash.cast_signed()
+}
+
 /// FNV-1a of 64 bits over integers as 8 bytes and texts as theirs.
 fn hash(args: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
-    const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-    let mut hashes = vec![BASIS; rows];
-    let step = |hash: &mut u64, bytes: &[u8]| {
-        for byte in bytes {
-            *hash = (*hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    };
+    let mut hashes = vec![FNV_BASIS; rows];
     for array in args {
         if array.logical_null_count() > 0 {
             return exec_err!("The function 'hash' takes no NULL.");
@@ -367,17 +394,6 @@ fn hash(args: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
             .into_iter()
             .map(u64::cast_signed)
             .collect::<Int64Array>(),
-    ))
-}
-
-fn logarithm(array: &ArrayRef) -> Result<ArrayRef> {
-    let values = reals(array)?;
-    let ln = |v: f64| (v > 0.0).then(|| v.ln());
-    Ok(Arc::new(
-        values
-            .iter()
-            .map(|v| v.and_then(ln))
-            .collect::<Float64Array>(),
     ))
 }
 

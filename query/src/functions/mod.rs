@@ -1,6 +1,9 @@
 //! Scalar functions of SQLite and of traces.
 
 mod core;
+mod json;
+mod layout;
+mod math;
 mod pattern;
 mod printf;
 mod text;
@@ -20,7 +23,9 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
+pub(crate) use core::fnv;
 pub use core::to_text;
+pub(crate) use layout::internal_layout;
 pub(crate) use text::base64;
 pub use time::Clocks;
 
@@ -172,6 +177,8 @@ impl ScalarUDFImpl for ArrayFunction {
 pub fn all() -> Vec<ScalarUDF> {
     core::functions()
         .into_iter()
+        .chain(json::functions())
+        .chain(math::functions())
         .chain(text::functions())
         .chain(pattern::functions())
         .chain(time::functions())

@@ -85,7 +85,11 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
                 values.push(match text {
                     None => None,
                     Some(text) => {
-                        let digits = text.strip_prefix("0x").unwrap_or(text);
+                        let digits = text.trim();
+                        let digits = digits
+                            .strip_prefix("0x")
+                            .or_else(|| digits.strip_prefix("0X"))
+                            .unwrap_or(digits);
                         match u64::from_str_radix(digits, 16) {
                             Ok(value) => Some(value.cast_signed()),
                             Err(_) => {
@@ -96,6 +100,11 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
                 });
             }
             Ok(Arc::new(Int64Array::from(values)))
+        }),
+        ArrayFunction::new("demangle", 1..=1, Utf8, |args, _| {
+            let texts = texts(&args[0])?;
+            let names = texts.iter().map(|t| t.and_then(ferretto_symbols::demangle));
+            Ok(Arc::new(names.collect::<StringArray>()))
         }),
         ArrayFunction::new("reverse", 1..=1, Utf8, |args, _| {
             let reverse = |t: &str| t.chars().rev().collect::<String>();

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, UInt32Array};
-use datafusion::arrow::compute::{SortOptions, concat_batches, take};
+use datafusion::arrow::compute::{SortOptions, concat_batches, interleave, take};
 use datafusion::arrow::datatypes::{Int64Type, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, exec_err};
@@ -22,7 +22,7 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 
-use super::sweep::{Interval, as_of, meet, outer, with_gaps};
+use super::sweep::{Interval, as_of, meet, meet_all, outer, with_gaps};
 
 /// The kind of a span join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -44,6 +44,9 @@ pub(super) enum Work {
     Intersect,
     /// Each left row with the last right row that is not later.
     AsOf,
+    /// For each time at which an interval of the one input begins or ends, the intervals that are
+    /// open or end there.
+    Members,
 }
 
 /// An operator over intervals.
@@ -222,11 +225,20 @@ struct Pieces {
     at: Vec<Interval>,
     /// A list of rows for each input.
     rows: Vec<Vec<Option<u32>>>,
+    /// For each piece an input and a row with its keys.
+    keys: Vec<(usize, usize)>,
+}
+
+/// A value that groups are formed by.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Integer(i64),
+    Text(String),
 }
 
 /// A run of rows with the same keys.
 struct Group {
-    key: Vec<Option<i64>>,
+    key: Vec<Option<Key>>,
     rows: std::ops::Range<usize>,
 }
 
@@ -234,24 +246,35 @@ fn integers(batch: &RecordBatch, column: usize) -> &Int64Array {
     batch.column(column).as_primitive::<Int64Type>()
 }
 
-fn groups(batch: &RecordBatch, keys: usize) -> Vec<Group> {
-    let columns: Vec<&ArrayRef> = (0..keys).map(|i| batch.column(i)).collect();
-    let value = |row: usize| -> Vec<Option<i64>> {
-        columns
+/// Returns the values of a key column.
+fn keys_of(column: &ArrayRef) -> Vec<Option<Key>> {
+    match column.as_string_opt::<i32>() {
+        Some(texts) => texts
             .iter()
-            .map(|c| {
-                let c = c.as_primitive::<Int64Type>();
-                c.is_valid(row).then(|| c.value(row))
-            })
-            .collect()
-    };
+            .map(|text| text.map(|text| Key::Text(text.to_owned())))
+            .collect(),
+        None => column
+            .as_primitive::<Int64Type>()
+            .iter()
+            .map(|value| value.map(Key::Integer))
+            .collect(),
+    }
+}
+
+fn groups(batch: &RecordBatch, keys: usize) -> Vec<Group> {
+    let columns: Vec<Vec<Option<Key>>> = (0..keys).map(|i| keys_of(batch.column(i))).collect();
     let mut groups: Vec<Group> = Vec::new();
     for row in 0..batch.num_rows() {
-        let key = value(row);
-        match groups.last_mut() {
-            Some(group) if group.key == key => group.rows.end = row + 1,
-            _ => groups.push(Group {
-                key,
+        let same = |group: &&mut Group| {
+            columns
+                .iter()
+                .zip(&group.key)
+                .all(|(column, key)| column[row] == *key)
+        };
+        match groups.last_mut().filter(same) {
+            Some(group) => group.rows.end = row + 1,
+            None => groups.push(Group {
+                key: columns.iter().map(|column| column[row].clone()).collect(),
                 rows: row..row + 1,
             }),
         }
@@ -281,6 +304,7 @@ fn sweep(work: Work, inputs: &[RecordBatch], keys: &[usize]) -> Result<Pieces> {
     let mut out = Pieces {
         at: Vec::new(),
         rows: vec![Vec::new(); inputs.len()],
+        keys: Vec::new(),
     };
     let grouped: Vec<Vec<Group>> = inputs
         .iter()
@@ -289,7 +313,7 @@ fn sweep(work: Work, inputs: &[RecordBatch], keys: &[usize]) -> Result<Pieces> {
         .collect();
     let most = *keys.iter().max().unwrap_or(&0);
     // The keys of all groups that have any, in order.
-    let mut names: Vec<&Vec<Option<i64>>> = grouped
+    let mut names: Vec<&Vec<Option<Key>>> = grouped
         .iter()
         .zip(keys)
         .filter(|(_, count)| **count == most)
@@ -316,7 +340,10 @@ fn sweep(work: Work, inputs: &[RecordBatch], keys: &[usize]) -> Result<Pieces> {
             };
             members.push(range);
         }
+        let keyed = (0..inputs.len()).find(|i| keys[*i] == most && !members[*i].is_empty());
         group(work, inputs, keys, &members, &mut out);
+        let place = keyed.map_or((0, 0), |input| (input, members[input].start));
+        out.keys.resize(out.at.len(), place);
     }
     Ok(out)
 }
@@ -354,7 +381,7 @@ fn group(
             let mut rows: Vec<Vec<u32>> = vec![(0..at.len()).map(|i| row(0, i)).collect()];
             for input in 1..inputs.len() {
                 let right = intervals(&inputs[input], keys[input], &members[input]);
-                let pieces = meet(&at, &right);
+                let pieces = meet_all(&at, &right);
                 let left = |p: &super::sweep::Piece| p.left.unwrap_or_default();
                 for list in &mut rows {
                     *list = pieces.iter().map(|p| list[left(p)]).collect();
@@ -370,6 +397,26 @@ fn group(
             out.at.extend(at);
             for (all, list) in out.rows.iter_mut().zip(rows) {
                 all.extend(list.into_iter().map(Some));
+            }
+        }
+        Work::Members => {
+            let all = intervals(&inputs[0], keys[0], &members[0]);
+            let mut times: Vec<i64> = all.iter().flat_map(|i| [i.start, i.end]).collect();
+            times.sort_unstable();
+            times.dedup();
+            let mut open: Vec<usize> = Vec::new();
+            let mut next = 0;
+            for (place, start) in times.iter().copied().enumerate() {
+                let end = times.get(place + 1).copied().unwrap_or(start);
+                while all.get(next).is_some_and(|i| i.start == start) {
+                    open.push(next);
+                    next += 1;
+                }
+                for member in &open {
+                    out.at.push(Interval { start, end });
+                    out.rows[0].push(Some(row(0, *member)));
+                }
+                open.retain(|member| all[*member].end > start);
             }
         }
         Work::AsOf => {
@@ -435,20 +482,17 @@ fn build(
     ));
     let mut columns: Vec<ArrayRef> = Vec::new();
     let most = keys.iter().copied().max().unwrap_or(0);
-    // A key comes from whichever side has the row.
     let key = |column: usize| -> Result<ArrayRef> {
-        let mut result: Option<ArrayRef> = None;
-        for input in (0..inputs.len()).filter(|i| keys[*i] == most) {
-            let values = pick(input, column)?;
-            result = Some(match result {
-                None => values,
-                Some(before) => {
-                    let known = datafusion::arrow::compute::is_not_null(&before)?;
-                    datafusion::arrow::compute::kernels::zip::zip(&known, &before, &values)?
-                }
-            });
-        }
-        Ok(result.unwrap_or_else(|| ts.clone()))
+        let keyed: Vec<usize> = (0..inputs.len()).filter(|i| keys[*i] == most).collect();
+        let values: Vec<&dyn Array> = keyed
+            .iter()
+            .map(|input| inputs[*input].column(column).as_ref())
+            .collect();
+        let places: Vec<(usize, usize)> = pieces.keys[range.clone()]
+            .iter()
+            .map(|(input, row)| (keyed.iter().position(|k| k == input).unwrap_or(0), *row))
+            .collect();
+        Ok(interleave(&values, &places)?)
     };
     match work {
         Work::Span(_) => {
@@ -470,6 +514,18 @@ fn build(
             for column in 0..most {
                 columns.push(key(column)?);
             }
+        }
+        Work::Members => {
+            let member = pick(0, 2)?;
+            let end = |(place, row): (usize, Option<u32>)| {
+                let row = row.unwrap_or_default() as usize;
+                let (ts, dur) = (integers(&inputs[0], 0), integers(&inputs[0], 1));
+                let known = if dur.is_null(row) { 0 } else { dur.value(row) };
+                i64::from(Interval::new(ts.value(row), known).end == at[place].start)
+            };
+            let ends = rows[0].iter().enumerate().map(end);
+            let ends: ArrayRef = Arc::new(Int64Array::from_iter_values(ends));
+            columns.extend([ts.clone(), dur, member, ends]);
         }
         Work::AsOf => {
             for (input, keys) in keys.iter().enumerate() {

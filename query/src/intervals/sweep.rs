@@ -141,3 +141,55 @@ pub fn as_of(left: &[i64], right: &[i64]) -> Vec<Option<usize>> {
         })
         .collect()
 }
+
+/// Returns the common piece of each pair that meets, also where intervals of one side overlap.
+pub fn meet_all(left: &[Interval], right: &[Interval]) -> Vec<Piece> {
+    let apart = |side: &[Interval]| {
+        side.windows(2)
+            .all(|pair| pair[0].end <= pair[1].start && pair[0].start < pair[1].start)
+    };
+    if apart(left) && apart(right) {
+        return meet(left, right);
+    }
+    let mut pieces = Vec::new();
+    let mut open: [Vec<usize>; 2] = [Vec::new(), Vec::new()];
+    let (mut l, mut r) = (0, 0);
+    while l < left.len() || r < right.len() {
+        let from_left = match (left.get(l), right.get(r)) {
+            (Some(a), Some(b)) => a.start <= b.start,
+            (a, _) => a.is_some(),
+        };
+        let (index, new) = if from_left {
+            (l, left[l])
+        } else {
+            (r, right[r])
+        };
+        let others = if from_left { right } else { left };
+        let side = &mut open[usize::from(from_left)];
+        side.retain(|i| others[*i].end > new.start || others[*i].start == new.start);
+        for other in side.iter().copied() {
+            let at = Interval {
+                start: new.start,
+                end: new.end.min(others[other].end),
+            };
+            let (left, right) = if from_left {
+                (index, other)
+            } else {
+                (other, index)
+            };
+            pieces.push(Piece {
+                at,
+                left: Some(left),
+                right: Some(right),
+            });
+        }
+        open[usize::from(!from_left)].push(index);
+        if from_left {
+            l += 1;
+        } else {
+            r += 1;
+        }
+    }
+    pieces.sort_by_key(|piece| (piece.at.start, piece.left, piece.right));
+    pieces
+}

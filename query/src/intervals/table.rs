@@ -12,7 +12,9 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::planner::{
     PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
 };
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableType, cast, lit};
+use datafusion::logical_expr::{
+    Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, TableType, cast, lit,
+};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
@@ -131,7 +133,11 @@ fn layout(plan: LogicalPlan, keys: &[String], id: bool) -> Result<LogicalPlan, S
             Some(before) => Expr::and(before, known),
             None => known,
         });
-        columns.push(integer(column).alias(key));
+        let kind = column.get_type(plan.schema())?;
+        columns.push(match kind {
+            DataType::Utf8 if id => column.alias(key),
+            _ => integer(column).alias(key),
+        });
     }
     columns.push(integer(find("ts").ok_or_else(|| missing("ts"))?).alias("ts"));
     columns.push(integer(find("dur").unwrap_or_else(|| lit(0i64))).alias("dur"));
@@ -204,16 +210,40 @@ fn intersect_table(plans: Vec<LogicalPlan>, keys: &[String]) -> Result<IntervalT
     for index in 0..plans.len() {
         fields.push(field(&format!("id_{index}"), DataType::Int64));
     }
-    fields.extend(keys.iter().map(|k| field(k, DataType::Int64)));
     let count = plans.len();
     let inputs = plans
         .into_iter()
         .map(|p| layout(p, keys, true))
         .collect::<Result<Vec<_>, _>>()?;
+    for (place, key) in keys.iter().enumerate() {
+        let kind = |plan: &LogicalPlan| plan.schema().field(place).data_type().clone();
+        let first = kind(&inputs[0]);
+        if inputs.iter().any(|input| kind(input) != first) {
+            return Err(SqlError::new(format!(
+                "The column '{key}' has texts in one input of the intersection and numbers in another."
+            )));
+        }
+        fields.push(field(key, first));
+    }
     Ok(IntervalTable {
         work: Work::Intersect,
         inputs,
         keys: vec![keys.len(); count],
+        schema: Arc::new(Schema::new(fields)),
+    })
+}
+
+/// The pieces of one table's intervals, with the members of each.
+fn members_table(plans: Vec<LogicalPlan>) -> Result<IntervalTable, SqlError> {
+    let columns = ["ts", "dur", "id", "interval_ends_at_ts"];
+    let fields = columns.map(|name| field(name, DataType::Int64)).to_vec();
+    Ok(IntervalTable {
+        work: Work::Members,
+        inputs: plans
+            .into_iter()
+            .map(|p| layout(p, &[], true))
+            .collect::<Result<Vec<_>, _>>()?,
+        keys: vec![0],
         schema: Arc::new(Schema::new(fields)),
     })
 }
@@ -293,7 +323,12 @@ impl RelationPlanner for IntervalPlanner {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         };
         let name = name.to_string().to_ascii_lowercase();
-        if name != "__interval_intersect" && name != "__asof_join" {
+        const OPERATORS: [&str; 3] = [
+            "__interval_intersect",
+            "__interval_self_intersect",
+            "__asof_join",
+        ];
+        if !OPERATORS.contains(&name.as_str()) {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         }
         let mut plans = Vec::new();
@@ -316,10 +351,10 @@ impl RelationPlanner for IntervalPlanner {
                 other => return plan_err!("{name} does not take {other}"),
             }
         }
-        let table = if name == "__asof_join" {
-            as_of_table(plans, &keys)?
-        } else {
-            intersect_table(plans, &keys)?
+        let table = match name.as_str() {
+            "__asof_join" => as_of_table(plans, &keys)?,
+            "__interval_self_intersect" => members_table(plans)?,
+            _ => intersect_table(plans, &keys)?,
         };
         let source = provider_as_source(Arc::new(table));
         let plan = LogicalPlanBuilder::scan(name, source, None)?.build()?;

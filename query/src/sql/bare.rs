@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, Query,
-    Select, SelectItem, SetExpr, Value, visit_expressions,
+    Select, SelectItem, SetExpr, Value, Visit, Visitor, visit_expressions,
 };
 
-use super::rewrite::{function, ordered};
+use super::build::{function, ordered};
 
 const AGGREGATES: &[&str] = &[
     "avg",
@@ -38,15 +38,28 @@ fn is_aggregate(call: &Function) -> bool {
 
 /// Returns true if an aggregate is called outside of subqueries.
 pub(super) fn has_aggregate(expr: &Expr) -> bool {
-    let mut found = false;
-    let _ = visit_expressions(expr, |e| match e {
-        Expr::Function(call) if is_aggregate(call) => {
-            found = true;
-            ControlFlow::Break(())
+    struct Finder(usize);
+    impl Visitor for Finder {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.0 += 1;
+            ControlFlow::Continue(())
         }
-        _ => ControlFlow::Continue(()),
-    });
-    found
+
+        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.0 -= 1;
+            ControlFlow::Continue(())
+        }
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::Function(call) if self.0 == 0 && is_aggregate(call) => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    expr.visit(&mut Finder(0)).is_break()
 }
 
 fn argument(call: &Function) -> Option<&Expr> {

@@ -89,6 +89,10 @@ impl Dialect for TraceDialect {
         true
     }
 
+    fn supports_cross_join_constraint(&self) -> bool {
+        true
+    }
+
     fn supports_limit_comma(&self) -> bool {
         true
     }

@@ -53,7 +53,8 @@ fn expand_at(
         let inner = &tokens[open + 1..close];
         let expanded = match name.as_str() {
             "__intrinsic_stringify" => {
-                let words = text(trim(&expand_at(inner, macros, depth + 1)?));
+                // The text stands between quotes as it is, so that two quotes in it are one.
+                let words = text(trim(&expand_at(inner, macros, depth + 1)?)).replace("''", "'");
                 vec![TokenWithSpan::new(Token::SingleQuotedString(words), span)]
             }
             _ if name.starts_with("__intrinsic_token_apply") => {
@@ -152,6 +153,11 @@ fn builtin(
     arguments: &[Vec<TokenWithSpan>],
     span: Span,
 ) -> Result<Option<Vec<TokenWithSpan>>, SqlError> {
+    if let ("metasql_unparenthesize_exprlist", [list]) = (name, arguments) {
+        let members = unwrap_list(list);
+        let comma = [TokenWithSpan::new(Token::Comma, span)];
+        return Ok(Some(members.join(comma.as_slice())));
+    }
     let operator = match (name, arguments.len()) {
         ("_interval_intersect", 2) => "__interval_intersect",
         ("interval_self_intersect", 1) => "__interval_self_intersect",
@@ -163,21 +169,21 @@ fn builtin(
         "asof_join" => vec![arguments[0].clone(), arguments[1].clone()],
         _ => vec![arguments[0].clone()],
     };
+    let selected = match name {
+        "interval_self_intersect" => {
+            "SELECT ts, dur, dense_rank() OVER (ORDER BY ts) AS group_id, id, interval_ends_at_ts"
+        }
+        _ => "SELECT *",
+    };
     let columns = match arguments.last() {
         Some(list) if arguments.len() > 1 => unwrap_list(list),
         _ => Vec::new(),
     };
-    let mut out = vec![
-        TokenWithSpan::new(Token::LParen, span),
-        word_token("SELECT", span),
-        TokenWithSpan::new(Token::Whitespace(space()), span),
-        TokenWithSpan::new(Token::Mul, span),
-        TokenWithSpan::new(Token::Whitespace(space()), span),
-        word_token("FROM", span),
-        TokenWithSpan::new(Token::Whitespace(space()), span),
-        word_token(operator, span),
-        TokenWithSpan::new(Token::LParen, span),
-    ];
+    let opening = tokenize(&format!("({selected} FROM {operator}("))?;
+    let mut out: Vec<TokenWithSpan> = opening
+        .into_iter()
+        .map(|t| TokenWithSpan::new(t.token, span))
+        .collect();
     for (index, input) in inputs.iter().enumerate() {
         if index > 0 {
             out.push(TokenWithSpan::new(Token::Comma, span));

@@ -1,9 +1,16 @@
 //! The language: tokens, macros, statements, and the rewriting of SQLite's habits.
 
+mod arguments;
 mod bare;
+mod build;
+mod calls;
 pub mod dialect;
+pub mod inspect;
+mod legacy;
 pub mod lexer;
 pub mod macros;
 pub mod names;
 pub mod rewrite;
 pub mod statement;
+pub mod unique;
+pub mod user;

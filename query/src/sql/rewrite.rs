@@ -1,329 +1,41 @@
 //! SQLite's habits, rewritten for an engine with static types.
 
-use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, CaseWhen, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentList, FunctionArguments, Ident, ObjectName, Query, Select, SetExpr,
-    TableFactor, UnaryOperator, Value, VisitMut, VisitorMut, visit_expressions,
-    visit_expressions_mut, visit_relations,
+    self, BinaryOperator, Expr, Ident, Query, Select, SetExpr, TableFactor, UnaryOperator, Value,
+    VisitMut, VisitorMut,
 };
 
+use super::arguments::{positional, qualify_arguments};
 use super::bare;
-use super::statement::{Argument, Returns};
+use super::build::{alias_of, function, take};
+use super::calls::rewrite_call;
+use super::inspect::{has_column, refers_to};
+use super::unique::unique_names;
+use super::user::Functions;
 use crate::error::SqlError;
-
-/// A function that a statement defined.
-#[derive(Debug, Clone)]
-pub struct UserFunction {
-    /// The arguments.
-    pub arguments: Vec<Argument>,
-    /// The result.
-    pub returns: Returns,
-    /// The query, rewritten, with the arguments as placeholders.
-    pub body: Box<Query>,
-}
-
-impl UserFunction {
-    /// Returns the one expression of a body that selects from no table.
-    pub fn expression(&self) -> Option<&Expr> {
-        let SetExpr::Select(select) = self.body.body.as_ref() else {
-            return None;
-        };
-        let plain = select.from.is_empty()
-            && select.selection.is_none()
-            && select.having.is_none()
-            && select.distinct.is_none()
-            && self.body.with.is_none()
-            && self.body.limit_clause.is_none();
-        match select.projection.as_slice() {
-            [ast::SelectItem::UnnamedExpr(expr) | ast::SelectItem::ExprWithAlias { expr, .. }]
-                if plain && !bare::has_aggregate(expr) =>
-            {
-                Some(expr)
-            }
-            _ => None,
-        }
-    }
-
-    /// Returns the body with the arguments in place of the placeholders.
-    pub fn bind(&self, values: &[Expr]) -> Box<Query> {
-        let mut body = self.body.clone();
-        // The body's tables get names that the arguments' columns cannot mean.
-        let _ = body.visit(&mut Apart);
-        self.substitute(&mut body, values);
-        body
-    }
-
-    fn substitute<T: VisitMut>(&self, node: &mut T, values: &[Expr]) {
-        let _ = visit_expressions_mut(node, |expr| {
-            if let Some(name) = placeholder(expr)
-                && let Some(index) = self
-                    .arguments
-                    .iter()
-                    .position(|a| name.eq_ignore_ascii_case(&a.name))
-            {
-                *expr = Expr::Nested(Box::new(values[index].clone()));
-            }
-            ControlFlow::<()>::Continue(())
-        });
-    }
-}
-
-/// Gives all tables of a body other names.
-struct Apart;
-
-impl Apart {
-    const PREFIX: &str = "__in_";
-
-    fn rename(name: &mut Ident) {
-        if !name.value.starts_with(Self::PREFIX) {
-            *name = Ident::with_quote(
-                '"',
-                format!("{}{}", Self::PREFIX, name.value.to_ascii_lowercase()),
-            );
-        }
-    }
-}
-
-impl VisitorMut for Apart {
-    type Break = ();
-
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
-        match factor {
-            TableFactor::Table { name, alias, .. } => {
-                let own = name.0.last().and_then(|part| part.as_ident()).cloned();
-                let alias = alias.get_or_insert_with(|| alias_of(own.unwrap_or(Ident::new(""))));
-                Self::rename(&mut alias.name);
-            }
-            TableFactor::Derived {
-                alias: Some(alias), ..
-            }
-            | TableFactor::Function {
-                alias: Some(alias), ..
-            } => Self::rename(&mut alias.name),
-            _ => {}
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        for item in &mut select.projection {
-            if let ast::SelectItem::QualifiedWildcard(
-                ast::SelectItemQualifiedWildcardKind::ObjectName(name),
-                _,
-            ) = item
-                && let Some(ast::ObjectNamePart::Identifier(first)) = name.0.first_mut()
-            {
-                Self::rename(first);
-            }
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Expr::CompoundIdentifier(names) = expr
-            && let Some(first) = names.first_mut()
-        {
-            Self::rename(first);
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-/// Makes a query of any number of rows one of exactly one row, as the engine wants of a query that
-/// depends on the row around it.
-fn first_row(query: &mut Query) {
-    use ast::{GroupByExpr, OrderByKind, SelectItem as Item};
-    let SetExpr::Select(select) = query.body.as_mut() else {
-        return;
-    };
-    let groups =
-        !matches!(&select.group_by, GroupByExpr::Expressions(groups, _) if groups.is_empty());
-    let [Item::UnnamedExpr(expr) | Item::ExprWithAlias { expr, .. }] =
-        select.projection.as_mut_slice()
-    else {
-        return;
-    };
-    if groups || select.distinct.is_some() || bare::has_aggregate(expr) {
-        return;
-    }
-    let order = query.order_by.take().and_then(|order| match order.kind {
-        OrderByKind::Expressions(terms) => terms.into_iter().next(),
-        OrderByKind::All(_) => None,
-    });
-    query.limit_clause = None;
-    *expr = match order {
-        Some(term) => ordered(
-            "first_value",
-            expr,
-            &term.expr,
-            term.options.asc.unwrap_or(true),
-        ),
-        None => function("first_value", vec![take(expr)]),
-    };
-}
-
-fn alias_of(name: Ident) -> ast::TableAlias {
-    ast::TableAlias {
-        explicit: true,
-        name,
-        columns: Vec::new(),
-        at: None,
-    }
-}
-
-/// Returns the name by which columns of a table are qualified.
-fn label(factor: &TableFactor) -> Option<Ident> {
-    match factor {
-        TableFactor::Table {
-            alias: Some(alias), ..
-        }
-        | TableFactor::Derived {
-            alias: Some(alias), ..
-        }
-        | TableFactor::Function {
-            alias: Some(alias), ..
-        } => Some(alias.name.clone()),
-        TableFactor::Table { name, .. } => name.0.last().and_then(|part| part.as_ident()).cloned(),
-        _ => None,
-    }
-}
-
-/// Qualifies columns in the arguments of table functions, which stand for those of the table
-/// before them.
-fn qualify_arguments(select: &mut Select) -> Result<(), SqlError> {
-    let mut before: Vec<Option<Ident>> = Vec::new();
-    let factors = select.from.iter_mut().flat_map(|table| {
-        std::iter::once(&mut table.relation)
-            .chain(table.joins.iter_mut().map(|join| &mut join.relation))
-    });
-    for factor in factors {
-        if let TableFactor::Table {
-            args: Some(arguments),
-            name,
-            ..
-        } = factor
-        {
-            let name = name.to_string();
-            let mut unclear = None;
-            let _ = visit_expressions_mut(&mut arguments.args, |expr| {
-                if let Expr::Subquery(_) = expr {
-                    return ControlFlow::Break(());
-                }
-                if let Expr::Identifier(column) = expr
-                    && !before.is_empty()
-                {
-                    match before.as_slice() {
-                        [Some(table)] => {
-                            *expr = Expr::CompoundIdentifier(vec![table.clone(), column.clone()]);
-                        }
-                        _ => unclear = Some(column.value.clone()),
-                    }
-                }
-                ControlFlow::Continue(())
-            });
-            if let Some(column) = unclear {
-                return Err(SqlError::new(format!(
-                    "Say which table's column '{column}' is given to {name}, \
-                     as in 'table.{column}'."
-                )));
-            }
-        }
-        before.push(label(factor));
-    }
-    Ok(())
-}
-
-/// Functions by name.
-pub type Functions = HashMap<String, UserFunction>;
-
-fn placeholder(expr: &Expr) -> Option<&str> {
-    match expr {
-        Expr::Value(value) => match &value.value {
-            Value::Placeholder(name) => Some(name.trim_start_matches('$')),
-            _ => None,
-        },
-        _ => None,
-    }
-}
 
 /// Rewrites a statement in place.
 pub fn rewrite<T: VisitMut>(node: &mut T, functions: &Functions) -> Result<(), SqlError> {
-    let mut rewriter = Rewriter { functions };
+    let mut rewriter = Rewriter {
+        functions,
+        depth: 0,
+    };
     match node.visit(&mut rewriter) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
 }
 
-/// Gives plain columns that stand beside a `*`, which may stand for them, too, a name of their own.
-pub fn rename_beside_stars<T: VisitMut>(node: &mut T) {
-    struct Renamer;
-    impl VisitorMut for Renamer {
-        type Break = ();
-
-        fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-            use ast::SelectItem as Item;
-            let star =
-                |item: &Item| matches!(item, Item::Wildcard(_) | Item::QualifiedWildcard(..));
-            if !select.projection.iter().any(star) {
-                return ControlFlow::Continue(());
-            }
-            for (index, item) in select.projection.iter_mut().enumerate() {
-                let name = match item {
-                    Item::UnnamedExpr(Expr::Identifier(name)) => name.value.clone(),
-                    Item::UnnamedExpr(Expr::CompoundIdentifier(names)) => {
-                        names.last().map(|n| n.value.clone()).unwrap_or_default()
-                    }
-                    _ => continue,
-                };
-                if let Item::UnnamedExpr(expr) = item {
-                    let alias = format!("{}:{index}", name.to_ascii_lowercase());
-                    *item = Item::ExprWithAlias {
-                        expr: take(expr),
-                        alias: Ident::with_quote('"', alias),
-                    };
-                }
-            }
-            ControlFlow::Continue(())
-        }
-    }
-    let _ = node.visit(&mut Renamer);
-}
-
 struct Rewriter<'a> {
     functions: &'a Functions,
-}
-
-/// Returns a call of a function.
-pub fn function(name: &str, arguments: Vec<Expr>) -> Expr {
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new(name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args: arguments
-                .into_iter()
-                .map(|expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)))
-                .collect(),
-            clauses: Vec::new(),
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
-}
-
-fn take(expr: &mut Expr) -> Expr {
-    std::mem::replace(expr, Expr::Identifier(Ident::new("")))
+    /// The number of queries around the current place.
+    depth: usize,
 }
 
 /// Wraps an expression that is no condition by its shape: any number that is not 0 is true.
-fn truth(expr: &mut Expr) {
+pub(super) fn truth(expr: &mut Expr) {
     match expr {
         Expr::Nested(inner) => return truth(inner),
         Expr::BinaryOp { op, .. } => {
@@ -362,6 +74,8 @@ impl VisitorMut for Rewriter<'_> {
     type Break = SqlError;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+        self.depth += 1;
+        order_by_place(query);
         if let Some(with) = &mut query.with
             && !with.recursive
         {
@@ -387,6 +101,7 @@ impl VisitorMut for Rewriter<'_> {
         }
         for table in &mut select.from {
             for join in &mut table.joins {
+                always(&mut join.join_operator);
                 if let Some(condition) = join_condition(&mut join.join_operator) {
                     truth(condition);
                 }
@@ -397,6 +112,10 @@ impl VisitorMut for Rewriter<'_> {
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
         bare::wrap_query(query);
+        self.depth -= 1;
+        if self.depth == 0 {
+            order_by_groups(query);
+        }
         ControlFlow::Continue(())
     }
 
@@ -423,7 +142,16 @@ impl VisitorMut for Rewriter<'_> {
         };
         let lateral = values.iter().any(has_column);
         let alias = alias.clone().or_else(|| Some(alias_of(Ident::new(key))));
-        let subquery = user.bind(&values);
+        let mut subquery = user.bind(&values);
+        // A subquery as argument stands for one value, mostly the same for all rows.
+        let varies = |value: &Expr| {
+            let nested =
+                matches!(value, Expr::Nested(inner) if matches!(**inner, Expr::Subquery(_)));
+            !nested && !matches!(value, Expr::Subquery(_)) && has_column(value)
+        };
+        if values.iter().any(varies) && subquery.limit_clause.is_none() {
+            subquery.order_by = None;
+        }
         *factor = TableFactor::Derived {
             lateral,
             subquery,
@@ -498,7 +226,7 @@ impl VisitorMut for Rewriter<'_> {
                 arguments.extend(substring_for.take().map(|e| *e));
                 *expr = function("__substr", arguments);
             }
-            Expr::Function(call) => match self.call(call) {
+            Expr::Function(call) => match rewrite_call(self.functions, call) {
                 Ok(Some(new)) => *expr = new,
                 Ok(None) => {}
                 Err(error) => return ControlFlow::Break(error),
@@ -509,167 +237,16 @@ impl VisitorMut for Rewriter<'_> {
     }
 }
 
-impl Rewriter<'_> {
-    fn call(&mut self, call: &mut Function) -> Result<Option<Expr>, SqlError> {
-        let name = call.name.to_string().to_ascii_lowercase();
-        let FunctionArguments::List(list) = &mut call.args else {
-            return Ok(None);
-        };
-        let count = list.args.len();
-        let plain = call.over.is_none() && call.filter.is_none();
-        if let Some(user) = self.functions.get(&name) {
-            if let Returns::Table(_) = user.returns {
-                return Err(SqlError::new(format!(
-                    "The function '{name}' returns a table: use it after FROM."
-                )));
-            }
-            let values = positional(&name, &list.args, user.arguments.len())?;
-            if let Some(body) = user.expression() {
-                let mut body = body.clone();
-                user.substitute(&mut body, &values);
-                return Ok(Some(Expr::Nested(Box::new(body))));
-            }
-            let bare = |expr: &Expr| {
-                visit_expressions(expr, |e| match e {
-                    Expr::Identifier(name) => ControlFlow::Break(name.value.clone()),
-                    _ => ControlFlow::Continue(()),
-                })
-                .break_value()
-            };
-            if let Some(column) = values.iter().find_map(bare) {
-                return Err(SqlError::new(format!(
-                    "Say which table's column '{column}' is given to {name}, as in 'table.{column}'."
-                )));
-            }
-            let mut body = user.bind(&values);
-            if values.iter().any(has_column) {
-                first_row(&mut body);
-            }
-            return Ok(Some(Expr::Subquery(body)));
-        }
-        let rename = |call: &mut Function, to: &str| {
-            call.name = ObjectName::from(vec![Ident::new(to)]);
-        };
-        match (name.as_str(), count) {
-            ("max" | "min", 2..) if plain => rename(call, &format!("__{name}")),
-            ("count", 0) => list
-                .args
-                .push(FunctionArg::Unnamed(FunctionArgExpr::Wildcard)),
-            ("iif" | "if", 2 | 3) => {
-                let mut values = positional(&name, &list.args, count)?.into_iter();
-                let mut condition = values.next().expect("two or three");
-                truth(&mut condition);
-                let result = values.next().expect("two or three");
-                return Ok(Some(Expr::Case {
-                    case_token: ast::helpers::attached_token::AttachedToken::empty(),
-                    end_token: ast::helpers::attached_token::AttachedToken::empty(),
-                    operand: None,
-                    conditions: vec![CaseWhen { condition, result }],
-                    else_result: values.next().map(Box::new),
-                }));
-            }
-            ("sum" | "avg", 1) => wrap_arguments(list, "__num"),
-            ("total", 1) => {
-                wrap_arguments(list, "__cast_real");
-                rename(call, "sum");
-                let zero = Expr::value(Value::Number("0.0".to_owned(), false));
-                let sum = Expr::Function(call.clone());
-                return Ok(Some(function("coalesce", vec![sum, zero])));
-            }
-            ("value_at_max_ts", 2) => {
-                let values = positional(&name, &list.args, 2)?;
-                let mut picked = ordered("last_value", &values[1], &values[0], true);
-                if let Expr::Function(picked) = &mut picked {
-                    picked.filter = call.filter.take();
-                    picked.over = call.over.take();
-                }
-                return Ok(Some(picked));
-            }
-            ("last_non_null", 1) => {
-                rename(call, "last_value");
-                call.null_treatment = Some(ast::NullTreatment::IgnoreNulls);
-            }
-            ("group_concat", 1) => {
-                rename(call, "string_agg");
-                if let FunctionArguments::List(list) = &mut call.args {
-                    let comma = Expr::value(Value::SingleQuotedString(",".to_owned()));
-                    list.args
-                        .push(FunctionArg::Unnamed(FunctionArgExpr::Expr(comma)));
-                }
-            }
-            ("group_concat", 2) => rename(call, "string_agg"),
-            ("likely" | "unlikely", 1) | ("likelihood", 2) => {
-                return Ok(positional(&name, &list.args, count)?.into_iter().next());
-            }
-            ("length", 1) => rename(call, "__length"),
-            ("substr" | "substring", 2 | 3) => rename(call, "__substr"),
-            ("round", 1 | 2) => rename(call, "__round"),
-            ("ifnull", 2) => rename(call, "coalesce"),
-            ("hex" | "instr" | "replace" | "sign" | "unhex" | "ln" | "trim", _) => {
-                rename(call, &format!("__{name}"));
-            }
-            _ => {}
-        }
-        Ok(None)
+/// Gives a left join without a condition one that always holds, and makes a cross join with a
+/// condition an inner one.
+fn always(operator: &mut ast::JoinOperator) {
+    use ast::{JoinConstraint as C, JoinOperator as J};
+    if let J::Left(constraint @ C::None) | J::LeftOuter(constraint @ C::None) = operator {
+        *constraint = C::On(Expr::value(Value::Boolean(true)));
     }
-}
-
-/// Gives columns of the same name different ones, as SQLite does below the outermost query.
-fn unique_names(items: &mut [ast::SelectItem]) {
-    let mut seen = HashSet::new();
-    for item in items {
-        let name = match item {
-            ast::SelectItem::UnnamedExpr(expr) => expr.to_string().to_ascii_lowercase(),
-            ast::SelectItem::ExprWithAlias { alias, .. } => alias.value.to_ascii_lowercase(),
-            _ => continue,
-        };
-        if seen.insert(name.clone()) {
-            continue;
-        }
-        let (ast::SelectItem::UnnamedExpr(expr) | ast::SelectItem::ExprWithAlias { expr, .. }) =
-            item
-        else {
-            continue;
-        };
-        let last = name.rsplit('.').next().unwrap_or(&name).to_owned();
-        let alias = (1..)
-            .map(|n| format!("{last}:{n}"))
-            .find(|alias| seen.insert(alias.clone()));
-        *item = ast::SelectItem::ExprWithAlias {
-            expr: take(expr),
-            alias: Ident::with_quote('"', alias.unwrap_or_default()),
-        };
+    if let J::CrossJoin(constraint @ (C::On(_) | C::Using(_))) = operator {
+        *operator = J::Inner(constraint.clone());
     }
-}
-
-fn wrap_arguments(list: &mut FunctionArgumentList, by: &str) {
-    for argument in &mut list.args {
-        if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = argument {
-            *expr = function(by, vec![take(expr)]);
-        }
-    }
-}
-
-/// Returns an aggregate of values in an order.
-pub fn ordered(name: &str, value: &Expr, by: &Expr, ascending: bool) -> Expr {
-    let mut call = function(name, vec![value.clone()]);
-    if let Expr::Function(Function {
-        args: FunctionArguments::List(list),
-        ..
-    }) = &mut call
-    {
-        list.clauses.push(ast::FunctionArgumentClause::OrderBy(vec![
-            ast::OrderByExpr {
-                expr: by.clone(),
-                options: ast::OrderByOptions {
-                    asc: Some(ascending),
-                    nulls_first: Some(ascending),
-                },
-                with_fill: None,
-            },
-        ]));
-    }
-    call
 }
 
 /// Returns the condition of a join.
@@ -692,47 +269,8 @@ fn join_condition(operator: &mut ast::JoinOperator) -> Option<&mut Expr> {
     }
 }
 
-/// Returns the arguments of a call, which must be as many as wanted.
-fn positional(name: &str, arguments: &[FunctionArg], wanted: usize) -> Result<Vec<Expr>, SqlError> {
-    let values: Vec<Expr> = arguments
-        .iter()
-        .filter_map(|argument| match argument {
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
-            _ => None,
-        })
-        .collect();
-    if values.len() != wanted || arguments.len() != wanted {
-        let message = format!(
-            "The function '{name}' takes {wanted} arguments, not {}.",
-            arguments.len()
-        );
-        return Err(SqlError::new(message));
-    }
-    Ok(values)
-}
-
-/// Returns true if the expression reads a column.
-pub fn has_column(expr: &Expr) -> bool {
-    visit_expressions(expr, |e| match e {
-        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    })
-    .is_break()
-}
-
-fn refers_to(query: &Query, name: &str) -> bool {
-    visit_relations(query, |relation| {
-        if relation.to_string().eq_ignore_ascii_case(name) {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    })
-    .is_break()
-}
-
 /// Returns the function that casts as SQLite does to a type of this name.
-fn affinity(data_type: &str) -> Option<&'static str> {
+pub fn affinity(data_type: &str) -> Option<&'static str> {
     let name = data_type.to_ascii_uppercase();
     let has = |part: &str| name.contains(part);
     Some(if has("INT") || name == "LONG" {
@@ -748,17 +286,60 @@ fn affinity(data_type: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the names of all tables and table functions that a query reads.
-pub fn relations<T: ast::Visit>(node: &T) -> HashSet<String> {
-    let mut names = HashSet::new();
-    let _ = visit_relations(node, |relation| {
-        let name = relation
-            .0
-            .last()
-            .map(ToString::to_string)
-            .unwrap_or_default();
-        names.insert(name.trim_matches(['"', '`']).to_ascii_lowercase());
-        ControlFlow::<()>::Continue(())
+/// Orders a union by the places of its columns where the terms name columns of one of its tables.
+fn order_by_place(query: &mut Query) {
+    let Some(ast::OrderByKind::Expressions(terms)) =
+        query.order_by.as_mut().map(|order| &mut order.kind)
+    else {
+        return;
+    };
+    let mut body = query.body.as_ref();
+    if !matches!(body, SetExpr::SetOperation { .. }) {
+        return;
+    }
+    while let SetExpr::SetOperation { left, .. } = body {
+        body = left;
+    }
+    let SetExpr::Select(first) = body else {
+        return;
+    };
+    for term in terms {
+        if !matches!(term.expr, Expr::CompoundIdentifier(_)) {
+            continue;
+        }
+        let place = first.projection.iter().position(|item| match item {
+            ast::SelectItem::UnnamedExpr(expr) | ast::SelectItem::ExprWithAlias { expr, .. } => {
+                *expr == term.expr
+            }
+            _ => false,
+        });
+        if let Some(place) = place {
+            term.expr = Expr::value(Value::Number((place + 1).to_string(), false));
+        }
+    }
+}
+
+/// Orders the groups of a query without an order by their keys, as SQLite finds them.
+fn order_by_groups(query: &mut Query) {
+    let SetExpr::Select(select) = query.body.as_ref() else {
+        return;
+    };
+    let ast::GroupByExpr::Expressions(groups, _) = &select.group_by else {
+        return;
+    };
+    if query.order_by.is_some() || groups.is_empty() || select.distinct.is_some() {
+        return;
+    }
+    let terms = groups.iter().map(|group| ast::OrderByExpr {
+        expr: group.clone(),
+        options: ast::OrderByOptions {
+            asc: None,
+            nulls_first: None,
+        },
+        with_fill: None,
     });
-    names
+    query.order_by = Some(ast::OrderBy {
+        kind: ast::OrderByKind::Expressions(terms.collect()),
+        interpolate: None,
+    });
 }

@@ -2,7 +2,10 @@
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use super::lexer::{closing, is_word, name_of, solid, split_commas, start_of, text, trim};
+use super::legacy;
+use super::lexer::{
+    closing, is_word, name_of, solid, split_commas, start_of, text, tokenize, trim,
+};
 use crate::error::SqlError;
 
 /// A statement: one of PerfettoSQL's own, or any other.
@@ -30,8 +33,15 @@ pub enum Statement {
         /// The arguments.
         arguments: Vec<Argument>,
     },
-    /// `CREATE` or `DROP PERFETTO INDEX`: speed only, so nothing is done.
-    Index,
+    /// `CREATE PERFETTO FUNCTION n(…) RETURNS … DELEGATES TO f`: another name.
+    Delegate {
+        /// The new name.
+        name: String,
+        /// The function that there is.
+        target: String,
+    },
+    /// Nothing is to be done, as for `CREATE` and `DROP PERFETTO INDEX`, which are for speed only.
+    Nothing,
     /// `CREATE VIRTUAL TABLE n USING SPAN_JOIN(…)`.
     SpanJoin {
         /// The name of the table.
@@ -212,7 +222,13 @@ pub fn parse(tokens: Vec<TokenWithSpan>) -> Result<Statement, SqlError> {
         return Ok(Statement::Include(name));
     }
     if cursor.words(&["DROP", "PERFETTO", "INDEX"]) {
-        return Ok(Statement::Index);
+        return Ok(Statement::Nothing);
+    }
+    if let Some(modern) = legacy::modern(&tokens) {
+        if modern.is_empty() {
+            return Ok(Statement::Nothing);
+        }
+        return parse(tokenize(&modern)?);
     }
     if !cursor.word("CREATE") {
         return Ok(Statement::Sql(tokens));
@@ -225,7 +241,7 @@ pub fn parse(tokens: Vec<TokenWithSpan>) -> Result<Statement, SqlError> {
         return Ok(Statement::Sql(tokens));
     }
     if cursor.word("INDEX") {
-        return Ok(Statement::Index);
+        return Ok(Statement::Nothing);
     }
     let table = cursor.word("TABLE");
     if table || cursor.word("VIEW") {
@@ -264,6 +280,10 @@ pub fn parse(tokens: Vec<TokenWithSpan>) -> Result<Statement, SqlError> {
         }
         Returns::Scalar(kind)
     };
+    if function && cursor.words(&["DELEGATES", "TO"]) {
+        let target = cursor.name()?;
+        return Ok(Statement::Delegate { name, target });
+    }
     cursor.need("AS")?;
     let body = cursor.rest()?;
     let definition = Definition {

@@ -7,7 +7,20 @@ pub const PRELUDE: &[&str] = &[include_str!("prelude.sql")];
 
 /// Modules by name.
 const MODULES: &[(&str, &str)] = &[
+    (
+        "callstacks.stack_profile",
+        include_str!("callstacks/stack_profile.sql"),
+    ),
     ("counters.intervals", include_str!("counters/intervals.sql")),
+    ("graphs.search", include_str!("graphs/search.sql")),
+    (
+        "intervals.create_intervals",
+        include_str!("intervals/create_intervals.sql"),
+    ),
+    (
+        "intervals.fill_gaps",
+        include_str!("intervals/fill_gaps.sql"),
+    ),
     (
         "intervals.intersect",
         include_str!("intervals/intersect.sql"),
@@ -20,19 +33,56 @@ const MODULES: &[(&str, &str)] = &[
     ),
     ("linux.cpu.idle", include_str!("linux/cpu/idle.sql")),
     (
+        "linux.cpu.idle_stats",
+        include_str!("linux/cpu/idle_stats.sql"),
+    ),
+    (
+        "linux.cpu.idle_time_in_state",
+        include_str!("linux/cpu/idle_time_in_state.sql"),
+    ),
+    (
+        "linux.cpu.utilization.general",
+        include_str!("linux/cpu/utilization/general.sql"),
+    ),
+    (
+        "linux.cpu.utilization.process",
+        include_str!("linux/cpu/utilization/process.sql"),
+    ),
+    (
+        "linux.cpu.utilization.slice",
+        include_str!("linux/cpu/utilization/slice.sql"),
+    ),
+    (
         "linux.cpu.utilization.system",
         include_str!("linux/cpu/utilization/system.sql"),
     ),
+    (
+        "linux.cpu.utilization.thread",
+        include_str!("linux/cpu/utilization/thread.sql"),
+    ),
+    (
+        "linux.cpu.utilization.thread_cpu",
+        include_str!("linux/cpu/utilization/thread_cpu.sql"),
+    ),
+    ("linux.devfreq", include_str!("linux/devfreq.sql")),
     ("linux.irqs", include_str!("linux/irqs.sql")),
+    (
+        "linux.memory.high_watermark",
+        include_str!("linux/memory/high_watermark.sql"),
+    ),
     (
         "linux.memory.process",
         include_str!("linux/memory/process.sql"),
     ),
     (
-        "linux.memory.high_watermark",
-        include_str!("linux/memory/high_watermark.sql"),
+        "linux.perf.counters",
+        include_str!("linux/perf/counters.sql"),
     ),
     ("linux.perf.samples", include_str!("linux/perf/samples.sql")),
+    (
+        "linux.systemd_journald",
+        include_str!("linux/systemd_journald.sql"),
+    ),
     ("linux.threads", include_str!("linux/threads.sql")),
     ("sched.latency", include_str!("sched/latency.sql")),
     ("sched.runnable", include_str!("sched/runnable.sql")),
@@ -47,12 +97,45 @@ const MODULES: &[(&str, &str)] = &[
     ),
     ("sched.with_context", include_str!("sched/with_context.sql")),
     ("slices.cpu_time", include_str!("slices/cpu_time.sql")),
+    ("slices.flat_slices", include_str!("slices/flat_slices.sql")),
+    ("slices.hierarchy", include_str!("slices/hierarchy.sql")),
     ("slices.self_dur", include_str!("slices/self_dur.sql")),
+    ("slices.stack", include_str!("slices/stack.sql")),
+    (
+        "slices.time_in_state",
+        include_str!("slices/time_in_state.sql"),
+    ),
     (
         "slices.with_context",
         include_str!("slices/with_context.sql"),
     ),
+    (
+        "stacks.cpu_profiling",
+        include_str!("stacks/cpu_profiling.sql"),
+    ),
+    (
+        "stacks.symbolization_candidates",
+        include_str!("stacks/symbolization_candidates.sql"),
+    ),
+    (
+        "std.metasql.unparenthesize",
+        include_str!("std/metasql/unparenthesize.sql"),
+    ),
+    (
+        "std.thread.with_context",
+        include_str!("std/thread/with_context.sql"),
+    ),
+    (
+        "std.traceinfo.metadata_for_primary_scope",
+        include_str!("std/traceinfo/metadata_for_primary_scope.sql"),
+    ),
     ("time.conversion", include_str!("time/conversion.sql")),
+    ("traced.stats", include_str!("traced/stats.sql")),
+    (
+        "viz.summary.track_event",
+        include_str!("viz/summary/track_event.sql"),
+    ),
+    ("viz.threads", include_str!("viz/threads.sql")),
 ];
 
 /// Returns the text of every module.

@@ -265,16 +265,6 @@ LEFT JOIN (SELECT DISTINCT key, name, severity FROM __intrinsic_stats) s ON s.ke
 
 -- Functions.
 
-CREATE PERFETTO FUNCTION slice_is_ancestor(ancestor_id LONG, descendant_id LONG) RETURNS BOOL AS
-SELECT a.track_id = d.track_id AND a.depth < d.depth AND a.ts <= d.ts
-  AND (a.dur < 0 OR (d.dur >= 0 AND a.ts + a.dur >= d.ts + d.dur))
-FROM __intrinsic_slice a, __intrinsic_slice d
-WHERE a.id = $ancestor_id AND d.id = $descendant_id;
-
-CREATE PERFETTO FUNCTION extract_metadata(name STRING) RETURNS STRING AS
-SELECT coalesce(str_value, CAST(int_value AS TEXT)) FROM __intrinsic_metadata
-WHERE name = $name ORDER BY id LIMIT 1;
-
 CREATE PERFETTO FUNCTION ancestor_slice(id LONG) RETURNS TABLE(id LONG) AS
 SELECT s.id, s.ts, s.dur, s.track_id, s.category, s.name, s.depth, s.parent_id, s.arg_set_id,
   s.thread_ts, s.thread_dur, s.thread_instruction_count, s.thread_instruction_delta

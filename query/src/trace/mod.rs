@@ -2,8 +2,13 @@
 
 mod args;
 mod array;
+mod computed;
+mod ftrace;
+mod json;
+mod metadata;
 mod pairs;
 mod scan;
+mod slices;
 mod table;
 
 use std::io::Read;
@@ -15,6 +20,7 @@ use datafusion::logical_expr::{ScalarUDF, ScalarUDFImpl};
 use datafusion::prelude::SessionContext;
 use ferretto_tables::{Progress, TableId, TableSet, Trace as Tables, Value};
 
+use crate::computed::FunctionPlanner;
 use crate::engine::Trace;
 use crate::error::SqlError;
 use crate::functions::Clocks;
@@ -164,14 +170,24 @@ impl LoadedTrace {
     /// Returns the functions that read the trace itself. Keys of arguments have the types that
     /// they have in this trace, or those that somebody else says.
     pub(crate) fn functions(&self, types: Option<Arc<dyn KeyTypes>>) -> Vec<ScalarUDF> {
+        let is_alone = types.is_none();
         let mut functions = args::functions(&self.tables, types);
+        functions.extend(metadata::functions(&self.tables, is_alone));
+        functions.extend([
+            json::function(&self.tables).udf(),
+            slices::function(&self.tables).udf(),
+            ftrace::function(&self.tables).udf(),
+        ]);
         functions.extend(self.clocks().functions().into_iter().map(|f| f.udf()));
         functions
     }
 
     /// Returns whether a function reads the trace.
     pub(crate) fn reads_trace(name: &str) -> bool {
-        args::needs(name).is_some() || Self::clock_functions().any(|clock| clock == name)
+        args::needs(name).is_some()
+            || metadata::reads(name)
+            || [json::NAME, slices::NAME, ftrace::NAME].contains(&name)
+            || Self::clock_functions().any(|clock| clock == name)
     }
 
     fn clock_functions() -> impl Iterator<Item = String> {
@@ -212,7 +228,14 @@ impl Trace for LoadedTrace {
         for function in self.functions(None) {
             context.register_udf(function);
         }
+        let planner = FunctionPlanner(computed::functions(&self.tables));
+        context.register_relation_planner(Arc::new(planner))?;
         Ok(())
+    }
+
+    fn rows(&self) -> usize {
+        let rows = |id: &TableId| self.tables.tables().table(*id).rows();
+        TableId::ALL.iter().map(rows).sum()
     }
 }
 

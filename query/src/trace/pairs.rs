@@ -14,6 +14,8 @@ use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown, Tabl
 use datafusion::physical_plan::ExecutionPlan;
 use ferretto_tables::{TableId, TableSet, Trace};
 
+use crate::functions::fnv;
+
 use super::scan::{RowSource, ScanExec, record_batch};
 
 /// A kind of relation.
@@ -26,6 +28,9 @@ enum Relation {
     FlowFollowing,
     FlowPreceding,
     SliceSched,
+    SliceAndAncestors,
+    SliceAndDescendants,
+    SliceStack,
 }
 
 const RELATIONS: &[(Relation, &str, [&str; 2])] = &[
@@ -59,6 +64,21 @@ const RELATIONS: &[(Relation, &str, [&str; 2])] = &[
         Relation::SliceSched,
         "__slice_sched",
         ["slice_id", "overlap"],
+    ),
+    (
+        Relation::SliceAndAncestors,
+        "__slice_and_ancestors",
+        ["origin", "other"],
+    ),
+    (
+        Relation::SliceAndDescendants,
+        "__slice_and_descendants",
+        ["origin", "other"],
+    ),
+    (
+        Relation::SliceStack,
+        "__slice_stack",
+        ["slice_id", "stack_id"],
     ),
 ];
 
@@ -215,6 +235,26 @@ impl Index {
         }
     }
 
+    /// Returns a number for the categories and names of a slice and those around it: the hash of
+    /// the list of their hashes, the slice's first, then from the outermost inwards.
+    fn stack(&self, id: u32) -> i64 {
+        let slices = &self.trace.tables().slice;
+        let strings = self.trace.strings();
+        let member = |id: u32| {
+            let category = strings.text(slices.category().get(id));
+            let name = strings.get(slices.name().get(id))?;
+            Some(fnv([category, "|", name]).to_string())
+        };
+        let mut above = Vec::new();
+        self.ancestors(id, |id| above.push(id));
+        let members = std::iter::once(id).chain(above.into_iter().rev());
+        let hashes: Vec<String> = members.filter_map(member).collect();
+        if hashes.is_empty() {
+            return 0;
+        }
+        fnv([hashes.join("|").as_str()])
+    }
+
     /// Follows flows from a slice, and from the slices that `around` adds to each.
     fn walk(&self, id: u32, out: bool, around: bool, found: &mut Vec<i64>) {
         let flows = &self.trace.tables().flow;
@@ -260,6 +300,15 @@ impl Index {
                 self.descendants(origin, |id| found.push(id.into()));
                 found[start..].sort_unstable();
             }
+            Relation::SliceAndAncestors => {
+                self.others(Relation::SliceAncestors, origin, found);
+                found.push(origin.into());
+            }
+            Relation::SliceAndDescendants => {
+                found.push(origin.into());
+                self.others(Relation::SliceDescendants, origin, found);
+            }
+            Relation::SliceStack => found.push(self.stack(origin)),
             Relation::CallsiteAncestors => {
                 let parents = self.trace.tables().stack_profile_callsite.parent_id();
                 let mut at = origin;
@@ -332,7 +381,11 @@ pub(super) fn tables(trace: &Arc<Trace>) -> Vec<PairTable> {
 pub(super) fn needs(name: &str) -> Option<TableSet> {
     let (relation, ..) = RELATIONS.iter().find(|(_, known, _)| *known == name)?;
     Some(match relation {
-        Relation::SliceAncestors | Relation::SliceDescendants => TableSet::of(&[TableId::slice]),
+        Relation::SliceAncestors
+        | Relation::SliceDescendants
+        | Relation::SliceAndAncestors
+        | Relation::SliceAndDescendants
+        | Relation::SliceStack => TableSet::of(&[TableId::slice]),
         Relation::CallsiteAncestors => TableSet::of(&[TableId::stack_profile_callsite]),
         Relation::FlowDirect | Relation::FlowFollowing | Relation::FlowPreceding => {
             TableSet::of(&[TableId::slice, TableId::flow])

@@ -9,8 +9,8 @@ RETURNS TableOrSubquery AS
     lead(value) OVER (PARTITION BY track_id ORDER BY ts, id) AS next_value,
     value - previous_value AS delta_value
   FROM (
-    SELECT id, ts, track_id, value,
-      lag(value) OVER (PARTITION BY track_id ORDER BY ts, id) AS previous_value
+    SELECT id, ts, track_id, CAST(value AS REAL) AS value,
+      lag(CAST(value AS REAL)) OVER (PARTITION BY track_id ORDER BY ts, id) AS previous_value
     FROM $counter_table
   )
   WHERE previous_value IS NULL OR value <> previous_value

@@ -26,3 +26,22 @@ SELECT state, io_wait, blocked_function,
 FROM thread_state
 WHERE utid = $utid AND dur >= 0 AND ts < $ts + $dur AND ts + dur > $ts
 GROUP BY state, io_wait, blocked_function;
+
+-- The same, apart for each CPU.
+CREATE PERFETTO FUNCTION sched_time_in_state_and_cpu_for_thread_in_interval(
+  ts LONG, dur LONG, utid LONG
+)
+RETURNS TABLE(state STRING, io_wait BOOL, cpu LONG, blocked_function STRING, dur LONG) AS
+SELECT state, io_wait, cpu, blocked_function,
+  sum(min(ts + dur, $ts + $dur) - max(ts, $ts)) AS dur
+FROM thread_state
+WHERE utid = $utid AND dur >= 0 AND ts < $ts + $dur AND ts + dur > $ts
+GROUP BY state, io_wait, cpu, blocked_function;
+
+-- How the times of threads on a CPU within an interval ended.
+CREATE PERFETTO FUNCTION sched_time_in_state_for_cpu_in_interval(cpu LONG, ts LONG, dur LONG)
+RETURNS TABLE(end_state STRING, dur LONG) AS
+SELECT end_state, sum(min(ts + dur, $ts + $dur) - max(ts, $ts)) AS dur
+FROM sched_slice
+WHERE cpu = $cpu AND dur >= 0 AND ts < $ts + $dur AND ts + dur > $ts
+GROUP BY end_state;

@@ -1,0 +1,94 @@
+//! The arguments of calls.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, FunctionArg, FunctionArgExpr, Ident, Select, TableFactor, visit_expressions_mut,
+};
+
+use crate::error::SqlError;
+
+/// Returns the arguments of a call, which must be as many as wanted.
+pub(super) fn positional(
+    name: &str,
+    arguments: &[FunctionArg],
+    wanted: usize,
+) -> Result<Vec<Expr>, SqlError> {
+    let values: Vec<Expr> = arguments
+        .iter()
+        .filter_map(|argument| match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+            _ => None,
+        })
+        .collect();
+    if values.len() != wanted || arguments.len() != wanted {
+        let message = format!(
+            "The function '{name}' takes {wanted} arguments, not {}.",
+            arguments.len()
+        );
+        return Err(SqlError::new(message));
+    }
+    Ok(values)
+}
+
+/// Returns the name by which columns of a table are qualified.
+fn label(factor: &TableFactor) -> Option<Ident> {
+    match factor {
+        TableFactor::Table {
+            alias: Some(alias), ..
+        }
+        | TableFactor::Derived {
+            alias: Some(alias), ..
+        }
+        | TableFactor::Function {
+            alias: Some(alias), ..
+        } => Some(alias.name.clone()),
+        TableFactor::Table { name, .. } => name.0.last().and_then(|part| part.as_ident()).cloned(),
+        _ => None,
+    }
+}
+
+/// Qualifies columns in the arguments of table functions, which stand for those of the table
+/// before them.
+pub(super) fn qualify_arguments(select: &mut Select) -> Result<(), SqlError> {
+    let mut before: Vec<Option<Ident>> = Vec::new();
+    let factors = select.from.iter_mut().flat_map(|table| {
+        std::iter::once(&mut table.relation)
+            .chain(table.joins.iter_mut().map(|join| &mut join.relation))
+    });
+    for factor in factors {
+        if let TableFactor::Table {
+            args: Some(arguments),
+            name,
+            ..
+        } = factor
+        {
+            let name = name.to_string();
+            let mut unclear = None;
+            let _ = visit_expressions_mut(&mut arguments.args, |expr| {
+                if let Expr::Subquery(_) = expr {
+                    return ControlFlow::Break(());
+                }
+                if let Expr::Identifier(column) = expr
+                    && !before.is_empty()
+                {
+                    match before.as_slice() {
+                        [Some(table)] => {
+                            *expr = Expr::CompoundIdentifier(vec![table.clone(), column.clone()]);
+                        }
+                        _ => unclear = Some(column.value.clone()),
+                    }
+                }
+                ControlFlow::Continue(())
+            });
+            if let Some(column) = unclear {
+                return Err(SqlError::new(format!(
+                    "Say which table's column '{column}' is given to {name}, \
+                     as in 'table.{column}'."
+                )));
+            }
+        }
+        before.push(label(factor));
+    }
+    Ok(())
+}

@@ -1,0 +1,65 @@
+INCLUDE PERFETTO MODULE linux.cpu.frequency;
+
+-- The times that threads other than the idle ones were on CPUs.
+CREATE PERFETTO VIEW _sched_busy AS
+SELECT s.id, s.ts, s.dur, s.ucpu, s.cpu, s.utid, t.upid
+FROM sched s JOIN thread t ON s.utid = t.utid
+WHERE s.dur > 0 AND t.is_idle = 0;
+
+CREATE PERFETTO VIEW _cpu_freq_spans AS
+SELECT ts, dur, ucpu, freq FROM cpu_frequency_counters WHERE dur > 0;
+
+CREATE PERFETTO VIEW _sched_busy_spans AS
+SELECT ts, dur, ucpu, cpu, utid, upid FROM _sched_busy;
+
+CREATE VIRTUAL TABLE _cpu_freq_joined
+USING SPAN_LEFT_JOIN(_sched_busy_spans PARTITIONED ucpu, _cpu_freq_spans PARTITIONED ucpu);
+
+-- The same, cut where the frequency of the CPU changes.
+CREATE PERFETTO TABLE _cpu_freq_per_thread AS
+SELECT row_number() OVER (ORDER BY ts, ucpu) - 1 AS id, ts, dur, ucpu, cpu, utid, upid, freq
+FROM _cpu_freq_joined;
+
+-- Busy time in each period, of rows with `ts` and `dur`. A period takes what of each row lies in
+-- it: a row is cut at every border that it crosses.
+CREATE PERFETTO MACRO _utilization_per_period(interval Expr, busy TableOrSubquery)
+RETURNS TableOrSubquery AS
+(
+  SELECT period AS ts,
+    sum(min(row_end, period + $interval) - max(row_ts, period)) * 1.0 / $interval
+      / (SELECT max(ucpu) + 1 FROM sched) AS utilization,
+    sum(min(row_end, period + $interval) - max(row_ts, period)) * 1.0 / $interval
+      AS unnormalized_utilization
+  FROM (
+    SELECT ts AS row_ts, ts + dur AS row_end, unnest(generate_series(
+      ts / $interval * $interval, (ts + dur - 1) / $interval * $interval, $interval
+    )) AS period
+    FROM $busy
+  )
+  GROUP BY period
+  ORDER BY period
+);
+
+CREATE PERFETTO MACRO _cycles_member(x ColumnName) RETURNS ColumnName AS $x;
+
+-- Sums of cycles, time and frequencies (kHz), apart for each value of the columns. A thousandth of
+-- a cycle is a microsecond at 1 kHz.
+CREATE PERFETTO MACRO _cycles_by(spans TableOrSubquery, columns ColumnNameList)
+RETURNS TableOrSubquery AS
+(
+  SELECT metasql_unparenthesize_exprlist!($columns), sum(dur * freq / 1000) AS millicycles,
+    sum(dur * freq / 1000) / 1000000000 AS megacycles, sum(dur) AS runtime, min(freq) AS min_freq,
+    max(freq) AS max_freq,
+    CAST(sum(CAST(dur AS REAL) * freq) / sum(CASE WHEN freq IS NOT NULL THEN dur END) AS INT)
+      AS avg_freq
+  FROM $spans
+  GROUP BY metasql_unparenthesize_exprlist!($columns)
+);
+
+-- What of the spans lies in an interval.
+CREATE PERFETTO FUNCTION _cpu_freq_in_interval(ts LONG, dur LONG)
+RETURNS TABLE(ts LONG, dur LONG, ucpu LONG, cpu LONG, utid LONG, upid LONG, freq LONG) AS
+SELECT max(ts, $ts) AS ts, min(ts + dur, $ts + $dur) - max(ts, $ts) AS dur, ucpu, cpu, utid, upid,
+  freq
+FROM _cpu_freq_per_thread
+WHERE ts < $ts + $dur AND ts + dur > $ts;

@@ -1,0 +1,271 @@
+//! Modules and functions on traces that have their data.
+
+mod common;
+
+use common::{Session, TRACE, over};
+
+/// Thread 11 works on CPU 0 at 1 MHz and then 2 MHz; thread 12 follows.
+const CPU: &str = r#"
+packet { trusted_packet_sequence_id: 1 timestamp: 1
+  track_descriptor { uuid: 2 thread { pid: 10 tid: 11 thread_name: "worker" } } }
+packet { trusted_packet_sequence_id: 1 timestamp: 1000000
+  track_event { track_uuid: 2 type: TYPE_SLICE_BEGIN name: "work" } }
+packet { trusted_packet_sequence_id: 1 timestamp: 3000000
+  track_event { track_uuid: 2 type: TYPE_SLICE_END } }
+packet { trusted_packet_sequence_id: 2 ftrace_events { cpu: 0
+  event { timestamp: 1000000 pid: 0 cpu_frequency { state: 1000 cpu_id: 0 } }
+  event { timestamp: 1000000 pid: 0 sched_switch { prev_comm: "swapper" prev_pid: 0 prev_prio: 120
+    prev_state: 0 next_comm: "worker" next_pid: 11 next_prio: 120 } }
+  event { timestamp: 2000000 pid: 11 cpu_frequency { state: 2000 cpu_id: 0 } }
+  event { timestamp: 4000000 pid: 11 sched_switch { prev_comm: "worker" prev_pid: 11 prev_prio: 120
+    prev_state: 1 next_comm: "other" next_pid: 12 next_prio: 120 } }
+  event { timestamp: 5000000 pid: 12 sched_switch { prev_comm: "other" prev_pid: 12 prev_prio: 120
+    prev_state: 1 next_comm: "swapper" next_pid: 0 next_prio: 120 } } } }
+"#;
+
+#[test]
+fn cycles_are_time_by_frequency() {
+    let mut s = over(CPU);
+    assert_eq!(
+        s.rows(
+            "INCLUDE PERFETTO MODULE linux.cpu.utilization.thread;
+             SELECT t.name, c.millicycles, c.runtime, c.min_freq, c.max_freq, c.avg_freq
+             FROM cpu_cycles_per_thread c JOIN thread t USING (utid) ORDER BY t.name"
+        ),
+        [
+            "\"other\",2000000,1000000,2000,2000,2000",
+            "\"worker\",5000000,3000000,1000,2000,1666"
+        ]
+    );
+    assert_eq!(
+        s.rows(
+            "INCLUDE PERFETTO MODULE linux.cpu.utilization.system;
+             SELECT millicycles, runtime FROM cpu_cycles_in_interval(1000000, 1500000)"
+        ),
+        ["2000000,1500000"]
+    );
+    assert_eq!(
+        s.rows("SELECT awake_dur, awake_utilization FROM cpu_utilization_in_interval(0, 2000000)"),
+        ["1000000,0.500000"]
+    );
+    assert_eq!(
+        s.rows(
+            "INCLUDE PERFETTO MODULE linux.cpu.utilization.slice;
+             SELECT name, millicycles FROM cpu_cycles_per_thread_slice"
+        ),
+        ["\"work\",3000000"]
+    );
+    assert_eq!(
+        s.rows(
+            "INCLUDE PERFETTO MODULE linux.cpu.utilization.thread_cpu;
+             SELECT cpu, sum(runtime) FROM cpu_cycles_per_thread_per_cpu GROUP BY cpu"
+        ),
+        ["0,4000000"]
+    );
+}
+
+#[test]
+fn slices_spend_time_in_states_of_their_thread() {
+    let mut s = over(CPU);
+    assert_eq!(
+        s.rows(
+            "INCLUDE PERFETTO MODULE slices.time_in_state;
+             SELECT name, thread_name, state, dur FROM thread_slice_time_in_state"
+        ),
+        ["\"work\",\"worker\",\"Running\",2000000"]
+    );
+}
+
+#[test]
+fn query_081_events_print_as_the_kernel_does() {
+    let mut s = over(CPU);
+    assert_eq!(
+        s.rows(
+            "SELECT to_ftrace(id) FROM ftrace_event WHERE name = 'sched_switch' AND ts = 4000000"
+        ),
+        [
+            "\"          worker-11    (   10) [000] .... 0.004000: sched_switch: prev_comm=worker \
+             prev_pid=11 prev_prio=120 prev_state=S ==> next_comm=other next_pid=12 next_prio=120\""
+        ]
+    );
+    assert_eq!(
+        s.rows(
+            "SELECT to_ftrace(id) FROM ftrace_event WHERE name = 'cpu_frequency' AND ts = 1000000"
+        ),
+        [
+            "\"          <idle>-0     (-----) [000] .... 0.001000: cpu_frequency: state=1000 cpu_id=0\""
+        ]
+    );
+    assert_eq!(s.value("to_ftrace(99)"), "\"[NULL]\"");
+}
+
+#[test]
+fn stacks_of_slices_have_equal_numbers() {
+    let mut s = over(TRACE);
+    assert_eq!(
+        s.rows(
+            "INCLUDE PERFETTO MODULE slices.stack;
+             SELECT c.name, c.parent_stack_id = p.stack_id FROM slice_with_stack_id c
+             JOIN slice_with_stack_id p ON c.parent_id = p.id ORDER BY c.id"
+        ),
+        ["\"inner\",1", "\"innermost\",1"]
+    );
+    // The hash of the list of the hashes of `category|name`, as `hash` computes it.
+    assert_eq!(
+        s.rows(
+            "SELECT stack_id = hash(hash('|inner') || '|' || hash('a|outer'))
+             FROM slice_with_stack_id WHERE name = 'inner'"
+        ),
+        ["1"]
+    );
+    assert_eq!(
+        s.rows(
+            "SELECT name FROM ancestor_slice_by_stack((
+               SELECT stack_id FROM slice_with_stack_id WHERE name = 'innermost'))"
+        ),
+        ["\"outer\"", "\"inner\"", "\"innermost\""]
+    );
+    assert_eq!(
+        s.rows(
+            "SELECT name FROM descendant_slice_by_stack((
+               SELECT stack_id FROM slice_with_stack_id WHERE name = 'inner'))"
+        ),
+        ["\"inner\"", "\"innermost\""]
+    );
+}
+
+#[test]
+fn slices_are_flattened() {
+    let mut s = over(TRACE);
+    let flat = [
+        "1000,10,\"outer\"",
+        "1010,10,\"inner\"",
+        "1020,10,\"innermost\"",
+        "1030,20,\"inner\"",
+        "1050,50,\"outer\"",
+        "1300,30,\"later\"",
+    ];
+    assert_eq!(
+        s.rows(
+            "INCLUDE PERFETTO MODULE slices.flat_slices;
+             SELECT ts, dur, name FROM _slice_flattened ORDER BY ts"
+        ),
+        flat
+    );
+    assert_eq!(
+        s.rows(
+            "SELECT ts, dur, name FROM experimental_flat_slice(1000, 1400)
+             WHERE name IS NOT NULL ORDER BY ts"
+        ),
+        flat
+    );
+    assert_eq!(
+        s.rows(
+            "SELECT f.ts, f.dur FROM experimental_flat_slice(1090, 1400) f
+             JOIN slice s ON f.track_id = s.track_id AND s.name = 'outer'
+             WHERE f.name IS NULL"
+        ),
+        ["1100,300"]
+    );
+}
+
+#[test]
+fn slices_of_several_tracks_are_laid_out() {
+    let mut s = over(TRACE);
+    assert_eq!(
+        s.rows(
+            "SELECT s.name, l.layout_depth FROM experimental_slice_layout(
+               (SELECT group_concat(DISTINCT track_id) FROM slice)) l
+             JOIN slice s USING (id) ORDER BY s.id"
+        ),
+        [
+            "\"outer\",0",
+            "\"inner\",1",
+            "\"innermost\",2",
+            "\"later\",0"
+        ]
+    );
+}
+
+#[test]
+fn hierarchies_of_slices() {
+    let mut s = over(TRACE);
+    assert_eq!(
+        s.rows(
+            "INCLUDE PERFETTO MODULE slices.hierarchy;
+             SELECT name FROM _slice_ancestor_and_self((SELECT id FROM slice WHERE name = 'inner'))"
+        ),
+        ["\"inner\"", "\"outer\""]
+    );
+    assert_eq!(
+        s.rows(
+            "SELECT name, parent_id FROM _slice_remove_nulls_and_reparent!(
+               (SELECT id, parent_id, depth, iif(name = 'inner', NULL, name) AS name FROM slice),
+               name)"
+        ),
+        [
+            "\"outer\",\"[NULL]\"",
+            "\"innermost\",0",
+            "\"later\",\"[NULL]\""
+        ]
+    );
+    assert_eq!(
+        s.rows("SELECT slice_is_ancestor(0, 2), slice_is_ancestor(2, 0), slice_is_ancestor(0, 99)"),
+        ["1,0,\"[NULL]\""]
+    );
+    assert_eq!(
+        s.rows(
+            "SELECT a.name, b.name FROM slice a JOIN slice b
+             WHERE slice_is_ancestor(a.id, b.id) ORDER BY a.id, b.id"
+        )
+        .len(),
+        3
+    );
+}
+
+#[test]
+fn arguments_are_objects() {
+    let mut s = over(TRACE);
+    assert_eq!(
+        s.rows("SELECT __intrinsic_arg_set_to_json(arg_set_id) FROM slice WHERE name = 'outer'"),
+        [
+            "\"{\"debug\":{\"flag\":true,\"number\":7,\"big\":18446744073709551615,\
+             \"place\":\"0xff\",\"text\":\"hello\"}}\""
+        ]
+    );
+}
+
+#[test]
+fn metadata_is_found_by_machine_with_its_type() {
+    let mut s = over("");
+    assert_eq!(
+        s.rows(
+            "SELECT typeof(extract_metadata('trace_size_bytes')), extract_metadata('no such fact'),
+               typeof(extract_metadata('trace_type'))"
+        ),
+        ["\"integer\",\"[NULL]\",\"text\""]
+    );
+    assert!(
+        s.error("SELECT extract_metadata_for_machine('a')")
+            .contains("takes 2 arguments")
+    );
+}
+
+#[test]
+fn tables_tell_their_columns() {
+    let mut s = Session::new();
+    s.rows("CREATE PERFETTO TABLE t AS VALUES (5, 'x', 0), (3, NULL, 1)");
+    assert_eq!(
+        s.rows("SELECT col_type, nullable, sorted FROM perfetto_table_info('t')"),
+        [
+            "\"uint32\",0,3",
+            "\"string\",1,3",
+            "\"id\",0,0",
+            "\"id\",0,0"
+        ]
+    );
+    assert!(
+        s.error("SELECT * FROM perfetto_table_info('none')")
+            .contains("no table or view 'none'")
+    );
+}
