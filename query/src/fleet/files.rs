@@ -168,11 +168,12 @@ async fn find_in_store(name: &str, files: &mut Vec<TraceFile>) -> Result<(), Sql
         .or_else(|| prefix.trim_end_matches('/').strip_suffix(path.as_ref()))
         .unwrap_or(prefix)
         .to_owned();
-    if pattern_at.is_none() && !name.ends_with('/') {
-        if let Ok(meta) = store.head(&path).await {
-            files.push(TraceFile::new(name.to_owned(), meta.size));
-            return Ok(());
-        }
+    if pattern_at.is_none()
+        && !name.ends_with('/')
+        && let Ok(meta) = store.head(&path).await
+    {
+        files.push(TraceFile::new(name.to_owned(), meta.size));
+        return Ok(());
     }
     let pattern = match pattern_at {
         Some(_) => Some(
