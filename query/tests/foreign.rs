@@ -43,7 +43,10 @@ fn another_engine_reads_the_same_rows() {
     let asked = query().arg(sql).output().expect("the program");
     let asked = String::from_utf8_lossy(&asked.stdout).into_owned();
     let (_, asked) = asked.split_once('\n').expect("a header");
-    let read = Command::new(python).args(["-c", SCRIPT]).arg(&target).output();
+    let read = Command::new(python)
+        .args(["-c", SCRIPT])
+        .arg(&target)
+        .output();
     let read = read.expect("the interpreter");
     assert_eq!(String::from_utf8_lossy(&read.stderr), "");
     assert_eq!(String::from_utf8_lossy(&read.stdout), asked);

@@ -86,19 +86,18 @@ async fn write_parquet(
     target: &Path,
 ) -> Result<(), String> {
     let text = |e: ferretto_query::error::SqlError| e.to_string();
-    if let Some(sql) = sql {
-        if engine
+    if let Some(sql) = sql
+        && engine
             .query(&sql)
             .await
             .map_err(|e| e.render(&sql))?
             .is_some()
-        {
-            return Err(
-                "SQL before an export defines views and includes modules: name what to \
-                        export with --tables"
-                    .into(),
-            );
-        }
+    {
+        return Err(
+            "SQL before an export defines views and includes modules: name what to \
+             export with --tables"
+                .into(),
+        );
     }
     let threads = match args.threads {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
