@@ -3,7 +3,7 @@
 mod common;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use common::{World, fragments};
@@ -356,9 +356,11 @@ fn shm_028_and_sdk_022_a_stalled_writer_gives_up_and_drops() {
 }
 
 /// A connection that takes everything at the tenth attempt, and something at each.
+///
+/// It does not own the arbiter, which owns it.
 #[derive(Clone, Default)]
 struct Sluggish {
-    arbiter: Arc<OnceLock<Arc<Arbiter>>>,
+    arbiter: Arc<OnceLock<Weak<Arbiter>>>,
     pauses: Arc<AtomicUsize>,
 }
 
@@ -369,7 +371,8 @@ impl Outlet for Sluggish {
 
     fn pause(&self, _: Duration) -> bool {
         if self.pauses.fetch_add(1, Ordering::Relaxed) % 10 == 9 {
-            let output = self.arbiter.get().unwrap().poll_output_urgently();
+            let arbiter = self.arbiter.get().unwrap().upgrade().unwrap();
+            let output = arbiter.poll_output_urgently();
             assert!(matches!(
                 output,
                 Output::Register { .. } | Output::Commit(_)
@@ -390,7 +393,7 @@ fn a_connection_that_takes_something_is_waited_for_however_long_it_takes() {
     let region = Arc::new(Region::heap(2 * 4096).unwrap());
     let size = PageSize::new(4096).unwrap();
     let arbiter = Arbiter::new(region, size, options, Box::new(outlet.clone())).unwrap();
-    outlet.arbiter.set(Arc::clone(&arbiter)).unwrap();
+    outlet.arbiter.set(Arc::downgrade(&arbiter)).unwrap();
     let mut writer = arbiter.create_writer(7, ExhaustedPolicy::StallThenDrop);
     for _ in 0..20 {
         write(&mut writer, &raw(4000));
