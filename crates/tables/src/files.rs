@@ -6,20 +6,24 @@ use std::io::{self, Cursor, Read};
 use ferretto_format::budget::Budget;
 use ferretto_trace::{Damage, ReadError, Unpacking};
 
-use crate::formats::{self, FileError, Format, HEAD_BYTES};
+use crate::formats::{self, FileError, Format, HEAD_BYTES, Member};
 use crate::import::{
-    Context, Importer, Source, begin_file, choose_trace_clock, end_file, guess_uuid, read_packets,
+    Context, FilePlace, Importer, Source, begin_file, choose_trace_clock, end_file, guess_uuid,
+    read_packets,
 };
+use crate::manifest::Manifest;
 use crate::options::Options;
 use crate::schema::TraceFileRow;
 use crate::stats::Stat;
 use crate::store::Store;
 use crate::strings::StringId;
 use crate::trace::{Continue, ImportError};
-use crate::trackers::clock::ClockId;
+use crate::trackers::clock::{ClockId, TRACE_FILE};
 
 /// Archives in archives beyond this depth are refused.
 const MAX_DEPTH: usize = 8;
+/// Bytes of manifests beyond this number are not read.
+const MAX_MANIFEST: u64 = 64 << 20;
 /// Bytes read at a time from files without packets.
 const READ_BYTES: usize = 1 << 18;
 
@@ -33,6 +37,19 @@ pub(crate) struct FileImport<'a> {
     remarks: Vec<String>,
     /// True if the tables take more than allowed.
     is_over: bool,
+    /// What people say of the files.
+    manifest: Option<Manifest>,
+    /// The number of files that were read, with those that contain others.
+    read: i64,
+}
+
+/// The row of `trace_file` that a file gets.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Row {
+    /// One that is there.
+    Known(u32),
+    /// A new one of a file in the one with this row.
+    In(Option<u32>),
 }
 
 /// A file that was read.
@@ -65,6 +82,8 @@ impl<'a> FileImport<'a> {
             files: Vec::new(),
             remarks: Vec::new(),
             is_over: false,
+            manifest: None,
+            read: 0,
         }
     }
 
@@ -77,7 +96,7 @@ impl<'a> FileImport<'a> {
         &mut self,
         mut source: Source<'_>,
         name: Option<&str>,
-        parent_id: Option<u32>,
+        row: Row,
         depth: usize,
     ) -> Result<(), ImportError> {
         if self.is_over {
@@ -94,38 +113,55 @@ impl<'a> FileImport<'a> {
             None => return Err(ImportError::UnknownFormat { file: file() }),
         };
         let source: Source<'_> = Box::new(Cursor::new(head).chain(source));
-        let store = &mut self.importer.context.store;
-        let order = store.tables.trace_file.len();
-        let row = TraceFileRow {
-            parent_id,
-            name: name.map_or(StringId::NULL, |name| store.strings.intern(name)),
-            size: 0,
-            trace_type: store.strings.intern(format.as_str()),
-            processing_order: Some(order.into()),
-            is_container: format.is_container(),
+        let row = match row {
+            Row::Known(row) => row,
+            Row::In(parent) => self.add_row(parent, name),
         };
-        let row = store.tables.trace_file.push(row);
+        let store = &mut self.importer.context.store;
+        let trace_type = store.strings.intern(format.as_str());
+        let table = &mut store.tables.trace_file;
+        table.trace_type.set(row, trace_type);
+        table.processing_order.set(row, Some(self.read));
+        table.is_container.set(row, format.is_container());
+        self.read += 1;
         if depth > MAX_DEPTH {
             return Err(broken("too many archives in archives", name));
         }
         match format {
             Format::Gzip | Format::Zstd => {
                 let unpacked = Box::new(Unpacking::new(source, self.options.limits));
-                return self.read(unpacked, name, Some(row), depth + 1);
+                self.place(name, false)?;
+                return self.read(unpacked, name, Row::In(Some(row)), depth + 1);
             }
             Format::Tar | Format::Zip => {
+                self.place(name, false)?;
                 return self.archive(format, source, name, row, depth);
             }
+            Format::Manifest => return self.manifest(source, name, row),
             _ => {}
         }
-        self.importer.start_file(row);
+        let place = self.place(name, true)?;
+        let (machine, has_own_clock) = (place.machine, place.has_own_clock);
+        self.importer.start_file(row, place);
         begin_file(&mut self.importer.context, format.as_str());
-        if let Some(id) = format.clock() {
-            let clock = ClockId::of_machine(0, id);
-            choose_trace_clock(&mut self.importer.context, clock);
+        let own = ClockId {
+            file: row,
+            ..ClockId::of_machine(machine, TRACE_FILE)
+        };
+        let clock = match format.clock() {
+            Some(TRACE_FILE) => Some(own),
+            Some(_) if has_own_clock => Some(own),
+            clock => clock.map(|id| ClockId::of_machine(machine, id)),
+        };
+        let context = &mut self.importer.context;
+        context.clocks.set_file_clock(clock);
+        if let Some(clock) = clock {
+            choose_trace_clock(context, clock);
+        } else if has_own_clock {
+            context.clocks.set_default(own);
         }
         let bytes = match formats::reader(format) {
-            None => self.packets(source)?,
+            None => self.packets(source, name)?,
             Some(reader) => self.other(reader, source, name)?,
         };
         let store = &mut self.importer.context.store;
@@ -163,28 +199,132 @@ impl<'a> FileImport<'a> {
         if !self.importer.sort_fully() {
             return Err(broken("an archive behind packets", name));
         }
-        for member in members {
-            self.read(member.open(), Some(&member.name), Some(row), depth + 1)?;
+        let rows: Vec<(u8, Member, u32)> = members
+            .into_iter()
+            .map(|(rank, member)| {
+                let row = self.add_row(Some(row), Some(&member.name));
+                (rank, member, row)
+            })
+            .collect();
+        let mut members = rows;
+        members.sort_by(|one, other| {
+            let key = |(rank, member, row): &(u8, Member, u32)| (*rank, member.name.clone(), *row);
+            key(one).cmp(&key(other))
+        });
+        for (_, member, row) in members {
+            self.read(
+                member.open(),
+                Some(&member.name),
+                Row::Known(row),
+                depth + 1,
+            )?;
         }
         Ok(())
     }
 
+    fn add_row(&mut self, parent_id: Option<u32>, name: Option<&str>) -> u32 {
+        let store = &mut self.importer.context.store;
+        let row = TraceFileRow {
+            parent_id,
+            name: name.map_or(StringId::NULL, |name| store.strings.intern(name)),
+            size: 0,
+            trace_type: store.strings.intern("unknown"),
+            processing_order: None,
+            is_container: false,
+        };
+        store.tables.trace_file.push(row)
+    }
+
+    /// Reads a manifest, which the files behind it follow.
+    fn manifest(
+        &mut self,
+        source: Source<'_>,
+        name: Option<&str>,
+        row: u32,
+    ) -> Result<(), ImportError> {
+        let failed = |rule: String| broken(&rule, name);
+        if !self.files.is_empty() {
+            let rule = "perfetto_manifest file must be the first trace file in the input";
+            return Err(broken(rule, name));
+        }
+        if self.manifest.is_some() {
+            let rule = "multiple perfetto_manifest files in archive";
+            return Err(broken(rule, name));
+        }
+        let mut text = Vec::new();
+        let read = source.take(MAX_MANIFEST).read_to_end(&mut text);
+        read.map_err(|error| failed(error.to_string()))?;
+        let store = &mut self.importer.context.store;
+        store.tables.trace_file.size.set(row, text.len() as i64);
+        store.trace_file = row;
+        begin_file(&mut self.importer.context, Format::Manifest.as_str());
+        end_file(&mut self.importer.context, text.len() as u64);
+        let manifest = Manifest::parse(&text).map_err(failed)?;
+        manifest.apply(&mut self.importer).map_err(failed)?;
+        self.manifest = Some(manifest);
+        Ok(())
+    }
+
+    /// Returns the machines and clocks that a file has.
+    fn place(&mut self, name: Option<&str>, is_trace: bool) -> Result<FilePlace, ImportError> {
+        let manifest = self.manifest.as_ref();
+        let entry = name.and_then(|name| manifest?.entry(name));
+        if let Some(entry) = entry
+            && !is_trace
+            && (entry.clocks.is_some() || entry.base_machine().is_some())
+        {
+            let rule = format!(
+                "perfetto_manifest: overrides are not supported for trace files which are \
+                 themselves archives or perfetto_manifest files: {}",
+                entry.path
+            );
+            return Err(broken(&rule, name));
+        }
+        if manifest.is_none() || !is_trace {
+            return Ok(FilePlace::default());
+        }
+        let machine = entry.and_then(|entry| entry.base_machine());
+        let machine = machine_row(&mut self.importer, machine);
+        let Some(entry) = entry else {
+            return Ok(FilePlace {
+                machine,
+                ..FilePlace::default()
+            });
+        };
+        let importer = &mut self.importer;
+        let machines = entry.machines.iter();
+        let machines = machines.map(|(id, name)| (*id, machine_row(importer, Some(name))));
+        let machines: Vec<_> = machines.collect();
+        let clocks = entry.clocks.as_ref();
+        Ok(FilePlace {
+            machine,
+            has_one_machine: entry.machine.is_some() && machines.is_empty(),
+            has_own_clock: clocks.is_some_and(|clocks| clocks.clock.is_none()),
+            machines: (!machines.is_empty()).then_some(machines),
+        })
+    }
+
     /// Reads packets, and returns the number of bytes.
-    fn packets(&mut self, source: Source<'_>) -> Result<u64, ImportError> {
+    fn packets(&mut self, source: Source<'_>, name: Option<&str>) -> Result<u64, ImportError> {
         let Self {
             importer, options, ..
         } = self;
         let (mut total, mut is_cancelled, mut is_over) = (0, false, false);
+        let mut broken_rule = None;
         let each = |batch, bytes| {
             total = bytes;
             importer.batch(batch);
             is_cancelled = (self.progress)(bytes) == Continue::No;
             is_over = importer.is_over();
-            !is_cancelled && !is_over
+            broken_rule = importer.broken();
+            !is_cancelled && !is_over && broken_rule.is_none()
         };
         let damage = read_packets(source, options.limits, options.threads, each)?;
         if is_cancelled {
             return Err(ImportError::Cancelled);
+        }
+        if let Some(rule) = broken_rule {
+            return Err(broken(&rule, name));
         }
         self.is_over = is_over;
         let remarks = note(&mut self.importer.context.store, &damage);
@@ -228,6 +368,21 @@ impl<'a> FileImport<'a> {
         reader.finish(&mut self.importer).map_err(failed)?;
         Ok(total)
     }
+}
+
+/// Returns the row of the machine with this name, or of the one that has none.
+pub(crate) fn machine_row(importer: &mut Importer, name: Option<&str>) -> u32 {
+    let Context {
+        machines, store, ..
+    } = &mut importer.context;
+    let (machine, is_new) = match name {
+        Some(name) => machines.declare(store, name),
+        None => machines.intern(store, 0),
+    };
+    if is_new {
+        importer.start_machine(machine);
+    }
+    machine
 }
 
 fn broken(reason: &str, file: Option<&str>) -> ImportError {

@@ -51,6 +51,7 @@ mod derived;
 mod files;
 mod formats;
 mod import;
+mod manifest;
 mod options;
 pub mod schema;
 mod stats;

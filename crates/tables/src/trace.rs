@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ferretto_trace::ReadError;
 
 use crate::derived::SchedLog;
-use crate::files::FileImport;
+use crate::files::{FileImport, Row};
 use crate::import::Source;
 use crate::options::Options;
 use crate::schema::Tables;
@@ -126,7 +126,7 @@ impl Trace {
     ) -> Result<Self, ImportError> {
         let mut report = |bytes| progress(Progress { bytes, of: size });
         let mut files = FileImport::new(options, &mut report);
-        files.read(source, None, None, 0)?;
+        files.read(source, None, Row::In(None), 0)?;
         let (context, remarks) = files.finish();
         let mut store = context.store;
         store

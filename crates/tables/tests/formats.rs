@@ -126,10 +126,10 @@ fn query_140_files_in_files_are_read() {
         ),
         [
             "NULL NULL tar 1 0",
-            "0 b proto 0 1",
+            "0 s symbols 0 4",
             "0 a.gz gzip 1 2",
-            "2 a.gz proto 0 3",
-            "0 s symbols 0 4"
+            "0 b proto 0 1",
+            "2 a.gz proto 0 3"
         ]
     );
     assert_eq!(stat(&trace, "stackprofile_invalid_mapping_id"), 1);

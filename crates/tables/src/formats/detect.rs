@@ -35,6 +35,8 @@ pub enum Format {
     PerfText,
     /// A profile without times, as Go's tools have them.
     Pprof,
+    /// What people say of the other files of an archive: their machines and clocks.
+    Manifest,
     /// Names of functions that belong to another file, as packets.
     Symbols,
     /// Packets.
@@ -54,6 +56,7 @@ impl Format {
             Self::CollapsedStacks => "collapsed_stack",
             Self::PerfText => "perf_text",
             Self::Pprof => "pprof",
+            Self::Manifest => "perfetto_manifest",
             Self::Symbols => "symbols",
             Self::Proto => "proto",
         }
@@ -85,6 +88,7 @@ impl Format {
             [0x1f, 0x8b, ..] => Self::Gzip,
             // Some programs put a frame in front that is to be skipped.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
+            _ if is_manifest(head) => Self::Manifest,
             _ if is_json(text) => Self::Json,
             _ if collapsed::is_collapsed(head) => Self::CollapsedStacks,
             _ if perf_text::is_perf_text(text) => Self::PerfText,
@@ -95,6 +99,11 @@ impl Format {
             _ => return None,
         })
     }
+}
+
+fn is_manifest(head: &[u8]) -> bool {
+    let bytes = head.iter().filter(|byte| !byte.is_ascii_whitespace());
+    bytes.take(20).eq(br#"{"perfetto_manifest""#)
 }
 
 fn is_json(text: &[u8]) -> bool {

@@ -44,13 +44,13 @@ pub(crate) fn reader(format: Format) -> Option<Box<dyn FileReader>> {
         Format::Systrace => Box::<systrace::SystraceFile>::default(),
         Format::Pprof => Box::<pprof::PprofFile>::default(),
         Format::Tar | Format::Zip | Format::Gzip | Format::Zstd => return None,
-        Format::Symbols | Format::Proto => return None,
+        Format::Symbols | Format::Proto | Format::Manifest => return None,
     })
 }
 
-/// Returns the files in an archive, in the order in which they are to be read: packets first, then
-/// other archives, then other formats, and names of functions last. They take as many bytes as are
-/// allowed at most.
+/// Returns the files in an archive with their ranks: those of lower ranks are to be read first. A
+/// manifest is first, then packets, other archives, other formats, and names of functions last. They
+/// take as many bytes as are allowed at most.
 ///
 /// # Errors
 ///
@@ -59,7 +59,7 @@ pub(crate) fn members(
     format: Format,
     input: &mut dyn Read,
     allowed: u64,
-) -> io::Result<Vec<Member>> {
+) -> io::Result<Vec<(u8, Member)>> {
     let mut members = match format {
         Format::Zip => archive::zip_members(input, allowed)?,
         _ => archive::tar_members(input, allowed)?,
@@ -73,15 +73,15 @@ pub(crate) fn members(
             .take(HEAD_BYTES as u64)
             .read_to_end(&mut head)?;
         let rank = match Format::detect(&head) {
-            Some(Format::Proto) => 0,
-            Some(format) if format.is_container() => 1,
-            Some(Format::Symbols) => 3,
-            _ => 2,
+            Some(Format::Manifest) => 0,
+            Some(Format::Proto) => 1,
+            Some(format) if format.is_container() => 2,
+            Some(Format::Symbols) => 4,
+            _ => 3,
         };
         ranked.push((rank, member));
     }
-    ranked.sort_by_key(|(rank, _)| *rank);
-    Ok(ranked.into_iter().map(|(_, member)| member).collect())
+    Ok(ranked)
 }
 
 /// Bytes of lines beyond this number are cut off.

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::{FileError, FileReader, LineBuffer};
-use crate::import::{Batch, Context, Importer, Line, LineKind, monotonic_time};
+use crate::import::{Batch, Context, Importer, Line, LineKind, file_time};
 use crate::schema::{ProfilerSampleRow, ProfilerTaskContextRow};
 use crate::stats::Stat;
 use crate::strings::StringId;
@@ -163,12 +163,15 @@ impl Samples {
             stats.add(Stat::perf_text_importer_sample_no_frames, 1);
             return Ok(());
         }
+        let Some(ts) = file_time(&mut importer.context, sample.ts) else {
+            return Ok(());
+        };
         if self.batch.is_full_for(text.len()) {
             self.hand_over(importer);
         }
         self.batch.push(text.as_bytes(), 0);
         self.lines.push(Line {
-            ts: monotonic_time(&mut importer.context, sample.ts),
+            ts,
             kind: LineKind::PerfText,
             rank: i64::MAX,
         });

@@ -8,7 +8,7 @@ use crate::trackers::counter::{CounterTracker, StateTracker};
 use crate::trackers::flow::FlowTracker;
 use crate::trackers::kernel::KernelTracker;
 use crate::trackers::lane::LaneTracker;
-use crate::trackers::machine::{CpuTracker, MachineTracker};
+use crate::trackers::machine::{CpuTracker, GpuTracker, MachineTracker};
 use crate::trackers::metadata::MetadataTracker;
 use crate::trackers::process::ProcessTracker;
 use crate::trackers::sched::SchedTracker;
@@ -23,6 +23,7 @@ pub(crate) struct Context {
     pub(crate) store: Store,
     pub(crate) machines: MachineTracker,
     pub(crate) cpus: CpuTracker,
+    pub(crate) gpus: GpuTracker,
     pub(crate) kernels: KernelTracker,
     pub(crate) clocks: ClockTracker,
     pub(crate) processes: ProcessTracker,
@@ -45,6 +46,7 @@ impl Context {
             store,
             machines: MachineTracker::default(),
             cpus: CpuTracker::default(),
+            gpus: GpuTracker::default(),
             kernels: KernelTracker::default(),
             clocks: ClockTracker::default(),
             processes: ProcessTracker::default(),

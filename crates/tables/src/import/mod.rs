@@ -13,6 +13,8 @@ mod context;
 mod diagnostics;
 mod event;
 mod ftrace;
+mod gpu;
+mod machines;
 mod message;
 mod packets;
 mod profiles;
@@ -32,6 +34,7 @@ pub(crate) use self::arena::Batch;
 pub(crate) use self::context::{Context, EventState};
 pub(crate) use self::event::{Line, LineKind};
 pub(crate) use self::ftrace::Print;
+pub(crate) use self::machines::FilePlace;
 pub(crate) use self::packets::{Source, read_packets};
 pub(crate) use self::snapshots::choose_trace_clock;
 pub(crate) use self::trace_info::{begin_file, end_file, guess_uuid};
@@ -43,6 +46,7 @@ use ferretto_wire::Field;
 
 use self::arena::{Arena, Span};
 use self::event::Event;
+use self::machines::Machines;
 use self::protovm::Vms;
 use self::sequence::Sequences;
 use self::sorter::{Sorter, Stream, Take, Token};
@@ -132,9 +136,7 @@ pub(crate) struct Importer {
     allowed: usize,
     /// True if they take more. The rest is left out.
     is_over: bool,
-    /// The machine that took the place of the one that recorded, as that one wrote nothing.
-    adopted: Option<u32>,
-    has_host: bool,
+    machines: Machines,
 }
 
 /// The memory of tables is looked at each time that so many events were parsed.
@@ -172,14 +174,14 @@ impl Importer {
             parked: Parked::default(),
             allowed,
             is_over: false,
-            adopted: None,
-            has_host: false,
+            machines: Machines::default(),
         }
     }
 
     /// Takes packets in the order of the file.
     pub(crate) fn batch(&mut self, batch: Batch) {
         // What packets tell of is Linux.
+        self.context.store.set_machine(self.machines.place.machine);
         self.context.processes.zero_is_idle(&mut self.context.store);
         let number = self.arena.add(batch);
         for place in 0..self.arena.packets(number) {
@@ -191,10 +193,28 @@ impl Importer {
     }
 
     /// Reads another file from now on: a row of `trace_file`.
-    pub(crate) fn start_file(&mut self, row: u32) {
+    pub(crate) fn start_file(&mut self, row: u32, place: FilePlace) {
         self.context.store.trace_file = row;
+        self.context.store.set_machine(place.machine);
+        self.machines.place = place;
         self.sequences.start_file();
         self.vms = Vms::default();
+    }
+
+    /// Adds what a new machine has: a row of `machine`.
+    pub(crate) fn start_machine(&mut self, machine: u32) {
+        machines::start(&mut self.context, machine, 0);
+    }
+
+    /// Returns the rule that packets of the file break, if there is one.
+    pub(crate) fn broken(&self) -> Option<String> {
+        if let Some(raw_id) = self.machines.undeclared {
+            return Some(format!(
+                "perfetto_manifest: machines: trace has a packet from undeclared machine id \
+                 {raw_id}"
+            ));
+        }
+        self.machines.broken.map(str::to_owned)
     }
 
     /// Takes nothing before the end from now on. Returns false if something was taken already.
@@ -272,7 +292,7 @@ impl Importer {
                 let bytes = arena.bytes(span);
                 let mut content = Content::default();
                 let (header, _) = PacketHeader::read_prefix(bytes, |field| content.note(field));
-                let machine = machine(context, &mut self.adopted, &mut self.has_host, &header);
+                let machine = self.machines.of_packet(context, header.machine);
                 context.store.set_machine(machine);
                 let (sequence, _) = sequences.place(machine, header.sequence);
                 let mut tokenizer = Tokenizer {
@@ -313,7 +333,7 @@ impl Importer {
                 .log_at(Stat::tokenizer_skipped_packets, offset);
             return;
         }
-        let machine = machine(context, &mut self.adopted, &mut self.has_host, &header);
+        let machine = self.machines.of_packet(context, header.machine);
         context.store.set_machine(machine);
         let data = content.data.map(|field| field.number);
         let key = (machine, header.sequence);
@@ -376,10 +396,12 @@ impl Importer {
             }
         }
         if let Some(snapshot) = header.snapshot {
+            self.machines.check_clocks();
             snapshots::snapshot(context, snapshot, header.sequence);
             return;
         }
         if let Some(sync) = content.remote_clock_sync {
+            self.machines.check_single();
             snapshots::remote_sync(context, sync);
             return;
         }
@@ -646,58 +668,15 @@ impl<'a> Content<'a> {
     }
 }
 
-/// Returns the row of a packet's machine. The first machine takes the row of the one that recorded
-/// if that wrote nothing itself.
-#[inline]
-fn machine(
-    context: &mut Context,
-    adopted: &mut Option<u32>,
-    has_host: &mut bool,
-    header: &PacketHeader<'_>,
-) -> u32 {
-    if header.machine == 0 {
-        *has_host = true;
-        return 0;
-    }
-    remote_machine(context, adopted, *has_host, header.machine)
-}
-
-#[cold]
-fn remote_machine(
-    context: &mut Context,
-    adopted: &mut Option<u32>,
-    has_host: bool,
-    raw_id: u32,
-) -> u32 {
-    let first = *adopted.get_or_insert_with(|| match has_host {
-        true => 0,
-        false => {
-            context.store.tables.machine.raw_id.set(0, raw_id.into());
-            raw_id
+/// Returns the time of the trace at a time on the clock of the file that is read; `None` if nothing
+/// relates them, which is logged.
+pub(crate) fn file_time(context: &mut Context, value: i64) -> Option<i64> {
+    match context.clocks.file_time(value) {
+        Ok(ts) => Some(ts),
+        Err((error, clock)) => {
+            let trace = context.clocks.trace_clock();
+            error.log(&mut context.store, clock, value, trace, None);
+            None
         }
-    });
-    if first == raw_id {
-        return 0;
-    }
-    let (machine, is_new) = context.machines.intern(&mut context.store, raw_id);
-    if is_new {
-        context.store.set_machine(machine);
-        if let Some(clock) = context.clocks.default_clock(0) {
-            context.clocks.set_default(ClockId { machine, ..clock });
-        }
-        context.clocks.relate_later(machine);
-        context.processes.start_machine(&mut context.store);
-        context.processes.zero_is_idle(&mut context.store);
-    }
-    machine
-}
-
-/// Returns the time of the trace at a time of the machine's monotonic clock. They are the same if
-/// nothing relates them.
-pub(crate) fn monotonic_time(context: &mut Context, ts: i64) -> i64 {
-    let clock = ClockId::of_machine(context.store.machine, ferretto_format::clock::MONOTONIC);
-    match context.store.tables.clock_snapshot.is_empty() {
-        true => ts,
-        false => context.clocks.trace_time(clock, ts).unwrap_or(ts),
     }
 }

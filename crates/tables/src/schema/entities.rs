@@ -114,6 +114,30 @@ table! {
 }
 
 table! {
+    /// Graphics processors.
+    GpuRow, GpuTable = "gpu" {
+        /// The number on its machine.
+        gpu: u32,
+        /// The machine: `machine.id`.
+        machine_id: u32,
+        /// The name.
+        name: StringId,
+        /// The vendor.
+        vendor: StringId,
+        /// The model.
+        model: StringId,
+        /// The architecture.
+        architecture: StringId,
+        /// The identity as the vendor's driver tells it.
+        uuid: StringId,
+        /// The place on the PCI bus.
+        pci_bdf: StringId,
+        /// Further values: `args.arg_set_id`.
+        arg_set_id: Option<u32>,
+    }
+}
+
+table! {
     /// Names of interrupts.
     InterruptMappingRow, InterruptMappingTable = "linux_interrupt_mapping" {
         /// The number of the interrupt.

@@ -5,6 +5,7 @@ mod bookkeeping;
 mod entities;
 mod events;
 mod profiles;
+mod reference;
 mod tracks;
 
 use std::fmt;
@@ -15,6 +16,7 @@ pub use self::bookkeeping::*;
 pub use self::entities::*;
 pub use self::events::*;
 pub use self::profiles::*;
+pub use self::reference::reference;
 pub use self::tracks::*;
 
 use crate::derived::{Derived, SchedLog};
@@ -114,6 +116,8 @@ tables! {
     cpu: CpuTable,
     /// Frequencies that CPUs can have.
     cpu_freq: CpuFreqTable,
+    /// Graphics processors.
+    gpu: GpuTable,
     /// Machines.
     machine: MachineTable,
     /// Names of interrupts.

@@ -122,6 +122,9 @@ pub(crate) struct ClockTracker {
     defaults: BTreeMap<u32, ClockId>,
     /// Machines of which the clocks are to be related to the trace's.
     unrelated: BTreeSet<u32>,
+    /// The clock of the file that is read, if all of it has one. True if it was related to the
+    /// trace's.
+    of_file: Option<(ClockId, bool)>,
     /// Clocks that were taken for equal, whose rows are to be added.
     bridges: Vec<(u32, [ClockId; 2])>,
     /// Clocks that nothing relates.
@@ -182,6 +185,7 @@ impl Default for ClockTracker {
             chooser: None,
             defaults: BTreeMap::new(),
             unrelated: BTreeSet::from([0]),
+            of_file: None,
             bridges: Vec::new(),
             unrelatable: Vec::new(),
             is_frozen: false,
@@ -214,6 +218,30 @@ impl ClockTracker {
     /// Returns the clock of the trace.
     pub(crate) fn trace_clock(&self) -> ClockId {
         self.trace_clock
+    }
+
+    /// Sets the clock of the file that is read, if all of it has one.
+    pub(crate) fn set_file_clock(&mut self, clock: Option<ClockId>) {
+        self.of_file = clock.map(|clock| (clock, false));
+    }
+
+    /// Converts a time on the clock of the file that is read to that of the trace. A file without
+    /// a clock has that of the trace.
+    ///
+    /// # Errors
+    ///
+    /// If nothing relates the two clocks.
+    pub(crate) fn file_time(&mut self, value: i64) -> Result<i64, (ClockError, ClockId)> {
+        let Some((clock, is_related)) = self.of_file else {
+            return Ok(value);
+        };
+        self.is_frozen = true;
+        if !is_related {
+            self.of_file = Some((clock, true));
+            self.bridge(clock);
+        }
+        self.convert(clock, value, self.trace_clock)
+            .map_err(|error| (error, clock))
     }
 
     /// Relates the clocks of a machine to the trace's as soon as a time is to be converted.

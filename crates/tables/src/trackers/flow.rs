@@ -102,6 +102,16 @@ impl FlowTracker {
         }
     }
 
+    /// Leads from a slice to another one, which no flow of the trace does.
+    pub(crate) fn connect(store: &mut Store, slice_out: u32, slice_in: u32) {
+        store.tables.flow.push(FlowRow {
+            slice_out,
+            slice_in,
+            trace_id: None,
+            arg_set_id: None,
+        });
+    }
+
     fn insert(&mut self, store: &mut Store, slice_out: u32, slice_in: u32, flow: u64) {
         let mut args = ArgSet::default();
         if let Some((category, name)) = self.old_names.get(&flow).copied() {

@@ -1,8 +1,8 @@
-//! Machines and their CPUs.
+//! Machines, their CPUs and graphics processors.
 
 use rustc_hash::FxHashMap;
 
-use crate::schema::{CpuRow, MachineRow, TableId};
+use crate::schema::{CpuRow, GpuRow, MachineRow, TableId};
 use crate::store::Store;
 use crate::strings::StringId;
 
@@ -15,23 +15,57 @@ const MAX_MACHINES: usize = 64;
 /// The machines that took part.
 #[derive(Debug, Default)]
 pub(crate) struct MachineTracker {
-    by_raw_id: FxHashMap<u32, u32>,
-    last: Option<(u32, u32)>,
+    by_raw_id: FxHashMap<i64, u32>,
+    last: Option<(i64, u32)>,
+    /// The rows of machines that people named.
+    declared: Vec<(String, u32)>,
 }
+
+/// The number of the first machine that people named, which no machine of a trace has.
+const FIRST_DECLARED: i64 = 1 << 32;
 
 impl MachineTracker {
     /// Returns the row of the machine with this number in the trace, which is added with its CPUs
     /// if it is new. True if it is.
     #[inline]
     pub(crate) fn intern(&mut self, store: &mut Store, raw_id: u32) -> (u32, bool) {
+        let raw_id = i64::from(raw_id);
         match self.last {
             Some((last, id)) if last == raw_id => (id, false),
             _ => self.look_up(store, raw_id),
         }
     }
 
+    /// Returns the row of the machine with this name, which is added if it is new. The first one
+    /// takes the row of the machine that recorded, of which nothing was read then. True if it is a
+    /// new row.
+    pub(crate) fn declare(&mut self, store: &mut Store, name: &str) -> (u32, bool) {
+        if let Some((_, row)) = self.declared.iter().find(|(known, _)| known == name) {
+            return (*row, false);
+        }
+        let raw_id = FIRST_DECLARED + self.declared.len() as i64;
+        let (row, is_new) = match self.declared.is_empty() {
+            true => {
+                self.by_raw_id = FxHashMap::from_iter([(raw_id, 0)]);
+                self.last = None;
+                store.tables.machine.raw_id.set(0, raw_id);
+                (0, false)
+            }
+            false => self.look_up(store, raw_id),
+        };
+        let text = store.strings.intern(name);
+        store.tables.machine.name.set(row, text);
+        self.declared.push((name.to_owned(), row));
+        (row, is_new)
+    }
+
+    /// Returns true if there is a machine with this number.
+    pub(crate) fn knows(&self, raw_id: u32) -> bool {
+        self.by_raw_id.contains_key(&raw_id.into())
+    }
+
     #[cold]
-    fn look_up(&mut self, store: &mut Store, raw_id: u32) -> (u32, bool) {
+    fn look_up(&mut self, store: &mut Store, raw_id: i64) -> (u32, bool) {
         if let Some(id) = self.by_raw_id.get(&raw_id).copied() {
             self.last = Some((raw_id, id));
             return (id, false);
@@ -40,7 +74,7 @@ impl MachineTracker {
             return (0, false);
         }
         let id = store.tables.machine.push(MachineRow {
-            raw_id: raw_id.into(),
+            raw_id,
             name: StringId::NULL,
             sysname: StringId::NULL,
             release: StringId::NULL,
@@ -95,5 +129,41 @@ impl CpuTracker {
             store.tables.cpu.cpu.set(ucpu, Some(cpu));
         }
         Some(ucpu)
+    }
+}
+
+/// Graphics processors of all machines beyond this number are taken for the first one.
+const MAX_GPUS: usize = 1 << 12;
+
+/// The graphics processors that were seen.
+#[derive(Debug, Default)]
+pub(crate) struct GpuTracker {
+    by_number: FxHashMap<(u32, u32), u32>,
+}
+
+impl GpuTracker {
+    /// Returns `gpu.id` of a graphics processor of the machine at hand, which is added if it is
+    /// new.
+    pub(crate) fn intern(&mut self, store: &mut Store, gpu: u32) -> u32 {
+        let key = (store.machine, gpu);
+        if let Some(ugpu) = self.by_number.get(&key) {
+            return *ugpu;
+        }
+        if self.by_number.len() >= MAX_GPUS {
+            return 0;
+        }
+        let ugpu = store.tables.gpu.push(GpuRow {
+            gpu,
+            machine_id: store.machine,
+            name: StringId::NULL,
+            vendor: StringId::NULL,
+            model: StringId::NULL,
+            architecture: StringId::NULL,
+            uuid: StringId::NULL,
+            pci_bdf: StringId::NULL,
+            arg_set_id: None,
+        });
+        self.by_number.insert(key, ugpu);
+        ugpu
     }
 }

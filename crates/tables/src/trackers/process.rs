@@ -156,9 +156,19 @@ impl ProcessTracker {
         if let Some(upid) = self.find_process(store, pid) {
             return upid;
         }
+        let upid = self.process_alone(store, pid);
+        self.thread_in_process(store, pid, pid);
+        upid
+    }
+
+    /// Returns the living process with this number, which is added without a main thread if it is
+    /// new.
+    pub(crate) fn process_alone(&mut self, store: &mut Store, pid: i64) -> u32 {
+        if let Some(upid) = self.find_process(store, pid) {
+            return upid;
+        }
         let upid = new_process(store, pid, None);
         self.machine(store).by_pid.insert(pid, upid);
-        self.thread_in_process(store, pid, pid);
         upid
     }
 
@@ -169,8 +179,14 @@ impl ProcessTracker {
         self.thread_of(store, tid, upid, tid == pid)
     }
 
-    /// Returns the living thread with this number in this process.
-    fn thread_of(&mut self, store: &mut Store, tid: i64, upid: u32, is_main: bool) -> u32 {
+    /// Returns the living thread with this number in this process, which is added if it is new.
+    pub(crate) fn thread_of(
+        &mut self,
+        store: &mut Store,
+        tid: i64,
+        upid: u32,
+        is_main: bool,
+    ) -> u32 {
         let pid = store.tables.process.pid.get(upid);
         let number = store.machine as usize;
         let known = self.machines[number].thread_in(store, tid, pid);

@@ -9,7 +9,7 @@ use self::event::{Event, NoEvent};
 use self::reader::{Broken, Part, Reader};
 use self::value::Json;
 use super::{FileError, FileReader, systrace};
-use crate::import::{Batch, Context, Importer, Line, LineKind};
+use crate::import::{Batch, Context, Importer, Line, LineKind, file_time};
 use crate::schema::ArgValue;
 use crate::stats::Stat;
 use crate::trackers::args::ArgSet;
@@ -106,6 +106,9 @@ impl Events {
         kind: LineKind,
         rank: i64,
     ) {
+        let Some(ts) = file_time(&mut importer.context, ts) else {
+            return;
+        };
         if self.batch.is_full_for(bytes.len()) {
             self.hand_over(importer);
         }

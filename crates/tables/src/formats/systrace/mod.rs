@@ -8,7 +8,7 @@ use self::file::{Content, LineReader};
 pub(super) use self::line::Line as Event;
 pub(super) use self::parse::SystraceEvents;
 use super::{FileError, FileReader};
-use crate::import::{Batch, Importer, Line, LineKind, monotonic_time};
+use crate::import::{Batch, Importer, Line, LineKind, file_time};
 use crate::stats::Stat;
 use crate::trackers::process::{ProcessNameSource, ThreadNameSource};
 
@@ -58,7 +58,9 @@ impl Events {
                     cx.store.stats.add(Stat::systrace_parse_failure, 1);
                     return;
                 };
-                let ts = monotonic_time(cx, event.ts);
+                let Some(ts) = file_time(cx, event.ts) else {
+                    return;
+                };
                 if self.batch.is_full_for(text.len()) {
                     self.hand_over(importer);
                 }

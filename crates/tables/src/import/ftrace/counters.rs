@@ -4,7 +4,8 @@ use ferretto_proto::fields::{
     cdev_update_ftrace_event as cdev, clock_set_rate_ftrace_event as clock,
     cpu_frequency_ftrace_event as frequency, cpu_frequency_limits_ftrace_event as limits,
     cpu_idle_ftrace_event as idle, devfreq_frequency_ftrace_event as devfreq,
-    f2fs_iostat_ftrace_event as iostat, ftrace_event as event, kfree_skb_ftrace_event as kfree,
+    f2fs_iostat_ftrace_event as iostat, ftrace_event as event, gpu_frequency_ftrace_event as gpu,
+    kfree_skb_ftrace_event as kfree, kgsl_gpu_frequency_ftrace_event as kgsl,
     mm_event_record_ftrace_event as mm, net_dev_xmit_ftrace_event as xmit,
     netif_receive_skb_ftrace_event as receive, oom_score_adj_update_ftrace_event as oom,
     rss_stat_ftrace_event as rss, rss_stat_throttled_ftrace_event as throttled,
@@ -202,6 +203,17 @@ impl Counters {
                 }
             }
             event::F2FS_IOSTAT => f2fs(cx, ts, body),
+            event::GPU_FREQUENCY => {
+                let body = Message::<3>::read(body);
+                let khz = f64::from(body.u32(gpu::STATE));
+                crate::import::gpu::add_frequency(cx, ts, body.u32(gpu::GPU_ID), khz);
+            }
+            event::KGSL_GPU_FREQUENCY => {
+                let body = Message::<3>::read(body);
+                let khz = f64::from(body.u32(kgsl::GPU_FREQ)) * 1000.0;
+                crate::import::gpu::add_frequency(cx, ts, body.u32(kgsl::GPU_ID), khz);
+            }
+            event::GPU_MEM_TOTAL => crate::import::gpu::memory(cx, ts, body, true),
             _ => return false,
         }
         true

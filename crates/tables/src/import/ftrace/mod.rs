@@ -3,6 +3,7 @@
 mod args;
 mod compact;
 mod counters;
+mod drm;
 mod generic;
 mod print;
 mod slices;
@@ -18,6 +19,7 @@ use self::args::EventArgs;
 use self::compact::Compact;
 use self::counters::Counters;
 pub(crate) use self::counters::add_named;
+use self::drm::Drm;
 use self::generic::Generic;
 pub(crate) use self::print::Print;
 use self::slices::Slices;
@@ -55,6 +57,7 @@ pub(crate) struct Ftrace {
     print: Print,
     slices: Slices,
     counters: Counters,
+    drm: Drm,
     syscalls: Syscalls,
     sequences_with_errors: Vec<u32>,
 }
@@ -387,7 +390,9 @@ impl Ftrace {
                 self.generic.track_event(cx, head, number, body);
             }
             number => {
-                if !self.counters.parse(cx, head, number, body) {
+                if !self.counters.parse(cx, head, number, body)
+                    && !self.drm.parse(cx, head, number, body)
+                {
                     self.slices.parse(cx, head, number, body);
                 }
             }

@@ -6,6 +6,7 @@ mod kernel;
 mod process_stats;
 mod process_tree;
 mod sys_stats;
+mod tasks;
 
 pub(crate) use self::kernel::note_kernel;
 
@@ -15,6 +16,7 @@ use ferretto_wire::Fields;
 use rustc_hash::FxHashSet;
 
 use self::sys_stats::SysStats;
+use self::tasks::Tasks;
 use super::context::Context;
 use super::message::Message;
 use crate::schema::InterruptMappingRow;
@@ -23,6 +25,7 @@ use crate::schema::InterruptMappingRow;
 #[derive(Debug, Default)]
 pub(crate) struct System {
     stats: SysStats,
+    tasks: Tasks,
     /// Interrupts that have a name, by machine and number.
     interrupts: FxHashSet<(u32, u32)>,
 }
@@ -48,6 +51,12 @@ impl System {
                 | packet::PROCESS_STATS
                 | packet::SYS_STATS
                 | packet::JOURNALD_EVENT
+                | packet::GENERIC_KERNEL_TASK_STATE_EVENT
+                | packet::GENERIC_KERNEL_TASK_RENAME_EVENT
+                | packet::GENERIC_KERNEL_PROCESS_TREE
+                | packet::GENERIC_KERNEL_CPU_FREQ_EVENT
+                | packet::GENERIC_GPU_FREQUENCY_EVENT
+                | packet::GPU_MEM_TOTAL_EVENT
         )
     }
 
@@ -58,6 +67,12 @@ impl System {
             packet::PROCESS_STATS => process_stats::parse(cx, ts, bytes),
             packet::SYS_STATS => self.stats.parse(cx, ts, bytes),
             packet::JOURNALD_EVENT => journal::parse(cx, ts, bytes),
+            packet::GENERIC_KERNEL_TASK_STATE_EVENT => self.tasks.state(cx, ts, bytes),
+            packet::GENERIC_KERNEL_TASK_RENAME_EVENT => tasks::rename(cx, bytes),
+            packet::GENERIC_KERNEL_PROCESS_TREE => tasks::tree(cx, bytes),
+            packet::GENERIC_KERNEL_CPU_FREQ_EVENT => tasks::cpu_frequency(cx, ts, bytes),
+            packet::GENERIC_GPU_FREQUENCY_EVENT => tasks::gpu_frequency(cx, ts, bytes),
+            packet::GPU_MEM_TOTAL_EVENT => crate::import::gpu::memory(cx, ts, bytes, false),
             _ => {}
         }
     }

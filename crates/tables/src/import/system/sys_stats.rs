@@ -170,11 +170,7 @@ impl SysStats {
                 field::CPUIDLE_STATE => idle(cx, ts, body),
                 field::GPUFREQ_MHZ => {
                     for frequency in part.as_varints() {
-                        let dimensions = [Dimension::Int("ugpu", 0), Dimension::Int("gpu", 0)];
-                        let name = text(cx, b"gpufreq");
-                        let spec = TrackSpec::counter("gpu_frequency", &dimensions).named(name);
-                        let value = frequency as f64;
-                        add(cx, ts, spec, "kHz", value, &mut ArgSet::default());
+                        crate::import::gpu::add_frequency(cx, ts, 0, frequency as f64);
                     }
                 }
                 field::SLAB_INFO => slab(cx, ts, body),

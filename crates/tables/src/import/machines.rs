@@ -1,0 +1,113 @@
+//! The machines of packets, and of files without packets.
+
+use super::context::Context;
+use crate::trackers::clock::ClockId;
+
+/// The machines and clocks of a file, as people say.
+#[derive(Debug, Default)]
+pub(crate) struct FilePlace {
+    /// The machine of what names none: a row of `machine`.
+    pub(crate) machine: u32,
+    /// The rows of machines by their numbers in the file, if there are several.
+    pub(crate) machines: Option<Vec<(u32, u32)>>,
+    /// Everything in the file is said to be of one machine.
+    pub(crate) has_one_machine: bool,
+    /// The file is said to have no clock that others have.
+    pub(crate) has_own_clock: bool,
+}
+
+/// The machines of the file that is read.
+#[derive(Debug, Default)]
+pub(super) struct Machines {
+    pub(super) place: FilePlace,
+    /// The machine that took the place of the one that recorded, as that one wrote nothing.
+    adopted: Option<u32>,
+    has_host: bool,
+    /// The rule that packets of the file break.
+    pub(super) broken: Option<&'static str>,
+    /// The machine in the file of which nothing is said, if there is one.
+    pub(super) undeclared: Option<u32>,
+}
+
+const SEVERAL_MACHINES: &str = "perfetto_manifest: a `machine` override attributes the file to one \
+    machine, but the file contains packets from multiple machines. Replace `machine` with a \
+    `machines` block that maps each embedded machine_id to a named machine, e.g. \"machines\": \
+    [{\"id\": 0, \"name\": \"phone\"}, {\"id\": 7, \"name\": \"vm\"}].";
+const CLOCKS_OF_SEVERAL: &str = "perfetto_manifest: a `clocks` override applies only to a \
+    single-machine file, but the file contains packets from multiple machines. Remove the \
+    `clocks` override and let the trace's own remote clock snapshots align the machines; if you \
+    need to anchor a specific embedded machine, split it into its own file and override that.";
+const SEVERAL_CLOCKS: &str =
+    "perfetto_manifest: clock overrides require the trace to use a single clock";
+
+impl Machines {
+    /// Returns the row of a packet's machine. The first machine takes the row of the one that
+    /// recorded if that wrote nothing itself.
+    #[inline]
+    pub(super) fn of_packet(&mut self, context: &mut Context, raw_id: u32) -> u32 {
+        if raw_id == 0 {
+            self.has_host = true;
+            return self.place.machine;
+        }
+        self.remote(context, raw_id)
+    }
+
+    #[cold]
+    fn remote(&mut self, context: &mut Context, raw_id: u32) -> u32 {
+        self.check_single();
+        if let Some(machines) = &self.place.machines {
+            let known = machines.iter().find(|(id, _)| *id == raw_id);
+            let Some((_, machine)) = known else {
+                self.undeclared = Some(raw_id);
+                return self.place.machine;
+            };
+            return *machine;
+        }
+        let is_taken = self.has_host
+            || self.place.machine != 0
+            || context.store.tables.machine.raw_id.get(0) != 0
+            || context.machines.knows(raw_id);
+        let first = *self.adopted.get_or_insert_with(|| match is_taken {
+            true => 0,
+            false => {
+                context.store.tables.machine.raw_id.set(0, raw_id.into());
+                raw_id
+            }
+        });
+        if first == raw_id {
+            return 0;
+        }
+        let (machine, is_new) = context.machines.intern(&mut context.store, raw_id);
+        if is_new {
+            start(context, machine, self.place.machine);
+            context.processes.zero_is_idle(&mut context.store);
+        }
+        machine
+    }
+
+    /// Notes that a file has a snapshot of clocks.
+    pub(super) fn check_clocks(&mut self) {
+        if self.place.has_own_clock {
+            self.broken.get_or_insert(SEVERAL_CLOCKS);
+        }
+    }
+
+    /// Notes that a file has packets of several machines.
+    pub(super) fn check_single(&mut self) {
+        if self.place.has_one_machine {
+            self.broken.get_or_insert(SEVERAL_MACHINES);
+        } else if self.place.has_own_clock {
+            self.broken.get_or_insert(CLOCKS_OF_SEVERAL);
+        }
+    }
+}
+
+/// Adds what a new machine has, whose packets have the clock of those of `base` by default.
+pub(super) fn start(context: &mut Context, machine: u32, base: u32) {
+    context.store.set_machine(machine);
+    if let Some(clock) = context.clocks.default_clock(base) {
+        context.clocks.set_default(ClockId { machine, ..clock });
+    }
+    context.clocks.relate_later(machine);
+    context.processes.start_machine(&mut context.store);
+}
