@@ -71,6 +71,10 @@ CREATE PERFETTO VIEW cpu AS
 SELECT id, id AS ucpu, cpu, cluster_id, processor, machine_id, capacity, arg_set_id
 FROM __intrinsic_cpu WHERE cpu IS NOT NULL;
 
+CREATE PERFETTO VIEW gpu AS
+SELECT id, id AS ugpu, gpu, name, vendor, model, architecture, uuid, pci_bdf, machine_id, arg_set_id
+FROM __intrinsic_gpu;
+
 CREATE PERFETTO VIEW cpu_available_frequencies AS
 SELECT id, ucpu AS cpu, freq, ucpu FROM __intrinsic_cpu_freq;
 
@@ -117,6 +121,12 @@ CREATE PERFETTO VIEW cpu_track AS
 SELECT id, name, type, parent_id, source_arg_set_id, machine_id, cpu
 FROM __intrinsic_track WHERE event_type = 'slice' AND cpu IS NOT NULL;
 
+CREATE PERFETTO VIEW gpu_track AS
+SELECT id, name, type, parent_id, source_arg_set_id, dimension_arg_set_id, machine_id,
+  type AS scope, CAST(extract_arg(source_arg_set_id, 'description') AS TEXT) AS description,
+  __arg_int(dimension_arg_set_id, 'context_id') AS context_id
+FROM __intrinsic_track WHERE type IN ('drm_vblank', 'drm_sched_ring', 'drm_fence');
+
 CREATE PERFETTO VIEW counter_track AS
 SELECT id, name, parent_id, type, dimension_arg_set_id, source_arg_set_id, machine_id,
   counter_unit AS unit, CAST(extract_arg(source_arg_set_id, 'description') AS TEXT) AS description
@@ -126,6 +136,13 @@ CREATE PERFETTO VIEW cpu_counter_track AS
 SELECT id, name, type, parent_id, source_arg_set_id, machine_id, counter_unit AS unit,
   CAST(extract_arg(source_arg_set_id, 'description') AS TEXT) AS description, cpu
 FROM __intrinsic_track WHERE event_type = 'counter' AND cpu IS NOT NULL;
+
+CREATE PERFETTO VIEW gpu_counter_track AS
+SELECT id, name, type, parent_id, source_arg_set_id, machine_id, counter_unit AS unit,
+  CAST(extract_arg(source_arg_set_id, 'description') AS TEXT) AS description,
+  __arg_int(dimension_arg_set_id, 'ugpu') AS ugpu, __arg_int(dimension_arg_set_id, 'gpu') AS gpu_id
+FROM __intrinsic_track
+WHERE event_type = 'counter' AND __arg_int(dimension_arg_set_id, 'ugpu') IS NOT NULL;
 
 CREATE PERFETTO VIEW process_counter_track AS
 SELECT id, name, type, parent_id, source_arg_set_id, machine_id, counter_unit AS unit,

@@ -268,25 +268,5 @@ impl LoadedTrace {
 
 /// Returns the base tables with their columns as Markdown.
 pub fn schema_docs() -> String {
-    let mut page = String::new();
-    for id in TableId::ALL {
-        let spec = id.spec();
-        let doc = |lines: &[&str]| lines.iter().map(|l| l.trim()).collect::<Vec<_>>().join(" ");
-        page += &format!("\n### {}\n\n{}\n\n", spec.name, doc(spec.doc));
-        page += "| Column | Type | Meaning |\n|---|---|---|\n";
-        for column in spec.columns {
-            let kind = match array::data_type(column.kind) {
-                datafusion::arrow::datatypes::DataType::Float64 => "real",
-                datafusion::arrow::datatypes::DataType::Int64 => "integer",
-                _ => "text",
-            };
-            let null = if column.is_nullable {
-                ", may be NULL"
-            } else {
-                ""
-            };
-            page += &format!("| {} | {kind}{null} | {} |\n", column.name, doc(column.doc));
-        }
-    }
-    page
+    ferretto_tables::schema::reference()
 }
