@@ -1,4 +1,5 @@
-//! Manifests: files in archives that say of other files whose they are, and how their clocks relate.
+//! Manifests: files in archives that say of other files whose they are, and how their clocks
+//! relate.
 
 use ferretto_format::clock;
 use serde_json::{Map, Value};

@@ -35,7 +35,7 @@ pub enum Format {
     PerfText,
     /// A profile without times, as Go's tools have them.
     Pprof,
-    /// What people say of the other files of an archive: their machines and clocks.
+    /// A description of the other files of an archive: their machines and clocks.
     Manifest,
     /// Names of functions that belong to another file, as packets.
     Symbols,

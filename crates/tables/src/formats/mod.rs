@@ -49,8 +49,8 @@ pub(crate) fn reader(format: Format) -> Option<Box<dyn FileReader>> {
 }
 
 /// Returns the files in an archive with their ranks: those of lower ranks are to be read first. A
-/// manifest is first, then packets, other archives, other formats, and names of functions last. They
-/// take as many bytes as are allowed at most.
+/// manifest is first, then packets, other archives, other formats, and names of functions last.
+/// They take as many bytes as are allowed at most.
 ///
 /// # Errors
 ///
