@@ -37,7 +37,7 @@ pub(crate) struct FileImport<'a> {
     remarks: Vec<String>,
     /// True if the tables take more than allowed.
     is_over: bool,
-    /// What people say of the files.
+    /// The description of the files that people wrote.
     manifest: Option<Manifest>,
     /// The number of files that were read, with those that contain others.
     read: i64,
