@@ -341,6 +341,39 @@ const EVENTS: &str = "\
 ";
 
 #[test]
+fn calls_of_strace_are_slices_of_their_threads() {
+    let text = "7 1700000052.000001 openat(AT_FDCWD, \"/a\", O_RDONLY) = -1 ENOENT (No such file)\n\
+        7 1700000052.000002 futex(0x7f, FUTEX_WAIT, <unfinished ...>\n\
+        8 1700000052.000003 close(3)   = 0\n\
+        7 1700000052.000005 <... futex resumed>) = 0\n\
+        --- SIGCHLD {si_signo=SIGCHLD} ---\n\
+        8 14:32:01 read(3) = 0\n\
+        1700000052.000009 read(3) = 0\n";
+    let trace = import_bytes(text.as_bytes());
+    assert_eq!(
+        rows(&trace, "slice", "ts dur name category"),
+        [
+            "1700000052000001000 0 openat strace",
+            "1700000052000002000 3000 futex strace",
+            "1700000052000003000 0 close strace"
+        ]
+    );
+    let set = common::arg_set(&trace.tables().slice, "arg_set_id", 0);
+    assert_eq!(
+        common::args(&trace, set),
+        [
+            r#"args="AT_FDCWD, \"/a\", O_RDONLY""#,
+            r#"ret="-1 ENOENT (No such file)""#
+        ]
+    );
+    assert_eq!(rows(&trace, "thread", "tid")[1..], ["7", "8"]);
+    assert_eq!(rows(&trace, "trace_file", "trace_type"), ["strace"]);
+    assert_eq!(stat(&trace, "strace_parse_failure"), 1);
+    assert_eq!(stat(&trace, "strace_unsupported_timestamp_format"), 1);
+    assert_eq!(stat(&trace, "strace_missing_pid"), 1);
+}
+
+#[test]
 fn query_143_kernel_events_are_the_same_in_text_pages_and_json() {
     let text = format!("# tracer: nop\n#\n{EVENTS}");
     let page = format!(

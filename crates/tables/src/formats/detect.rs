@@ -1,10 +1,10 @@
 //! The format of a file, told by its first bytes.
 
 use ferretto_format::PACKET_TAG;
-use ferretto_format::clock::MONOTONIC;
+use ferretto_format::clock::{MONOTONIC, REALTIME};
 use ferretto_proto::fields::trace_packet;
 
-use super::{collapsed, perf_text, pprof};
+use super::{collapsed, perf_text, pprof, strace};
 use crate::trackers::clock::TRACE_FILE;
 
 /// The bytes at the beginning of a file that tell its format.
@@ -33,6 +33,8 @@ pub enum Format {
     CollapsedStacks,
     /// The output of `perf script`.
     PerfText,
+    /// The output of `strace`.
+    Strace,
     /// A profile without times, as Go's tools have them.
     Pprof,
     /// A description of the other files of an archive: their machines and clocks.
@@ -55,6 +57,7 @@ impl Format {
             Self::Systrace => "systrace",
             Self::CollapsedStacks => "collapsed_stack",
             Self::PerfText => "perf_text",
+            Self::Strace => "strace",
             Self::Pprof => "pprof",
             Self::Manifest => "perfetto_manifest",
             Self::Symbols => "symbols",
@@ -73,6 +76,7 @@ impl Format {
         match self {
             Self::Json => Some(TRACE_FILE),
             Self::Systrace | Self::PerfText => Some(MONOTONIC),
+            Self::Strace => Some(REALTIME),
             _ => None,
         }
     }
@@ -92,6 +96,7 @@ impl Format {
             _ if is_json(text) => Self::Json,
             _ if collapsed::is_collapsed(head) => Self::CollapsedStacks,
             _ if perf_text::is_perf_text(text) => Self::PerfText,
+            _ if strace::is_strace(head) => Self::Strace,
             _ if is_systrace(text) => Self::Systrace,
             _ if is_symbols(head) => Self::Symbols,
             _ if pprof::is_pprof(head) => Self::Pprof,

@@ -19,6 +19,7 @@ impl Lines {
         match kind {
             LineKind::Json => self.json.parse(cx, ts, bytes),
             LineKind::Systrace => self.systrace.parse(cx, ts, bytes),
+            LineKind::Strace => super::strace::call(cx, ts, bytes),
             LineKind::PerfText => self.perf.parse(cx, ts, bytes),
         }
     }

@@ -11,6 +11,7 @@ mod json;
 mod lines;
 mod perf_text;
 mod pprof;
+mod strace;
 mod systrace;
 
 use std::io::{self, Read};
@@ -43,6 +44,7 @@ pub(crate) fn reader(format: Format) -> Option<Box<dyn FileReader>> {
         Format::PerfText => Box::<perf_text::PerfTextFile>::default(),
         Format::Systrace => Box::<systrace::SystraceFile>::default(),
         Format::Pprof => Box::<pprof::PprofFile>::default(),
+        Format::Strace => Box::<strace::StraceFile>::default(),
         Format::Tar | Format::Zip | Format::Gzip | Format::Zstd => return None,
         Format::Symbols | Format::Proto | Format::Manifest => return None,
     })

@@ -46,6 +46,8 @@ pub(crate) enum Event {
         /// The encoded `CompactSched`.
         span: Span,
     },
+    /// A value of a power rail, by its place among those that wait.
+    PowerRail(u32),
     /// A context switch in compact form.
     Switch(CompactSwitch),
     /// A wake-up in compact form.
@@ -66,6 +68,8 @@ pub(crate) enum LineKind {
     Json,
     /// A kernel event as text.
     Systrace,
+    /// A line of `strace`.
+    Strace,
     /// A sample of `perf script`.
     PerfText,
 }
@@ -119,7 +123,7 @@ impl Event {
             | Self::Line { span, .. }
             | Self::Compact { span, .. }
             | Self::Ftrace { span, .. } => Some(*span),
-            Self::Switch(_) | Self::Waking(_) => None,
+            Self::Switch(_) | Self::Waking(_) | Self::PowerRail(_) => None,
         }
     }
 }

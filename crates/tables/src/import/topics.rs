@@ -42,7 +42,11 @@ impl Topics {
             number if Profiles::has(number) => later(cx, input, out),
             field::FTRACE_EVENTS => self.ftrace.tokenize(cx, input, out),
             field::FTRACE_STATS => self.ftrace.stats(cx, input.bytes, input.header.sequence),
-            number if System::has_events(number) => later(cx, input, out),
+            number if System::has_events(number) => {
+                if self.system.begin(cx, input, out) {
+                    later(cx, input, out);
+                }
+            }
             number if TraceInfo::has(number) => {
                 if number == field::SYSTEM_INFO {
                     system::note_kernel(cx, input.bytes);
@@ -80,6 +84,7 @@ impl Topics {
                 number if TraceInfo::has(number) => self.info.parse(cx, ts, number, bytes),
                 number => self.system.parse(cx, ts, number, bytes),
             },
+            Event::PowerRail(number) => self.system.power_rail(cx, ts, number),
             Event::Line { kind, .. } => self.lines.parse(cx, ts, kind, bytes),
             Event::Ftrace { .. } | Event::Compact { .. } | Event::Switch(_) | Event::Waking(_) => {
                 self.ftrace.parse(cx, ts, event, bytes, state);

@@ -341,7 +341,11 @@ impl Level {
 impl Overlap {
     /// Counts and logs it for a slice that begins at this time.
     pub(crate) fn log(&self, store: &mut Store, stat: Stat, start: i64) {
-        let mut args = ArgSet::default();
+        self.log_with(store, stat, start, ArgSet::default());
+    }
+
+    /// Counts and logs it with further arguments in front.
+    pub(crate) fn log_with(&self, store: &mut Store, stat: Stat, start: i64, mut args: ArgSet) {
         args.int(store, "overlap_start", start);
         args.int(store, "overlap_end", self.end);
         args.put(store, "conflicting_slice_name", ArgValue::Text(self.name));

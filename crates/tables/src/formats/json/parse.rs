@@ -195,7 +195,10 @@ fn complete(cx: &mut Context, mut of: Parsed<'_>) {
         Ok(slice) => slice,
         Err(overlap) => {
             let stat = Stat::slice_spill_overlapping_complete_event;
-            overlap.log(&mut cx.store, stat, of.ts);
+            let mut args = ArgSet::default();
+            args.put(&mut cx.store, "event_name", ArgValue::Text(of.name));
+            args.text(&mut cx.store, "event_phase", "X");
+            overlap.log_with(&mut cx.store, stat, of.ts, args);
             track = overlapping_track(cx, of.utid, of.ts, dur);
             let start = of.start(track, of.shown_name);
             cx.slices.complete(&mut cx.store, start, dur, &mut of.args)

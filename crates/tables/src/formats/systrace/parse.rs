@@ -38,6 +38,7 @@ impl SystraceEvents {
                 Some(())
             }
             "cpu_frequency" => cpu_counter(cx, ts, &line, "cpu_frequency", "cpufreq"),
+            "cpu_frequency_limits" => frequency_limits(cx, ts, &line),
             "cpu_idle" => cpu_counter(cx, ts, &line, "cpu_idle", "cpuidle"),
             _ => Some(()),
         };
@@ -120,6 +121,28 @@ fn blocked(cx: &mut Context, line: &Line<'_>) -> Option<()> {
     cx.sched
         .blocked(&mut cx.store, utid, Some(io_wait != 0), function);
     Some(())
+}
+
+fn frequency_limits(cx: &mut Context, ts: i64, line: &Line<'_>) -> Option<()> {
+    let cpu: u32 = line.number("cpu_id")?;
+    let limits = [
+        ("cpu_max_frequency_limit", "Max", ["max", "max_freq"]),
+        ("cpu_min_frequency_limit", "Min", ["min", "min_freq"]),
+    ];
+    let mut has_any = None;
+    for (type_, which, keys) in limits {
+        let value: Option<f64> = keys.into_iter().find_map(|key| line.number(key));
+        let Some(value) = value else { continue };
+        has_any = Some(());
+        let name = format!("Cpu {cpu} {which} Freq Limit");
+        let name = cx.store.strings.intern(&name);
+        let dimensions = [Dimension::Cpu(cpu)];
+        let spec = TrackSpec::counter(type_, &dimensions).named(name);
+        let track = cx.tracks.intern(&mut cx.store, spec);
+        cx.counters
+            .add(&mut cx.store, ts, track, value, &mut ArgSet::default());
+    }
+    has_any
 }
 
 fn cpu_counter(

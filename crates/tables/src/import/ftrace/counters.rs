@@ -4,12 +4,13 @@ use ferretto_proto::fields::{
     cdev_update_ftrace_event as cdev, clock_set_rate_ftrace_event as clock,
     cpu_frequency_ftrace_event as frequency, cpu_frequency_limits_ftrace_event as limits,
     cpu_idle_ftrace_event as idle, devfreq_frequency_ftrace_event as devfreq,
-    f2fs_iostat_ftrace_event as iostat, ftrace_event as event, gpu_frequency_ftrace_event as gpu,
-    kfree_skb_ftrace_event as kfree, kgsl_gpu_frequency_ftrace_event as kgsl,
-    mm_event_record_ftrace_event as mm, net_dev_xmit_ftrace_event as xmit,
-    netif_receive_skb_ftrace_event as receive, oom_score_adj_update_ftrace_event as oom,
-    rss_stat_ftrace_event as rss, rss_stat_throttled_ftrace_event as throttled,
-    sched_cpu_util_cfs_ftrace_event as util, thermal_temperature_ftrace_event as thermal,
+    f2fs_iostat_ftrace_event as iostat, f2fs_iostat_latency_ftrace_event as latency,
+    ftrace_event as event, gpu_frequency_ftrace_event as gpu, kfree_skb_ftrace_event as kfree,
+    kgsl_gpu_frequency_ftrace_event as kgsl, mm_event_record_ftrace_event as mm,
+    net_dev_xmit_ftrace_event as xmit, netif_receive_skb_ftrace_event as receive,
+    oom_score_adj_update_ftrace_event as oom, rss_stat_ftrace_event as rss,
+    rss_stat_throttled_ftrace_event as throttled, sched_cpu_util_cfs_ftrace_event as util,
+    thermal_temperature_ftrace_event as thermal, ufshcd_clk_gating_ftrace_event as gating,
 };
 use rustc_hash::FxHashMap;
 
@@ -203,6 +204,19 @@ impl Counters {
                 }
             }
             event::F2FS_IOSTAT => f2fs(cx, ts, body),
+            event::F2FS_IOSTAT_LATENCY => f2fs_latency(cx, ts, body),
+            event::UFSHCD_CLK_GATING => {
+                let state = Message::<3>::read(body).uint(gating::STATE);
+                // From off to on: off, to be off, to be on, on.
+                let value = match state {
+                    1 => 3.0,
+                    2 => 1.0,
+                    3 => 2.0,
+                    _ => 0.0,
+                };
+                let name = "io.ufs.clkgating (OFF:0/REQ_OFF/REQ_ON/ON:3)";
+                add_named(cx, ts, "ufs_clkgating", &[], name, value);
+            }
             event::GPU_FREQUENCY => {
                 let body = Message::<3>::read(body);
                 let khz = f64::from(body.u32(gpu::STATE));
@@ -392,15 +406,100 @@ const F2FS: [(&str, u32); 22] = [
 fn f2fs(cx: &mut Context, ts: i64, body: &[u8]) {
     let body = Message::<32>::read(body);
     let device = body.uint(iostat::DEV);
-    let device = format!("{}:{}", device >> 20 & 0xfff, device & 0xf_ffff);
+    let counters = F2FS.map(|(key, field)| (key.to_owned(), body.uint(field)));
+    f2fs_counters(cx, ts, "f2fs_iostat", device, counters);
+}
+
+/// The kinds of requests of `f2fs_iostat_latency`, with the fields of their longest and average
+/// time and their number.
+const F2FS_LATENCY: [(&str, [u32; 3]); 9] = [
+    (
+        "read_data",
+        [latency::D_RD_PEAK, latency::D_RD_AVG, latency::D_RD_CNT],
+    ),
+    (
+        "read_node",
+        [latency::N_RD_PEAK, latency::N_RD_AVG, latency::N_RD_CNT],
+    ),
+    (
+        "read_meta",
+        [latency::M_RD_PEAK, latency::M_RD_AVG, latency::M_RD_CNT],
+    ),
+    (
+        "write_sync_data",
+        [
+            latency::D_WR_S_PEAK,
+            latency::D_WR_S_AVG,
+            latency::D_WR_S_CNT,
+        ],
+    ),
+    (
+        "write_sync_node",
+        [
+            latency::N_WR_S_PEAK,
+            latency::N_WR_S_AVG,
+            latency::N_WR_S_CNT,
+        ],
+    ),
+    (
+        "write_sync_meta",
+        [
+            latency::M_WR_S_PEAK,
+            latency::M_WR_S_AVG,
+            latency::M_WR_S_CNT,
+        ],
+    ),
+    (
+        "write_async_data",
+        [
+            latency::D_WR_AS_PEAK,
+            latency::D_WR_AS_AVG,
+            latency::D_WR_AS_CNT,
+        ],
+    ),
+    (
+        "write_async_node",
+        [
+            latency::N_WR_AS_PEAK,
+            latency::N_WR_AS_AVG,
+            latency::N_WR_AS_CNT,
+        ],
+    ),
+    (
+        "write_async_meta",
+        [
+            latency::M_WR_AS_PEAK,
+            latency::M_WR_AS_AVG,
+            latency::M_WR_AS_CNT,
+        ],
+    ),
+];
+
+fn f2fs_latency(cx: &mut Context, ts: i64, body: &[u8]) {
+    let body = Message::<29>::read(body);
+    let counters = F2FS_LATENCY.into_iter().flat_map(|(kind, fields)| {
+        let parts = ["peak", "avg", "cnt"].into_iter().zip(fields);
+        parts.map(move |(part, field)| (format!("{kind}_{part}"), body.uint(field)))
+    });
+    let device = body.uint(latency::DEV);
+    f2fs_counters(cx, ts, "f2fs_iostat_latency", device, counters);
+}
+
+fn f2fs_counters(
+    cx: &mut Context,
+    ts: i64,
+    type_: &'static str,
+    device: u64,
+    counters: impl IntoIterator<Item = (String, u64)>,
+) {
+    let device = format!("{}:{}", device >> 8 & 0xff, device & 0xff);
     let dimension = text(cx, device.as_bytes());
-    for (key, field) in F2FS {
+    for (key, value) in counters {
         let dimensions = [
             Dimension::Text("linux_device", dimension),
             Dimension::Text("counter_key", text(cx, key.as_bytes())),
         ];
-        let name = format!("f2fs_iostat.[{device}].{key}");
-        let value = body.uint(field) as f64;
-        add_named(cx, ts, "f2fs_iostat", &dimensions, &name, value);
+        let name = format!("{type_}.[{device}].{key}");
+        add_named(cx, ts, type_, &dimensions, &name, value as f64);
     }
 }

@@ -10,6 +10,7 @@ mod slices;
 mod stats;
 mod syscalls;
 mod tasks;
+mod ufs;
 
 use ferretto_format::clock::{BOOTTIME, MONOTONIC_RAW};
 use ferretto_proto::fields::{ftrace_event as event, ftrace_event_bundle as bundle};
@@ -384,6 +385,14 @@ impl Ftrace {
                 }
                 self.print.parse(cx, head, body);
             }
+            event::TRACING_MARK_WRITE
+            | event::SDE_TRACING_MARK_WRITE
+            | event::DPU_TRACING_MARK_WRITE
+            | event::G2D_TRACING_MARK_WRITE
+            | event::MALI_TRACING_MARK_WRITE
+            | event::LWIS_TRACING_MARK_WRITE
+            | event::SAMSUNG_TRACING_MARK_WRITE => print::of_driver(cx, head, number, body),
+            event::UFSHCD_COMMAND => ufs::command(cx, head, body),
             event::SYS_ENTER => self.syscalls.enter(cx, head, body),
             event::SYS_EXIT => self.syscalls.exit(cx, head, body),
             number if Generic::is_generic(number) => {

@@ -1,8 +1,14 @@
 //! Lines of `trace_marker`, in the form that Android's programs write.
 
-use ferretto_proto::fields::print_ftrace_event as field;
+use ferretto_proto::fields::{
+    dpu_tracing_mark_write_ftrace_event as dpu, ftrace_event as event,
+    g2d_tracing_mark_write_ftrace_event as g2d, lwis_tracing_mark_write_ftrace_event as lwis,
+    mali_tracing_mark_write_ftrace_event as mali, print_ftrace_event as field,
+    samsung_tracing_mark_write_ftrace_event as samsung, sde_tracing_mark_write_ftrace_event as sde,
+    tracing_mark_write_ftrace_event as mdss,
+};
 
-use super::{Context, Head};
+use super::{Context, Head, add_named};
 use crate::import::message::Message;
 use crate::schema::ArgValue;
 use crate::stats::Stat;
@@ -157,6 +163,92 @@ impl Print {
     }
 }
 
+/// The fields of an event of a driver that is like a line.
+#[derive(Default)]
+struct DriverFields {
+    tgid: u32,
+    name: u32,
+    /// The field that is a letter.
+    phase: Option<u32>,
+    /// The field that is true if a slice begins.
+    begins: Option<u32>,
+    value: u32,
+}
+
+impl DriverFields {
+    fn of(number: u32) -> Self {
+        let with_phase = |tgid, name, phase, value| Self {
+            tgid,
+            name,
+            phase: Some(phase),
+            begins: None,
+            value,
+        };
+        match number {
+            event::SDE_TRACING_MARK_WRITE => Self {
+                begins: Some(sde::TRACE_BEGIN),
+                ..with_phase(sde::PID, sde::TRACE_NAME, sde::TRACE_TYPE, sde::VALUE)
+            },
+            event::SAMSUNG_TRACING_MARK_WRITE => with_phase(
+                samsung::PID,
+                samsung::TRACE_NAME,
+                samsung::TRACE_TYPE,
+                samsung::VALUE,
+            ),
+            event::DPU_TRACING_MARK_WRITE => with_phase(dpu::PID, dpu::NAME, dpu::TYPE, dpu::VALUE),
+            event::G2D_TRACING_MARK_WRITE => with_phase(g2d::PID, g2d::NAME, g2d::TYPE, g2d::VALUE),
+            event::MALI_TRACING_MARK_WRITE => {
+                with_phase(mali::PID, mali::NAME, mali::TYPE, mali::VALUE)
+            }
+            event::LWIS_TRACING_MARK_WRITE => {
+                with_phase(lwis::PID, lwis::FUNC_NAME, lwis::TYPE, lwis::VALUE)
+            }
+            _ => Self {
+                tgid: mdss::PID,
+                name: mdss::TRACE_NAME,
+                begins: Some(mdss::TRACE_BEGIN),
+                ..Self::default()
+            },
+        }
+    }
+}
+
+/// Reads an event of a driver that is like a line.
+pub(super) fn of_driver(cx: &mut Context, head: &Head<'_>, number: u32, body: &[u8]) {
+    let of = DriverFields::of(number);
+    let body = Message::<7>::read(body);
+    let has_phase = of.phase.is_some_and(|field| body.has(field));
+    let phase = of.phase.map_or(0, |field| body.u32(field) as u8);
+    let phase = match (phase, of.begins) {
+        (0, Some(begins)) if body.has(begins) || has_phase => match body.uint(begins) {
+            0 => b'E',
+            _ => b'B',
+        },
+        (phase, _) => phase,
+    };
+    let tgid = match (number, phase) {
+        // Some drivers name processes that the thread is not of.
+        (event::DPU_TRACING_MARK_WRITE, phase) if phase != b'C' => 0,
+        _ => body.u32(of.tgid),
+    };
+    let name = body.bytes(of.name);
+    let line = match phase {
+        b'B' => Line::Begin { tgid, name },
+        b'E' => Line::End { tgid },
+        b'I' => Line::Instant { tgid, name },
+        b'C' => Line::Counter {
+            tgid,
+            name,
+            value: body.int(of.value),
+        },
+        _ => {
+            cx.store.stats.add(Stat::systrace_parse_failure, 1);
+            return;
+        }
+    };
+    take(cx, head.ts, head.tid, &line);
+}
+
 fn take(cx: &mut Context, ts: i64, tid: i64, line: &Line<'_>) {
     let mut args = ArgSet::default();
     let text = |cx: &mut Context, text: &[u8]| cx.store.strings.intern_bytes(text);
@@ -246,6 +338,15 @@ fn take(cx: &mut Context, ts: i64, tid: i64, line: &Line<'_>) {
             args.put(&mut cx.store, "utid", ArgValue::Uint(utid.into()));
             let start = start(track, name);
             cx.slices.complete(&mut cx.store, start, 0, &mut args);
+        }
+        Line::Counter { name, value, .. } if name == b"ScreenState" => {
+            add_named(cx, ts, "screen_state", &[], "ScreenState", value as f64);
+        }
+        Line::Counter { name, value, .. } if name.starts_with(b"battery_stats.") => {
+            let key = text(cx, name);
+            let name = cx.store.strings.text(key).to_owned();
+            let dimensions = [Dimension::Text("counter_key", key)];
+            add_named(cx, ts, "battery_stats", &dimensions, &name, value as f64);
         }
         Line::Counter { tgid, name, value } => {
             let name = text(cx, name);

@@ -3,22 +3,27 @@
 mod cpus;
 mod journal;
 mod kernel;
+mod power;
 mod process_stats;
 mod process_tree;
+mod sessions;
 mod sys_stats;
 mod tasks;
 
 pub(crate) use self::kernel::note_kernel;
 
 use ferretto_proto::fields::interrupt_info::{IRQ_MAPPING, interrupt_mapping as field};
-use ferretto_proto::fields::trace_packet as packet;
+use ferretto_proto::fields::{initial_display_state as display, trace_packet as packet};
 use ferretto_wire::Fields;
 use rustc_hash::FxHashSet;
 
+use self::power::Power;
 use self::sys_stats::SysStats;
 use self::tasks::Tasks;
 use super::context::Context;
+use super::ftrace::add_named;
 use super::message::Message;
+use super::{Input, Out};
 use crate::schema::InterruptMappingRow;
 
 /// All that is kept of the system between packets.
@@ -26,6 +31,7 @@ use crate::schema::InterruptMappingRow;
 pub(crate) struct System {
     stats: SysStats,
     tasks: Tasks,
+    power: Power,
     /// Interrupts that have a name, by machine and number.
     interrupts: FxHashSet<(u32, u32)>,
 }
@@ -57,7 +63,37 @@ impl System {
                 | packet::GENERIC_KERNEL_CPU_FREQ_EVENT
                 | packet::GENERIC_GPU_FREQUENCY_EVENT
                 | packet::GPU_MEM_TOTAL_EVENT
+                | packet::BATTERY
+                | packet::POWER_RAILS
+                | packet::ANDROID_ENERGY_ESTIMATION_BREAKDOWN
+                | packet::ENTITY_STATE_RESIDENCY
+                | packet::INITIAL_DISPLAY_STATE
+                | packet::CONCURRENT_SESSION_EVENT
         )
+    }
+
+    /// Reads what a packet with events describes, or takes it apart into events, in the order of
+    /// the file. Returns false if nothing of it is left to be parsed.
+    pub(crate) fn begin(&mut self, cx: &mut Context, input: &Input<'_>, out: &mut Out<'_>) -> bool {
+        match input.field {
+            packet::POWER_RAILS => {
+                self.power.rails(cx, input, out);
+                false
+            }
+            packet::ANDROID_ENERGY_ESTIMATION_BREAKDOWN => {
+                !self.power.describe_consumers(cx, input.bytes)
+            }
+            packet::ENTITY_STATE_RESIDENCY => {
+                self.power.describe_states(cx, input.bytes);
+                true
+            }
+            _ => true,
+        }
+    }
+
+    /// Adds a value of a power rail when its time has come.
+    pub(crate) fn power_rail(&self, cx: &mut Context, ts: i64, number: u32) {
+        self.power.rail(cx, ts, number);
     }
 
     /// Reads a packet in the order of time.
@@ -72,6 +108,14 @@ impl System {
             packet::GENERIC_KERNEL_PROCESS_TREE => tasks::tree(cx, bytes),
             packet::GENERIC_KERNEL_CPU_FREQ_EVENT => tasks::cpu_frequency(cx, ts, bytes),
             packet::GENERIC_GPU_FREQUENCY_EVENT => tasks::gpu_frequency(cx, ts, bytes),
+            packet::CONCURRENT_SESSION_EVENT => sessions::parse(cx, ts, bytes),
+            packet::BATTERY => power::battery(cx, ts, bytes),
+            packet::ANDROID_ENERGY_ESTIMATION_BREAKDOWN => self.power.energy(cx, ts, bytes),
+            packet::ENTITY_STATE_RESIDENCY => self.power.states(cx, ts, bytes),
+            packet::INITIAL_DISPLAY_STATE => {
+                let state = Message::<3>::read(bytes).int(display::DISPLAY_STATE);
+                add_named(cx, ts, "screen_state", &[], "ScreenState", state as f64);
+            }
             packet::GPU_MEM_TOTAL_EVENT => crate::import::gpu::memory(cx, ts, bytes, false),
             _ => {}
         }
