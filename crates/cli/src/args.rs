@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use clap::{Parser, Subcommand};
 
 use crate::doctor::DoctorArgs;
+use crate::edit::{CutArgs, MergeArgs, SplitArgs};
 use crate::links::InstallLinksArgs;
 use crate::open::OpenArgs;
 use crate::profile::{FlamegraphArgs, FoldedArgs, PprofArgs};
@@ -53,6 +54,9 @@ pub(crate) enum Command {
     Folded(FoldedArgs),
     Pprof(PprofArgs),
     Symbolize(SymbolizeArgs),
+    Cut(CutArgs),
+    Split(SplitArgs),
+    Merge(MergeArgs),
     Doctor(DoctorArgs),
     Status(StatusArgs),
     RelayCert(RelayCertArgs),

@@ -4,7 +4,7 @@
 //! Called by one of these names it behaves as that program; `ferretto traced …` does the same, for
 //! machines without the links, which `ferretto install-links` makes. Everything else is a
 //! subcommand: `record`, `open`, `summary`, `text`, `query`, `flamegraph`, `folded`, `pprof`,
-//! `symbolize`, `doctor`, `status`, `relay-cert`. Exit codes are listed in [`errors`].
+//! `symbolize`, `cut`, `split`, `merge`, `doctor`, `status`, `relay-cert`. Exit codes are listed in [`errors`].
 #![forbid(unsafe_code)]
 
 mod args;
@@ -14,6 +14,7 @@ mod config;
 mod daemon;
 mod doctor;
 mod duration;
+mod edit;
 mod errors;
 mod heapprofd;
 mod json;
@@ -21,6 +22,7 @@ mod links;
 mod machine_clock;
 mod open;
 mod output;
+mod parts;
 mod perfetto;
 mod preload;
 mod print;
@@ -122,6 +124,9 @@ fn main() -> ExitCode {
         Command::Folded(args) => profile::folded(&args).map(Extent::exit_code),
         Command::Pprof(args) => profile::pprof(&args).map(Extent::exit_code),
         Command::Symbolize(args) => symbolize::run(&args).map(Extent::exit_code),
+        Command::Cut(args) => edit::cut(&args).map(Extent::exit_code),
+        Command::Split(args) => edit::split(&args).map(Extent::exit_code),
+        Command::Merge(args) => edit::merge(&args).map(Extent::exit_code),
         Command::Doctor(args) => doctor::run(&args),
         Command::Status(args) => status::run(&args).map(|()| ExitCode::SUCCESS),
         Command::RelayCert(args) => tls::run(&args),

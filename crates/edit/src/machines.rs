@@ -5,20 +5,19 @@
 //! machines to the one that made them, the host. It alone has no packets beside those.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::io::{self, Read, Write};
 
-use ferretto_format::PACKET_TAG;
 use ferretto_format::clock::BOOTTIME;
 use ferretto_format::machine_clock::{self, Comparison, Exchange};
 use ferretto_proto::fields::{
-    clock_snapshot, remote_clock_sync, system_info, trace_packet, trace_stats, trace_uuid,
+    clock_snapshot, remote_clock_sync, system_info, trace_packet, trace_stats,
     tracing_service_event,
 };
-use ferretto_trace::{Damage, ReadError, TraceReader};
+use ferretto_trace::TraceReader;
 use ferretto_wire::{Encoder, Fields, encode};
 
 use crate::packet::rewrite;
+use crate::write::{EditError, Taken, uuid_packet, write_packet};
 
 /// The sequence of the service, in every trace.
 const SERVICE_SEQUENCE: u32 = 1;
@@ -36,41 +35,6 @@ pub struct Machine {
     /// Comparisons of its clocks with the host's: in each group readings of the machine, and of the
     /// host right after it, that follow each other.
     pub clocks: Vec<Vec<(Readings, Readings)>>,
-}
-
-/// The part of a trace that was taken over.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Taken {
-    /// The number of packets.
-    pub packets: u64,
-    /// The part of the file that could not be read.
-    pub damage: Damage,
-}
-
-/// Why traces could not become one.
-#[derive(Debug)]
-pub enum MergeError {
-    /// One could not be read.
-    Read(ReadError),
-    /// The result could not be written.
-    Write(io::Error),
-}
-
-impl fmt::Display for MergeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read(error) => error.fmt(f),
-            Self::Write(error) => write!(f, "cannot write the trace: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for MergeError {}
-
-impl From<io::Error> for MergeError {
-    fn from(error: io::Error) -> Self {
-        Self::Write(error)
-    }
 }
 
 /// Puts the traces of machines into one. Memory is bounded by the number of sequences.
@@ -96,13 +60,7 @@ impl<W: Write> MachineMerger<W> {
             last_sequence: SERVICE_SEQUENCE,
             tail: Vec::new(),
         };
-        let half = |bytes: &[u8]| bytes.iter().fold(0, |n, &byte| (n << 8) | u64::from(byte));
-        merger.write(&encode(|packet| {
-            packet.nested(trace_packet::TRACE_UUID, |message| {
-                message.varint(trace_uuid::MSB, half(&uuid[..8]));
-                message.varint(trace_uuid::LSB, half(&uuid[8..]));
-            });
-        }))?;
+        merger.write(&uuid_packet(uuid))?;
         merger.write(&encode(|packet| {
             packet.nested(trace_packet::CLOCK_SNAPSHOT, |snapshot| {
                 write_clocks(snapshot, host);
@@ -121,7 +79,7 @@ impl<W: Write> MachineMerger<W> {
     /// # Errors
     ///
     /// If it is no trace, or nothing can be written.
-    pub fn add(&mut self, machine: &Machine, trace: impl Read) -> Result<Taken, MergeError> {
+    pub fn add(&mut self, machine: &Machine, trace: impl Read) -> Result<Taken, EditError> {
         for group in &machine.clocks {
             self.write(&comparison(machine.id, group))?;
         }
@@ -135,7 +93,7 @@ impl<W: Write> MachineMerger<W> {
                 failed = written.err();
                 failed.is_none()
             })
-            .map_err(MergeError::Read)?;
+            .map_err(EditError::Read)?;
         if !is_described {
             // Recordings that were cut begin late.
             self.write(&encode(|packet| {
@@ -147,7 +105,11 @@ impl<W: Write> MachineMerger<W> {
         }
         match failed {
             Some(error) => Err(error.into()),
-            None => Ok(Taken { packets, damage }),
+            None => Ok(Taken {
+                packets,
+                damage,
+                left_out: 0,
+            }),
         }
     }
 
@@ -224,11 +186,7 @@ impl<W: Write> MachineMerger<W> {
     }
 
     fn write(&mut self, packet: &[u8]) -> io::Result<()> {
-        let mut length = [0; 10];
-        let count = ferretto_wire::encode_varint(packet.len() as u64, &mut length);
-        self.out.write_all(&[PACKET_TAG])?;
-        self.out.write_all(&length[..count])?;
-        self.out.write_all(packet)
+        write_packet(&mut self.out, packet).map(drop)
     }
 }
 
@@ -250,7 +208,12 @@ fn of_event(event: &[u8]) -> Place {
     }
 }
 
-fn write_stats(stats: &[u8], out: &mut Encoder<'_, Vec<u8>>, of: &mut impl FnMut(u32) -> u64) {
+/// Writes statistics with the new numbers of sequences.
+pub(crate) fn write_stats(
+    stats: &[u8],
+    out: &mut Encoder<'_, Vec<u8>>,
+    of: &mut impl FnMut(u32) -> u64,
+) {
     use trace_stats::writer_stats::SEQUENCE_ID;
     rewrite(stats, out, |field, out| {
         if field.number != trace_stats::WRITER_STATS {

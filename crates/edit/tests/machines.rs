@@ -1,6 +1,6 @@
 //! One trace of the traces of several machines.
 
-use ferretto_edit::{Machine, MachineMerger, MergeError};
+use ferretto_edit::{EditError, Machine, MachineMerger};
 use ferretto_format::clock::BOOTTIME;
 use ferretto_proto::fields::{
     clock_snapshot, trace_packet, trace_stats, tracing_service_event as event,
@@ -159,7 +159,7 @@ fn a_machine_whose_recording_was_cut_off_is_named() {
 fn what_is_no_trace_is_refused_and_damage_is_told() {
     let mut merger = MachineMerger::new(Vec::new(), [7; 16], &[]).unwrap();
     let refused = merger.add(&machine(3, "one", 0), &b"ELF, say"[..]);
-    assert!(matches!(refused, Err(MergeError::Read(_))), "{refused:?}");
+    assert!(matches!(refused, Err(EditError::Read(_))), "{refused:?}");
     let mut cut = recorded(0);
     cut.truncate(cut.len() - 3);
     let taken = merger.add(&machine(4, "two", 0), &cut[..]).unwrap();

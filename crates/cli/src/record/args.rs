@@ -8,6 +8,7 @@ use clap::Args;
 
 use super::presets::Presets;
 use super::ring::RingArgs;
+use super::segments::SegmentArgs;
 use crate::duration::parse_duration;
 use crate::read::DEFAULT_TRACE;
 
@@ -37,6 +38,7 @@ Examples:
   ferretto record --io --sched        disks besides scheduling
   ferretto record --syscalls=read,write -- ./app
   ferretto record --ring 256MB        the newest 256 MB, written by Ctrl-C or kill -USR1
+  ferretto record --segment 1min --keep 60    a file a minute, of the last hour
   ferretto record --perf -- make      with the callstacks of make and what it starts
   ferretto record --perf=999 -p 4711  with the callstacks of process 4711
   ferretto record --view -- make      and shows it in a browser
@@ -122,6 +124,8 @@ pub(crate) struct RecordArgs {
     pub(crate) presets: Presets,
     #[command(flatten)]
     pub(crate) flight: RingArgs,
+    #[command(flatten)]
+    pub(crate) files: SegmentArgs,
 }
 
 /// Reads `4096`, `512k`, `1m`.

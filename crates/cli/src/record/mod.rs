@@ -17,6 +17,7 @@ mod remote;
 mod remotes;
 mod report;
 mod ring;
+mod segments;
 mod sources;
 mod symbols;
 mod tee;
@@ -95,7 +96,11 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         return Ok(ExitCode::from(INTERRUPTED));
     }
     let inputs: Vec<&Path> = args.config.iter().map(PathBuf::as_path).collect();
-    let Some(target) = Target::open(&args.output, &inputs, &mut signals)? else {
+    let target = match args.files.segment {
+        Some(every) => Some(Target::segments(&args.output, every, args.files.keep)?),
+        None => Target::open(&args.output, &inputs, &mut signals)?,
+    };
+    let Some(target) = target else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
     if args.flight.ring.is_some() {
@@ -205,8 +210,12 @@ fn plan_config(
     if let Some(bytes) = args.flight.ring {
         ring::keep(&mut config, bytes);
     }
+    args.files.limit(&mut config)?;
     let duration = match args.duration {
         Some(duration) => Some(duration),
+        None if args.files.until_size.is_some() || args.files.segment.is_some() => {
+            Some(Duration::ZERO)
+        }
         None if args.flight.ring.is_some() => Some(Duration::ZERO),
         None if args.config.is_some() => None,
         None if args.command.is_empty() => Some(DEFAULT_DURATION),

@@ -7,12 +7,14 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use ferretto_edit::Every;
 use ferretto_trace::{Summary, summarize_and_complete};
 use rustix::fs::OFlags;
 
 use super::command::CommandPid;
 use super::draft::{Draft, busy};
 use super::place::{self, Place};
+use super::segments::Segments;
 use super::symbols;
 use super::tee::Tee;
 use crate::output::{is_standard, lock, refuse_inputs, standard_output};
@@ -36,6 +38,8 @@ enum Kind {
     Direct(File),
     /// Standard output, which cannot be read back and so is looked at on the way.
     Standard(File, Tee),
+    /// Several files, which are looked at on the way, too.
+    Parts(File, Tee),
 }
 
 impl Target {
@@ -124,10 +128,28 @@ impl Target {
         refuse_terminal(&io::stdout())?;
         let (read, write) = io::pipe().context("cannot make a pipe")?;
         let command_pid = CommandPid::default();
-        let tee = Tee::start(read, command_pid.clone())?;
+        let name = "standard output";
+        let tee = Tee::start(read, command_pid.clone(), name, io::stdout())?;
         Ok(Self {
-            name: "standard output".to_owned(),
+            name: name.to_owned(),
             kind: Kind::Standard(OwnedFd::from(write).into(), tee),
+            command_pid,
+        })
+    }
+
+    /// Gets ready to write several files.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be written.
+    pub(super) fn segments(path: &Path, every: Every, keep: Option<u32>) -> Result<Self> {
+        let segments = Segments::start(path, every, keep)?;
+        let (read, write) = io::pipe().context("cannot make a pipe")?;
+        let command_pid = CommandPid::default();
+        let tee = Tee::start(read, command_pid.clone(), "the parts", segments)?;
+        Ok(Self {
+            name: format!("the parts of {}", path.display()),
+            kind: Kind::Parts(OwnedFd::from(write).into(), tee),
             command_pid,
         })
     }
@@ -140,7 +162,7 @@ impl Target {
     fn handle(&self) -> &File {
         match &self.kind {
             Kind::File(draft) => draft.file(),
-            Kind::Direct(file) | Kind::Standard(file, _) => file,
+            Kind::Direct(file) | Kind::Standard(file, _) | Kind::Parts(file, _) => file,
         }
     }
 
@@ -153,7 +175,7 @@ impl Target {
     pub(super) fn draft(&self) -> Option<Draft> {
         match &self.kind {
             Kind::File(draft) => Some(draft.clone()),
-            Kind::Direct(_) | Kind::Standard(..) => None,
+            Kind::Direct(_) | Kind::Standard(..) | Kind::Parts(..) => None,
         }
     }
 
@@ -198,7 +220,7 @@ impl Target {
             command_pid,
         } = self;
         match kind {
-            Kind::Standard(file, tee) => {
+            Kind::Standard(file, tee) | Kind::Parts(file, tee) => {
                 drop(file);
                 tee.finish(signals)
             }

@@ -19,6 +19,7 @@ use ferretto_ipc::machine::Machine as Identity;
 use super::output::Target;
 use super::remote::{Part, check, failure, quoted, run_there, start};
 use super::{INTERRUPTED, RecordArgs, report};
+use crate::edit::uuid;
 use crate::errors::message;
 use crate::machine_clock::Asked;
 use crate::session::Signals;
@@ -110,11 +111,8 @@ fn wait(
 
 /// Puts the traces of all machines into one. Returns the exit code, and whether there were any.
 fn merge(args: &RecordArgs, remotes: Vec<Remote>, out: &mut impl Write) -> Result<(u8, bool)> {
-    let mut uuid = [0; 16];
-    rustix::rand::getrandom(&mut uuid[..], rustix::rand::GetRandomFlags::empty())
-        .context("cannot get random numbers")?;
     let mut merger =
-        MachineMerger::new(out, uuid, &read_clocks()).context("cannot write the trace")?;
+        MachineMerger::new(out, uuid()?, &read_clocks()).context("cannot write the trace")?;
     let (mut code, mut taken, mut ids) = (0, 0, vec![0]);
     for (index, remote) in remotes.into_iter().enumerate() {
         let host = remote.host.clone();
@@ -148,7 +146,7 @@ fn merge(args: &RecordArgs, remotes: Vec<Remote>, out: &mut impl Write) -> Resul
             .context("cannot read a file of this process")?;
         match merger.add(&machine, spool) {
             Ok(_) => taken += 1,
-            Err(ferretto_edit::MergeError::Write(error)) => {
+            Err(ferretto_edit::EditError::Write(error)) => {
                 return Err(error).context("cannot write the trace");
             }
             Err(error) => failed(error.to_string()),

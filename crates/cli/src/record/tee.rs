@@ -1,4 +1,4 @@
-//! A trace on its way to standard output, summarised in passing.
+//! A trace on its way to standard output or into several files, summarised in passing.
 
 use std::io::{self, PipeReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -17,17 +17,28 @@ pub(super) struct Tee {
     thread: JoinHandle<(Option<io::Error>, Result<Summary>)>,
     /// Closes when the thread ends.
     ended: UnixStream,
+    /// Where the trace goes, in messages.
+    to: &'static str,
 }
 
 impl Tee {
-    /// Passes on what comes through `pipe` until its other end is closed. If standard output fails,
-    /// the pipe is closed, which the service notices.
-    pub(super) fn start(pipe: PipeReader, command: CommandPid) -> Result<Self> {
+    /// Passes on what comes through `pipe` to `out`, which is called `to`, until its other end is
+    /// closed, and flushes it then. If that fails, the pipe is closed, which the service notices.
+    pub(super) fn start(
+        pipe: PipeReader,
+        command: CommandPid,
+        to: &'static str,
+        out: impl Write + Send + 'static,
+    ) -> Result<Self> {
         let (ended, ending) = UnixStream::pair().context("cannot make a socket")?;
         let run = move || {
             // Closed with the thread.
             let _ending = ending;
-            let mut passing = Passing { pipe, failed: None };
+            let mut passing = Passing {
+                pipe,
+                out,
+                failed: None,
+            };
             let mut more = Vec::new();
             let summary = summarize_and_complete(&mut passing, |modules| {
                 more = [symbols::packets(modules), command.packet()].concat();
@@ -35,8 +46,8 @@ impl Tee {
             });
             // What the summary had no use for still belongs to the trace.
             let rest = io::copy(&mut passing, &mut io::sink())
-                .and_then(|_| io::stdout().write_all(&more))
-                .and_then(|()| io::stdout().flush());
+                .and_then(|_| passing.out.write_all(&more))
+                .and_then(|()| passing.out.flush());
             (
                 passing.failed.take().or(rest.err()),
                 summary.map_err(anyhow::Error::from),
@@ -48,6 +59,7 @@ impl Tee {
         Ok(Self {
             thread: thread.context("cannot start a thread")?,
             ended,
+            to,
         })
     }
 
@@ -60,26 +72,29 @@ impl Tee {
             }
         }
         match self.thread.join() {
-            Ok((Some(error), _)) => Err(error).context("cannot write to standard output"),
+            Ok((Some(error), _)) => {
+                Err(error).with_context(|| format!("cannot write to {}", self.to))
+            }
             Ok((None, summary)) => summary.context("the trace cannot be read").map(Some),
             Err(_) => bail!("passing the trace on failed; please report this"),
         }
     }
 }
 
-/// Reads a pipe; everything read has been written to standard output.
-struct Passing {
+/// Reads a pipe; everything read has been written.
+struct Passing<W> {
     pipe: PipeReader,
+    out: W,
     failed: Option<io::Error>,
 }
 
-impl Read for Passing {
+impl<W: Write> Read for Passing<W> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.failed.is_some() {
             return Ok(0);
         }
         let count = self.pipe.read(buffer)?;
-        let written = io::stdout().lock().write_all(&buffer[..count]);
+        let written = self.out.write_all(&buffer[..count]);
         if let Err(error) = written {
             self.failed = Some(error);
             return Ok(0);

@@ -11,6 +11,7 @@ mod flamegraph;
 mod machines;
 mod open;
 mod outputs;
+mod parts;
 mod perfetto;
 mod presets;
 mod private;

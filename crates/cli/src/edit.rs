@@ -1,0 +1,307 @@
+//! `ferretto cut`, `ferretto split` and `ferretto merge`.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use ferretto_edit::{EditError, Every, Splitter, Taken, Window, extent};
+use ferretto_trace::TraceReader;
+use ferretto_trace::events::{EventReader, Kind};
+
+use crate::duration::parse_duration;
+use crate::output::{is_standard, replace};
+use crate::parts::Parts;
+use crate::read::{DEFAULT_TRACE, Extent, open, parse_bytes};
+
+/// Write the part of a trace between two times into a trace of its own
+///
+/// It opens alone: names, processes, clocks, what runs on each CPU and what was begun before are
+/// written at its start. A slice that began earlier begins there, and its argument began_ns says
+/// when it did.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferretto cut --from 20s --to 21s            a second of trace.pftrace, into trace-cut.pftrace
+  ferretto cut big.pftrace --around request   the first slice of that name, and 100 ms around it")]
+pub(crate) struct CutArgs {
+    /// The trace; - is standard input
+    #[arg(value_name = "FILE", default_value = DEFAULT_TRACE)]
+    file: PathBuf,
+    /// Begin there: 12.5s after the first event, or nanoseconds as they stand in the trace
+    #[arg(long, value_name = "TIME", value_parser = Time::parse, conflicts_with = "around")]
+    from: Option<Time>,
+    /// End there
+    #[arg(long, value_name = "TIME", value_parser = Time::parse, conflicts_with = "around")]
+    to: Option<Time>,
+    /// Take the first slice of a program with this name
+    #[arg(long, value_name = "SLICE-NAME")]
+    around: Option<String>,
+    /// With --around: the time before and after the slice
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_duration)]
+    margin: std::time::Duration,
+    /// File for the part [default: trace-cut.pftrace, as the trace is called]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Write a trace as several, one after the other, which open alone
+///
+/// Each packet goes into one part. Every part begins with names, processes, clocks, and what was
+/// begun before. The parts are called trace-000.pftrace and so on.
+#[derive(Debug, Args)]
+pub(crate) struct SplitArgs {
+    /// The trace; - is standard input
+    #[arg(value_name = "FILE", default_value = DEFAULT_TRACE)]
+    file: PathBuf,
+    /// The time that a part is about, as 1min; a little more where nothing was read just then
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, required_unless_present = "size")]
+    every: Option<std::time::Duration>,
+    /// The size of a part, as 256MB
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, conflicts_with = "every")]
+    size: Option<u64>,
+    /// The file whose name the parts get, with a number [default: as the trace is called]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Write several traces as one
+///
+/// Traces of one machine since it was started share its clocks, and those of different machines are
+/// related by the time of day. Their writers are kept apart.
+#[derive(Debug, Args)]
+pub(crate) struct MergeArgs {
+    /// The traces
+    #[arg(value_name = "FILE", required = true, num_args = 2..)]
+    files: Vec<PathBuf>,
+    /// File for the trace of all
+    #[arg(short, long, value_name = "FILE", default_value = "merged.pftrace")]
+    output: PathBuf,
+}
+
+/// A place in a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Time {
+    /// Nanoseconds after the first event.
+    After(u64),
+    /// Nanoseconds on the clock of the trace.
+    At(u64),
+}
+
+impl Time {
+    fn parse(text: &str) -> Result<Self, String> {
+        if let Ok(nanoseconds) = text.parse::<u64>()
+            && nanoseconds != 0
+        {
+            return Ok(Self::At(nanoseconds));
+        }
+        let after = parse_duration(text)?;
+        Ok(Self::After(
+            u64::try_from(after.as_nanos()).unwrap_or(u64::MAX),
+        ))
+    }
+
+    fn in_trace(self, first: u64) -> u64 {
+        match self {
+            Self::After(nanoseconds) => first.saturating_add(nanoseconds),
+            Self::At(nanoseconds) => nanoseconds,
+        }
+    }
+}
+
+/// Runs `ferretto cut`.
+pub(crate) fn cut(args: &CutArgs) -> Result<Extent> {
+    if args.from.is_none() && args.to.is_none() && args.around.is_none() {
+        bail!("say which part: --from and --to, or --around SLICE-NAME");
+    }
+    let (name, mut trace) = seekable(&args.file)?;
+    let cannot_read = || format!("cannot read {name}");
+    let window = match &args.around {
+        Some(slice) => around(&mut trace, slice, args.margin).with_context(cannot_read)?,
+        None => {
+            let whole = extent(&mut trace)
+                .map_err(explained)
+                .with_context(cannot_read)?;
+            Window {
+                from: args.from.map_or(whole.from, |it| it.in_trace(whole.from)),
+                to: args.to.map_or(whole.to, |it| it.in_trace(whole.from)),
+            }
+        }
+    };
+    let output = args
+        .output
+        .clone()
+        .unwrap_or_else(|| derived(&args.file, "-cut"));
+    let (uuid, mut taken) = (uuid()?, None);
+    replace(&output, &[&args.file], |out| {
+        taken = Some(ferretto_edit::cut(&mut trace, window, uuid, out).map_err(explained)?);
+        Ok(())
+    })?;
+    Ok(taken.map_or(Extent::Whole, |taken| tell(&name, &taken)))
+}
+
+/// Runs `ferretto split`.
+pub(crate) fn split(args: &SplitArgs) -> Result<Extent> {
+    let every = match (args.every, args.size) {
+        (Some(every), _) => Every::Nanoseconds(u64::try_from(every.as_nanos()).unwrap_or(u64::MAX)),
+        (None, size) => Every::Bytes(size.unwrap_or(u64::MAX)),
+    };
+    if matches!(every, Every::Nanoseconds(0) | Every::Bytes(0)) {
+        bail!("parts have to have something in them");
+    }
+    let (name, trace) = open(&args.file)?;
+    let path = match &args.output {
+        Some(output) => output.clone(),
+        None => derived(&args.file, ""),
+    };
+    let mut parts = Parts::new(&path, None);
+    let mut splitter = Splitter::new(every, |number, before| parts.next(number, before));
+    let mut failed = None;
+    let damage = TraceReader::new(trace)
+        .try_read_all(|packet| {
+            failed = splitter.add(packet.bytes).err();
+            failed.is_none()
+        })
+        .with_context(|| format!("cannot read {name}"))?;
+    if let Some(error) = failed {
+        return Err(error).context("cannot write a part");
+    }
+    let (packets, left_out) = (splitter.packets(), splitter.left_out());
+    let last = splitter.finish().context("cannot write a part")?;
+    if let Some((last, _)) = last {
+        parts.place(last).context("cannot write a part")?;
+    }
+    let taken = Taken {
+        packets,
+        damage,
+        left_out,
+    };
+    let mut out = io::stdout().lock();
+    for part in parts.placed() {
+        writeln!(out, "{}", part.display()).context("cannot write to standard output")?;
+    }
+    Ok(tell(&name, &taken))
+}
+
+/// Runs `ferretto merge`.
+pub(crate) fn merge(args: &MergeArgs) -> Result<Extent> {
+    let mut traces = Vec::new();
+    let mut names = Vec::new();
+    for path in &args.files {
+        let (name, trace) = seekable(path)?;
+        names.push(name);
+        traces.push(trace);
+    }
+    let inputs: Vec<&Path> = args.files.iter().map(PathBuf::as_path).collect();
+    let stems: Vec<&str> = args
+        .files
+        .iter()
+        .map(|path| {
+            path.file_stem()
+                .and_then(|it| it.to_str())
+                .unwrap_or("machine")
+        })
+        .collect();
+    let (uuid, mut all) = (uuid()?, Vec::new());
+    replace(&args.output, &inputs, |out| {
+        all = ferretto_edit::merge(&mut traces, &stems, uuid, out).map_err(explained)?;
+        Ok(())
+    })?;
+    let extents = names
+        .iter()
+        .zip(&all)
+        .map(|(name, taken)| tell(name, taken));
+    Ok(extents.fold(Extent::Whole, Extent::and))
+}
+
+/// Opens a trace that is read several times. Standard input is copied into a file without a name.
+fn seekable(path: &Path) -> Result<(String, File)> {
+    let (name, mut input) = open(path)?;
+    if !is_standard(path)
+        && let Ok(file) = File::open(path)
+        && file.metadata().is_ok_and(|metadata| metadata.is_file())
+    {
+        return Ok((name, file));
+    }
+    let mut copy = tempfile::tempfile().context("cannot make a temporary file")?;
+    io::copy(&mut input, &mut copy).with_context(|| format!("cannot keep {name}"))?;
+    copy.rewind()?;
+    Ok((name, copy))
+}
+
+/// Finds the first slice of a name, with some time around it.
+fn around(
+    trace: &mut (impl Read + Seek),
+    name: &str,
+    margin: std::time::Duration,
+) -> Result<Window> {
+    trace.rewind()?;
+    let mut reader = EventReader::new();
+    let mut packets = TraceReader::new(trace);
+    let margin = u64::try_from(margin.as_nanos()).unwrap_or(u64::MAX);
+    // The slice, and how deep it is among those of its track that began after it.
+    let mut found: Option<(u64, u64, usize)> = None;
+    let mut end = None;
+    packets.try_read_all(|packet| {
+        let Some(event) = reader.add(packet.bytes) else {
+            return true;
+        };
+        match (&mut found, event.kind, event.time) {
+            (None, Kind::Begin, Some(time)) if event.name.as_deref() == Some(name) => {
+                found = Some((time, event.track, 0));
+            }
+            (Some((_, track, depth)), Kind::Begin, _) if event.track == *track => *depth += 1,
+            (Some((_, track, depth)), Kind::End, time) if event.track == *track => {
+                match depth.checked_sub(1) {
+                    Some(less) => *depth = less,
+                    None => end = time,
+                }
+            }
+            _ => {}
+        }
+        end.is_none()
+    })?;
+    let Some((begin, ..)) = found else {
+        bail!("no program wrote a slice called {name}");
+    };
+    Ok(Window {
+        from: begin.saturating_sub(margin),
+        to: end.map_or(u64::MAX, |end| end.saturating_add(margin)),
+    })
+}
+
+/// Returns a name beside the trace's.
+fn derived(path: &Path, ending: &str) -> PathBuf {
+    let path = match is_standard(path) {
+        true => Path::new(DEFAULT_TRACE),
+        false => path,
+    };
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(ending);
+    let extension = path.extension().unwrap_or("pftrace".as_ref());
+    name.push(".");
+    name.push(extension);
+    path.with_file_name(name)
+}
+
+/// An error of which the cause is told once.
+fn explained(error: EditError) -> anyhow::Error {
+    match error {
+        EditError::Read(error) => error.into(),
+        EditError::Write(error) => error.into(),
+        EditError::Nothing(..) => anyhow::anyhow!("{error}"),
+    }
+}
+
+fn tell(name: &str, taken: &Taken) -> Extent {
+    Extent::tell(name, &taken.damage).and_left_out(name, taken.left_out)
+}
+
+/// Returns an id for a new trace.
+pub(crate) fn uuid() -> Result<[u8; 16]> {
+    let mut uuid = [0; 16];
+    rustix::rand::getrandom(&mut uuid[..], rustix::rand::GetRandomFlags::empty())
+        .context("cannot make an id for the trace")?;
+    Ok(uuid)
+}

@@ -1,0 +1,127 @@
+//! Files that are parts of one trace, numbered in their order.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The files of the parts. Each is written beside its place and moved there when it is whole.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    path: PathBuf,
+    /// The number of parts that are kept; of more, the newest.
+    keep: Option<usize>,
+    placed: VecDeque<PathBuf>,
+}
+
+/// A part that is being written. One that is not finished is removed.
+#[derive(Debug)]
+pub(crate) struct Part {
+    out: BufWriter<File>,
+    beside: PathBuf,
+    place: PathBuf,
+    is_placed: bool,
+}
+
+impl Parts {
+    /// Parts of what would be the file at `path`: `trace-000.pftrace` and so on.
+    pub(crate) fn new(path: &Path, keep: Option<usize>) -> Self {
+        Self {
+            path: path.to_path_buf(),
+            keep,
+            placed: VecDeque::new(),
+        }
+    }
+
+    /// Finishes the part before, if there is one, and begins the one with this number.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be written.
+    pub(crate) fn next(&mut self, number: u32, before: Option<Part>) -> io::Result<Part> {
+        before.map_or(Ok(()), |before| self.place(before))?;
+        let place = self.numbered(number);
+        let mut beside = OsString::from(&place);
+        beside.push(".part");
+        let beside = PathBuf::from(beside);
+        let mut options = OpenOptions::new();
+        // Traces tell much about a machine, and nothing that stands there is followed.
+        options.write(true).create_new(true).mode(0o600);
+        let file = match options.open(&beside) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs::remove_file(&beside).and_then(|()| options.open(&beside))
+            }
+            other => other,
+        };
+        let file = file.map_err(|error| named(&beside, &error))?;
+        Ok(Part {
+            out: BufWriter::new(file),
+            beside,
+            place,
+            is_placed: false,
+        })
+    }
+
+    /// Moves a part that is whole to its place, and removes those that are too old.
+    ///
+    /// # Errors
+    ///
+    /// If that cannot be done.
+    pub(crate) fn place(&mut self, mut part: Part) -> io::Result<()> {
+        part.out
+            .flush()
+            .map_err(|error| named(&part.place, &error))?;
+        fs::rename(&part.beside, &part.place).map_err(|error| named(&part.place, &error))?;
+        part.is_placed = true;
+        self.placed.push_back(part.place.clone());
+        if self.keep.is_some_and(|keep| self.placed.len() > keep)
+            && let Some(oldest) = self.placed.pop_front()
+        {
+            fs::remove_file(&oldest).map_err(|error| named(&oldest, &error))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the files that are there.
+    pub(crate) fn placed(&self) -> impl Iterator<Item = &Path> {
+        self.placed.iter().map(PathBuf::as_path)
+    }
+
+    fn numbered(&self, number: u32) -> PathBuf {
+        let mut name = self.path.file_stem().unwrap_or_default().to_owned();
+        name.push(format!("-{number:03}"));
+        if let Some(extension) = self.path.extension() {
+            name.push(".");
+            name.push(extension);
+        }
+        self.path.with_file_name(name)
+    }
+}
+
+/// The same error, with the file it is about.
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+impl Write for Part {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes);
+        written.map_err(|error| named(&self.place, &error))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.out.flush();
+        flushed.map_err(|error| named(&self.place, &error))
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if !self.is_placed {
+            // It stays if it cannot be removed, and is overwritten next time.
+            let _ = fs::remove_file(&self.beside);
+        }
+    }
+}

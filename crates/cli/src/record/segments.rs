@@ -1,0 +1,149 @@
+//! Recordings that are written as several files, one after the other.
+
+use std::io::{self, PipeWriter, Write};
+use std::path::Path;
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use ferretto_edit::{Every, Splitter};
+use ferretto_proto::TraceConfig;
+use ferretto_trace::TraceReader;
+
+use crate::duration::parse_duration;
+use crate::output::is_standard;
+use crate::parts::Parts;
+use crate::read::parse_bytes;
+
+/// The options that bound files.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Size of files")]
+pub(crate) struct SegmentArgs {
+    /// Begin another file after so long, or so many bytes: 1min or 256MB
+    ///
+    /// The files are called trace-000.pftrace and so on. Nothing is lost between them, and each
+    /// opens alone: it begins with names, processes, clocks, and what was begun before.
+    #[arg(long, value_name = "TIME|SIZE", value_parser = parse_every, conflicts_with_all = ["ring", "hosts", "view"])]
+    pub(super) segment: Option<Every>,
+    /// With --segment: keep so many files, the newest
+    #[arg(long, value_name = "N", requires = "segment", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) keep: Option<u32>,
+    /// End the recording when so many bytes are written, as 1GB
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, conflicts_with_all = ["ring", "hosts"])]
+    pub(super) until_size: Option<u64>,
+}
+
+impl SegmentArgs {
+    /// Puts the limit into the config.
+    ///
+    /// # Errors
+    ///
+    /// If the config does not stream into a file.
+    pub(super) fn limit(&self, config: &mut TraceConfig) -> Result<()> {
+        if self.until_size.is_none() {
+            return Ok(());
+        }
+        if config.write_into_file != Some(true) {
+            bail!("--until-size needs a config with write_into_file: true");
+        }
+        config.max_file_size_bytes = self.until_size;
+        Ok(())
+    }
+}
+
+fn parse_every(text: &str) -> Result<Every, String> {
+    let every = match parse_bytes(text) {
+        Ok(bytes) => Every::Bytes(bytes),
+        Err(_) => {
+            let time = parse_duration(text)
+                .map_err(|_| "expected a time or a size, as 1min or 256MB".to_owned())?;
+            Every::Nanoseconds(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+        }
+    };
+    match every {
+        Every::Bytes(..1_000_000) => Err("a file has at least 1MB".to_owned()),
+        Every::Nanoseconds(..1_000_000_000) => Err("a file is about at least 1s".to_owned()),
+        every => Ok(every),
+    }
+}
+
+/// Divides what is written to it into files, on a thread of its own.
+#[derive(Debug)]
+pub(super) struct Segments {
+    pipe: Option<PipeWriter>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Segments {
+    /// Divides into files like the one at `path`.
+    ///
+    /// # Errors
+    ///
+    /// If files cannot be written there.
+    pub(super) fn start(path: &Path, every: Every, keep: Option<u32>) -> Result<Self> {
+        if is_standard(path) {
+            bail!("--segment writes files; name them with -o FILE");
+        }
+        let mut parts = Parts::new(path, keep.map(|keep| keep as usize));
+        // It is known at once if that cannot be done.
+        let first = parts.next(0, None).context("cannot write a part")?;
+        let (reader, writer) = io::pipe().context("cannot make a pipe")?;
+        let run = move || {
+            let mut first = Some(first);
+            let mut splitter = Splitter::new(every, |number, before| match first.take() {
+                Some(first) => Ok(first),
+                None => parts.next(number, before),
+            });
+            let mut failed = None;
+            let read = TraceReader::new(reader).try_read_all(|packet| {
+                failed = splitter.add(packet.bytes).err();
+                failed.is_none()
+            });
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            let last = splitter.finish()?;
+            read.map_err(io::Error::other)?;
+            last.map_or(Ok(()), |(last, _)| parts.place(last))
+        };
+        let thread = std::thread::Builder::new()
+            .name("ferretto-parts".to_owned())
+            .spawn(run)
+            .context("cannot start a thread")?;
+        Ok(Self {
+            pipe: Some(writer),
+            thread: Some(thread),
+        })
+    }
+
+    /// Waits for the thread, and returns what went wrong there.
+    fn end(&mut self) -> io::Result<()> {
+        self.pipe = None;
+        match self.thread.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(ended)) => ended,
+            Some(Err(_)) => Err(io::Error::other("dividing failed; please report this")),
+        }
+    }
+}
+
+impl Write for Segments {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(pipe) = &mut self.pipe else {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        };
+        match pipe.write(bytes) {
+            // The thread has ended, and knows why.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.end()?;
+                Err(error)
+            }
+            written => written,
+        }
+    }
+
+    /// Ends the last file.
+    fn flush(&mut self) -> io::Result<()> {
+        self.end()
+    }
+}

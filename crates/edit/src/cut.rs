@@ -1,0 +1,206 @@
+//! The part of a trace between two times.
+//!
+//! The trace is read twice: first for the state at the beginning of the part, then for what is in
+//! it. Packets are not in the order of their times, so nothing less would do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read, Seek, Write};
+
+use ferretto_proto::fields::{trace_packet as kind, tracing_service_event as service};
+use ferretto_trace::TraceReader;
+use ferretto_wire::Fields;
+
+use crate::bundle::Bundle;
+use crate::kinds;
+use crate::state::State;
+use crate::state::events::duration;
+use crate::write::{EditError, Taken, begin_part, standing_alone, state_alone, write_packet};
+
+/// Bytes that the state may take.
+pub(crate) const MEMORY: usize = 256 << 20;
+/// Snapshots of clocks so long behind the part still belong to it, in nanoseconds.
+const SNAPSHOTS_BEHIND: u64 = 20_000_000_000;
+
+/// A part of a trace: from one boot time on and before another, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// The first moment.
+    pub from: u64,
+    /// The first moment behind it.
+    pub to: u64,
+}
+
+/// Returns the times of the first and the last event of a trace, in nanoseconds of boot time.
+///
+/// # Errors
+///
+/// If it cannot be read, or has no events.
+pub fn extent(trace: impl Read) -> Result<Window, EditError> {
+    let mut state = State::new(MEMORY);
+    TraceReader::new(trace)
+        .read_all(|packet| drop(state.add(packet.bytes, 0)))
+        .map_err(EditError::Read)?;
+    let from = state.first.ok_or(EditError::Nothing(0, 0))?;
+    Ok(Window {
+        from,
+        to: state.latest + 1,
+    })
+}
+
+/// Writes the part of a trace that lies in a window, with an id of its own.
+///
+/// # Errors
+///
+/// If the trace cannot be read, nothing is in the window, or the part cannot be written.
+pub fn cut<R: Read + Seek>(
+    mut trace: R,
+    window: Window,
+    uuid: [u8; 16],
+    mut out: impl Write,
+) -> Result<Taken, EditError> {
+    let unreadable = |source| EditError::Read(ferretto_trace::ReadError::Io { offset: 0, source });
+    trace.rewind().map_err(unreadable)?;
+    let mut state = State::new(MEMORY);
+    TraceReader::new(&mut trace)
+        .read_all(|packet| drop(state.add(packet.bytes, window.from)))
+        .map_err(EditError::Read)?;
+    let (first, latest) = (state.first.unwrap_or(0), state.latest);
+    if window.from >= window.to || window.from > latest || window.to <= first {
+        return Err(EditError::Nothing(first, latest));
+    }
+    let (begun, _) = begin_part(&mut out, uuid, &mut state, Some(window.from))?;
+    let mut cutter = Cutter {
+        window,
+        out: &mut out,
+        described: std::mem::take(&mut state.descriptors),
+        begun,
+        clean: BTreeSet::new(),
+        known: state,
+        state: State::of_sequences(MEMORY),
+        packets: 0,
+        is_over: false,
+    };
+    trace.rewind().map_err(unreadable)?;
+    let mut failed = None;
+    let damage = TraceReader::new(&mut trace)
+        .try_read_all(|packet| {
+            failed = cutter.add(packet.bytes).err();
+            failed.is_none()
+        })
+        .map_err(EditError::Read)?;
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    let taken = Taken {
+        packets: cutter.packets,
+        damage,
+        left_out: cutter.state.left_out() + cutter.known.left_out(),
+    };
+    out.flush()?;
+    Ok(taken)
+}
+
+struct Cutter<'a, W: Write> {
+    window: Window,
+    out: &'a mut W,
+    /// What of the whole trace is known: machines' clocks.
+    known: State,
+    /// The descriptions that are written.
+    described: BTreeMap<(u32, u32, u64), Vec<u8>>,
+    /// Sequences whose state at the beginning is written.
+    begun: BTreeSet<u32>,
+    /// Sequences of which the part says all that later packets need.
+    clean: BTreeSet<u32>,
+    state: State,
+    packets: u64,
+    /// The recording has ended.
+    is_over: bool,
+}
+
+impl<W: Write> Cutter<'_, W> {
+    fn add(&mut self, packet: &[u8]) -> io::Result<()> {
+        // Only sequences and clocks matter here.
+        let seen = self.state.add(packet, 0);
+        let sequence = seen.writer.sequence;
+        let on = |host| self.known.on_machine(seen.writer.machine, host);
+        let (from, to) = (on(self.window.from), on(self.window.to));
+        let latest = on(self.state.latest);
+        if let Some((boot, false)) = seen.snapshot {
+            let is_near = |boot: u64| boot >= from && boot < to.saturating_add(SNAPSHOTS_BEHIND);
+            return match boot.is_some_and(is_near) {
+                true => self.write(packet),
+                false => Ok(()),
+            };
+        }
+        let mut bundle = None;
+        let mut is_kept = false;
+        for field in Fields::new(packet).map_while(Result::ok) {
+            let bytes = field.as_bytes().unwrap_or_default();
+            match field.number {
+                number if kinds::is_descriptor(number) => {
+                    let (of, again) = State::description(seen.writer, &field, bytes);
+                    if self.described.get(&of) != Some(&again) {
+                        self.write(&again)?;
+                        self.described.insert(of, again);
+                    }
+                }
+                kind::FTRACE_EVENTS => {
+                    let read = Bundle::read(bytes, self.state.clocks());
+                    bundle = read.between(from, to);
+                    is_kept |= bundle.is_some();
+                }
+                kind::SERVICE_EVENT => is_kept |= self.is_of_whole(bytes),
+                kind::TRACE_UUID | kind::SYNCHRONIZATION_MARKER => {}
+                number if kinds::is_about_all(number) => {}
+                number if kinds::is_about_end(number) => is_kept = true,
+                kind::TRACK_EVENT => {
+                    let until = |time: u64| time.saturating_add(duration(bytes));
+                    let is_within = |time: u64| time < to && (time >= from || until(time) > from);
+                    is_kept |= seen.time.is_none_or(is_within);
+                }
+                number if seen.content.contains(&number) => {
+                    // What has no time is of the time of what was written before.
+                    let time = seen.time.unwrap_or(latest);
+                    is_kept |= time >= from && time < to;
+                }
+                _ => {}
+            }
+        }
+        if is_kept {
+            if !seen.is_cleared && seen.needs_state && self.clean.insert(sequence) {
+                let is_written = self.begun.remove(&sequence);
+                if !is_written && let Some(state) = self.state.state_now(&seen.writer) {
+                    self.write(&state)?;
+                }
+            } else if seen.is_cleared {
+                self.clean.insert(sequence);
+                self.begun.remove(&sequence);
+            }
+            return self.write(&standing_alone(packet, &seen, bundle.as_deref()));
+        }
+        if !seen.concerns_sequence || !self.clean.contains(&sequence) {
+            return Ok(());
+        }
+        if seen.time.is_some_and(|time| time >= to) {
+            self.clean.remove(&sequence);
+            return Ok(());
+        }
+        self.write(&state_alone(packet, &seen))
+    }
+
+    /// Returns true for events of the service that say something of the recording as a whole.
+    /// Readers sort what lies between flushes, and the part has been put together anew.
+    fn is_of_whole(&mut self, event: &[u8]) -> bool {
+        let has = |number| Fields::find(number, event).is_some();
+        self.is_over |= has(service::TRACING_DISABLED);
+        match has(service::READ_TRACING_BUFFERS_COMPLETED) {
+            true => self.is_over,
+            false => !has(service::FLUSH_STARTED) && !has(service::ALL_DATA_SOURCES_FLUSHED),
+        }
+    }
+
+    fn write(&mut self, packet: &[u8]) -> io::Result<()> {
+        self.packets += 1;
+        write_packet(self.out, packet).map(drop)
+    }
+}

@@ -1,0 +1,58 @@
+//! Kinds of packets by where they belong in a part of a trace.
+
+use ferretto_proto::fields::trace_packet as kind;
+
+/// Returns true for what describes the machine or the recording as a whole, once: each part begins
+/// with it.
+pub(crate) fn is_about_all(number: u32) -> bool {
+    matches!(
+        number,
+        kind::TRACE_CONFIG
+            | kind::SYSTEM_INFO
+            | kind::CPU_INFO
+            | kind::GPU_INFO
+            | kind::INTERRUPT_INFO
+            | kind::TRACE_ATTRIBUTES
+            | kind::TRACE_PROVENANCE
+            | kind::EXTENSION_DESCRIPTOR
+            | kind::REMOTE_CLOCK_SYNC
+            | kind::CHROME_METADATA
+            | kind::PACKAGES_LIST
+            | kind::USER_LIST
+            | kind::TRANSLATION_TABLE
+    )
+}
+
+/// Returns true for what is known only later, whatever time it is about: names of functions, what
+/// was lost.
+pub(crate) fn is_about_end(number: u32) -> bool {
+    matches!(
+        number,
+        kind::TRACE_STATS
+            | kind::FTRACE_STATS
+            | kind::MODULE_SYMBOLS
+            | kind::DEOBFUSCATION_MAPPING
+            | kind::SERVICE_EVENT
+            | kind::TRIGGER
+            | kind::CLONE_SNAPSHOT_TRIGGER
+            | kind::CHROME_TRIGGER
+            | kind::UI_STATE
+            | kind::PROTOVMS
+            | kind::ART_PROCESS_METADATA
+            | kind::INODE_FILE_MAP
+            | kind::INITIAL_DISPLAY_STATE
+    )
+}
+
+/// Returns true for measurements that hold until the next one.
+pub(crate) fn is_measurement(number: u32) -> bool {
+    matches!(number, kind::SYS_STATS | kind::BATTERY)
+}
+
+/// Returns true for the descriptions of tracks and of the threads that write.
+pub(crate) fn is_descriptor(number: u32) -> bool {
+    matches!(
+        number,
+        kind::TRACK_DESCRIPTOR | kind::PROCESS_DESCRIPTOR | kind::THREAD_DESCRIPTOR
+    )
+}

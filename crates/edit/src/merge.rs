@@ -1,0 +1,222 @@
+//! Several traces in one.
+//!
+//! Traces of one machine since it was started share its clocks, and become one by giving their
+//! writers numbers of their own. Traces of different machines, or of different lives of one, are
+//! related by the time of day: they become machines of one trace, as if a service with relays had
+//! recorded them.
+
+use std::collections::HashMap;
+use std::io::{Read, Seek, Write};
+
+use ferretto_format::clock::{BOOTTIME, REALTIME};
+use ferretto_proto::fields::{clock_snapshot, system_info, trace_packet};
+use ferretto_trace::{Damage, ReadError, TraceReader};
+use ferretto_wire::{Fields, encode};
+
+use crate::machines::{Machine, MachineMerger, write_stats};
+use crate::packet::rewrite;
+use crate::write::{EditError, Taken, uuid_packet, write_packet};
+
+/// The sequence of the service, in every trace.
+const SERVICE_SEQUENCE: u32 = 1;
+/// Boot time and the time of day of one life of a machine differ by this much at most between two
+/// traces, in nanoseconds: the clock of a machine may be set.
+const SAME_LIFE: u64 = 2_000_000_000;
+
+/// What tells one life of one machine from others.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+struct Identity {
+    /// The names that the system has.
+    system: Vec<u8>,
+    /// The first reading of both clocks.
+    boot: Option<u64>,
+    real: Option<u64>,
+}
+
+impl Identity {
+    fn read(trace: impl Read) -> Result<Self, EditError> {
+        let mut identity = Self::default();
+        TraceReader::new(trace)
+            .try_read_all(|packet| {
+                identity.add(packet.bytes);
+                identity.boot.is_none() || identity.real.is_none() || identity.system.is_empty()
+            })
+            .map_err(EditError::Read)?;
+        Ok(identity)
+    }
+
+    fn add(&mut self, packet: &[u8]) {
+        for field in Fields::new(packet).map_while(Result::ok) {
+            let bytes = field.as_bytes().unwrap_or_default();
+            match field.number {
+                trace_packet::SYSTEM_INFO => {
+                    let utsname = Fields::find(system_info::UTSNAME, bytes);
+                    let name = Fields::find(system_info::MACHINE_NAME, bytes);
+                    let parts = [utsname, name].map(|it| it.and_then(|it| it.as_bytes()));
+                    self.system = parts.map(Option::unwrap_or_default).concat();
+                }
+                trace_packet::CLOCK_SNAPSHOT if self.boot.is_none() || self.real.is_none() => {
+                    self.boot = reading(bytes, BOOTTIME);
+                    self.real = reading(bytes, REALTIME);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns when the machine was started, by its clock.
+    fn started(&self) -> Option<u64> {
+        self.real?.checked_sub(self.boot?)
+    }
+
+    fn is_same_life(&self, other: &Self) -> bool {
+        let both = self.started().zip(other.started());
+        let is_same_time = both.is_some_and(|(a, b)| a.abs_diff(b) < SAME_LIFE);
+        is_same_time && (self.system == other.system || other.system.is_empty())
+    }
+}
+
+/// Puts traces into one, with an id of its own. Returns what was taken of each.
+///
+/// # Errors
+///
+/// If one cannot be read, clocks cannot be related, or the result cannot be written.
+pub fn merge<R: Read + Seek, W: Write>(
+    traces: &mut [R],
+    names: &[&str],
+    uuid: [u8; 16],
+    out: W,
+) -> Result<Vec<Taken>, EditError> {
+    let mut identities = Vec::new();
+    for trace in &mut *traces {
+        identities.push(Identity::read(&mut *trace)?);
+        rewind(trace)?;
+    }
+    let is_one_life = identities
+        .split_first()
+        .is_none_or(|(first, others)| others.iter().all(|other| first.is_same_life(other)));
+    match is_one_life {
+        true => of_one_machine(traces, uuid, out),
+        false => of_machines(traces, names, &identities, uuid, out),
+    }
+}
+
+fn rewind(trace: &mut impl Seek) -> Result<(), EditError> {
+    let unreadable = |source| EditError::Read(ReadError::Io { offset: 0, source });
+    trace.rewind().map_err(unreadable)
+}
+
+/// All become machines of which a host that recorded nothing knows; its clock is the first one's.
+fn of_machines<R: Read, W: Write>(
+    traces: &mut [R],
+    names: &[&str],
+    identities: &[Identity],
+    uuid: [u8; 16],
+    out: W,
+) -> Result<Vec<Taken>, EditError> {
+    let of_first = identities.first().cloned().unwrap_or_default();
+    let unknown = || {
+        let text = "the traces are of different machines, and one has no snapshot of the time of day to relate them";
+        EditError::Write(std::io::Error::other(text))
+    };
+    let host = of_first.started().ok_or_else(unknown)?;
+    let boot = of_first.boot.unwrap_or(0);
+    let mut merger = MachineMerger::new(out, uuid, &[(BOOTTIME, boot), (REALTIME, host + boot)])?;
+    let mut all = Vec::new();
+    for (place, (trace, identity)) in traces.iter_mut().zip(identities).enumerate() {
+        let started = identity.started().ok_or_else(unknown)?;
+        // Two readings at once, of what each machine's clock showed at one time of day.
+        let exchange = |after: u64| {
+            let host = boot + after;
+            let own = (of_first.started().unwrap_or(0) + host).saturating_sub(started);
+            (vec![(BOOTTIME, own)], vec![(BOOTTIME, host)])
+        };
+        let machine = Machine {
+            id: u32::try_from(place + 1).unwrap_or(u32::MAX),
+            name: names.get(place).copied().unwrap_or_default().into(),
+            clocks: vec![vec![exchange(0), exchange(1)]],
+        };
+        all.push(merger.add(&machine, trace)?);
+    }
+    merger.finish()?;
+    Ok(all)
+}
+
+/// Sequences get numbers of their own.
+fn of_one_machine<R: Read, W: Write>(
+    traces: &mut [R],
+    uuid: [u8; 16],
+    mut out: W,
+) -> Result<Vec<Taken>, EditError> {
+    write_packet(&mut out, &uuid_packet(uuid))?;
+    let mut last = SERVICE_SEQUENCE;
+    let mut all = Vec::new();
+    let mut tail: Vec<Vec<u8>> = Vec::new();
+    for trace in traces {
+        let mut numbers = HashMap::from([(0, 0), (SERVICE_SEQUENCE, SERVICE_SEQUENCE)]);
+        let (mut packets, mut failed) = (0, None);
+        let damage: Damage = TraceReader::new(trace)
+            .try_read_all(|packet| {
+                packets += 1;
+                let mut goes = true;
+                let mut is_last = false;
+                let mut of = |sequence: u32| {
+                    let number = *numbers.entry(sequence).or_insert_with(|| {
+                        last += 1;
+                        last
+                    });
+                    u64::from(number)
+                };
+                let changed = encode(|out| {
+                    rewrite(packet.bytes, out, |field, out| {
+                        let body = field.as_bytes().unwrap_or_default();
+                        match field.number {
+                            trace_packet::TRUSTED_PACKET_SEQUENCE_ID => {
+                                let number = of(field.as_u32().unwrap_or(0));
+                                out.varint(field.number, number);
+                            }
+                            trace_packet::TRACE_UUID | trace_packet::SERVICE_EVENT => goes = false,
+                            trace_packet::TRACE_STATS => {
+                                is_last = true;
+                                out.nested(field.number, |out| write_stats(body, out, &mut of));
+                            }
+                            _ => return false,
+                        }
+                        true
+                    });
+                });
+                match (goes, is_last) {
+                    (true, false) => failed = write_packet(&mut out, &changed).err(),
+                    (true, true) => tail.push(changed),
+                    (false, _) => {}
+                }
+                failed.is_none()
+            })
+            .map_err(EditError::Read)?;
+        if let Some(error) = failed {
+            return Err(error.into());
+        }
+        all.push(Taken {
+            packets,
+            damage,
+            left_out: 0,
+        });
+    }
+    for packet in tail {
+        write_packet(&mut out, &packet)?;
+    }
+    out.flush()?;
+    Ok(all)
+}
+
+/// Returns what a clock shows in a snapshot.
+fn reading(snapshot: &[u8], clock: u32) -> Option<u64> {
+    let all = Fields::new(snapshot).map_while(Result::ok);
+    let mut all = all.filter(|field| field.number == clock_snapshot::CLOCKS);
+    all.find_map(|field| {
+        let bytes = field.as_bytes()?;
+        let number = |number| Fields::find(number, bytes)?.as_u64();
+        let is_this = number(clock_snapshot::clock::CLOCK_ID)? == u64::from(clock);
+        is_this.then(|| number(clock_snapshot::clock::TIMESTAMP))?
+    })
+}

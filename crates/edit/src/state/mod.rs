@@ -1,0 +1,388 @@
+//! The state that a part of a trace begins in: all that packets before it say for those in it.
+
+pub(crate) mod events;
+mod kernel;
+pub(crate) mod sequence;
+mod stack;
+mod system;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use ferretto_format::budget::Budget;
+use ferretto_format::clock::{BOOTTIME, SEQUENCE};
+use ferretto_format::machine_clock::{Comparison, Exchange, MachineClock};
+use ferretto_format::sequence::{Clocks, PacketHeader, SequenceReader};
+use ferretto_proto::fields::remote_clock_sync::{SYNCED_CLOCKS, synced_clocks};
+use ferretto_proto::fields::{clock_snapshot, trace_packet as kind, track_descriptor};
+use ferretto_wire::{Field, Fields, encode};
+
+use self::events::Events;
+use self::kernel::Kernel;
+use self::sequence::{Epoch, Incremental, Writer};
+use self::system::System;
+use crate::bundle::Bundle;
+use crate::kinds;
+
+/// Snapshots of the clocks that are kept beside the first one.
+const SNAPSHOTS: usize = 2;
+
+/// What a description is of: its kind, its sequence if it means nothing elsewhere, its uuid.
+type Described = (u32, u32, u64);
+
+/// What is known of a packet.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) writer: Writer,
+    /// Boot time of its machine.
+    pub(crate) time: Option<u64>,
+    pub(crate) is_cleared: bool,
+    pub(crate) needs_state: bool,
+    /// It says something for later packets of its sequence.
+    pub(crate) concerns_sequence: bool,
+    /// Its timestamp is on a clock that only its sequence explains.
+    pub(crate) is_on_own_clock: bool,
+    /// The snapshot in it: its boot time, and true if it has clocks of its sequence.
+    pub(crate) snapshot: Option<(Option<u64>, bool)>,
+    /// The numbers of its other fields.
+    pub(crate) content: Vec<u32>,
+}
+
+/// The state at some place of a trace.
+#[derive(Debug)]
+pub(crate) struct State {
+    budget: Budget,
+    sequences: SequenceReader<Incremental>,
+    /// The epochs of sequences whose packets are beyond the time that is looked for, and how often
+    /// they had started anew.
+    frozen: BTreeMap<u32, (Rc<Epoch>, u64)>,
+    /// The last time of each sequence.
+    last: BTreeMap<u32, u64>,
+    about_all: Vec<Vec<u8>>,
+    first_snapshot: Option<Vec<u8>>,
+    snapshots: Vec<Vec<u8>>,
+    pub(crate) descriptors: BTreeMap<Described, Vec<u8>>,
+    events: Events,
+    kernels: BTreeMap<u32, Kernel>,
+    systems: BTreeMap<u32, System>,
+    machines: BTreeMap<u32, MachineClock>,
+    /// The first and the last time of an event, on the clock of the host.
+    pub(crate) first: Option<u64>,
+    pub(crate) latest: u64,
+    /// Kernel events are not looked at.
+    is_only_sequences: bool,
+}
+
+impl State {
+    pub(crate) fn new(memory: usize) -> Self {
+        let budget = Budget::new(memory);
+        Self {
+            sequences: SequenceReader::new(&budget),
+            frozen: BTreeMap::new(),
+            last: BTreeMap::new(),
+            about_all: Vec::new(),
+            first_snapshot: None,
+            snapshots: Vec::new(),
+            descriptors: BTreeMap::new(),
+            events: Events::new(&budget),
+            kernels: BTreeMap::new(),
+            systems: BTreeMap::new(),
+            machines: BTreeMap::new(),
+            first: None,
+            latest: 0,
+            is_only_sequences: false,
+            budget,
+        }
+    }
+
+    /// Returns a state that knows sequences and clocks alone.
+    pub(crate) fn of_sequences(memory: usize) -> Self {
+        Self {
+            is_only_sequences: true,
+            ..Self::new(memory)
+        }
+    }
+
+    /// Returns the clocks that all sequences share.
+    pub(crate) fn clocks(&self) -> &Clocks {
+        self.sequences.clocks()
+    }
+
+    /// Returns how much there was no memory for.
+    pub(crate) fn left_out(&self) -> u64 {
+        self.budget.refused()
+    }
+
+    /// Returns what a machine's clock shows at a time of the host's.
+    pub(crate) fn on_machine(&self, machine: u32, host: u64) -> u64 {
+        host.saturating_add_signed(self.ahead(machine))
+    }
+
+    fn ahead(&self, machine: u32) -> i64 {
+        let clock = self.machines.get(&machine);
+        clock.and_then(MachineClock::best).map_or(0, |it| it.offset)
+    }
+
+    /// Takes in a packet; what happened at `until` or later, in time of the host, is left out.
+    pub(crate) fn add(&mut self, packet: &[u8], until: u64) -> Seen {
+        let mut content: Vec<Field<'_>> = Vec::new();
+        let (header, _) = PacketHeader::read_prefix(packet, |field| content.push(field));
+        let writer = Writer {
+            sequence: header.sequence,
+            machine: header.machine,
+            uid: header.uid,
+            pid: header.pid,
+        };
+        let mut seen = Seen {
+            writer,
+            is_cleared: header.is_cleared,
+            needs_state: header.needs_state,
+            concerns_sequence: header.concerns_sequence(),
+            snapshot: header.snapshot.map(of_snapshot),
+            content: content.iter().map(|field| field.number).collect(),
+            ..Seen::default()
+        };
+        let machine = header.machine;
+        let until = match until {
+            u64::MAX => until,
+            until => self.on_machine(machine, until),
+        };
+        let ahead = self.ahead(machine);
+        if let Some((boot, false)) = seen.snapshot
+            && boot.is_none_or(|boot| boot < until)
+        {
+            match self.first_snapshot {
+                None => self.first_snapshot = Some(packet.to_vec()),
+                Some(_) => {
+                    if self.snapshots.len() == SNAPSHOTS {
+                        self.snapshots.remove(0);
+                    }
+                    self.snapshots.push(packet.to_vec());
+                }
+            }
+        }
+        // Before the sequence goes on.
+        let epoch = self.sequences.state_mut(header.sequence);
+        let epoch = epoch.map(|state| (Rc::clone(&state.epoch), state.starts));
+        let shared = self.sequences.shared_time(&header);
+        let context = self.sequences.read(&header, &mut |_| {}).ok().flatten();
+        let is_understood = context.is_some();
+        let time = match context {
+            Some(context) => {
+                let clock = header.clock.or(context.state.clock);
+                seen.is_on_own_clock = clock.is_some_and(|clock| SEQUENCE.contains(&clock));
+                context.time
+            }
+            None => shared,
+        };
+        seen.time = time.and_then(Result::ok);
+        let is_early = seen.time.is_none_or(|time| time < until);
+        if let Some(time) = seen.time {
+            if !is_early && let Some(epoch) = epoch {
+                self.frozen.entry(header.sequence).or_insert(epoch);
+            }
+            let last = self.last.entry(header.sequence).or_default();
+            *last = time.max(*last);
+        }
+        let mut happened = None;
+        for field in &content {
+            let bytes = field.as_bytes().unwrap_or_default();
+            let of_time = || seen.time.filter(|_| is_early);
+            match field.number {
+                kind::TRACK_EVENT => {
+                    happened = seen.time;
+                    let state = self.sequences.state_mut(header.sequence);
+                    if let (Some(time), Some(state), true) = (of_time(), state, is_understood) {
+                        self.events.add(writer, state, time, packet, bytes);
+                    }
+                }
+                kind::FTRACE_EVENTS if self.is_only_sequences => {}
+                kind::FTRACE_EVENTS => {
+                    let bundle = Bundle::read(bytes, self.sequences.clocks());
+                    let kernel = self
+                        .kernels
+                        .entry(machine)
+                        .or_insert_with(|| Kernel::new(writer, &self.budget));
+                    let (first, latest) = (&mut self.first, &mut self.latest);
+                    kernel.add(&bundle, until, |time| {
+                        let host = time.saturating_add_signed(ahead.saturating_neg());
+                        *first = Some(first.map_or(host, |first| first.min(host)));
+                        *latest = host.max(*latest);
+                    });
+                    let system = self.systems.get_mut(&machine);
+                    let gone = kernel.take_gone();
+                    system.into_iter().for_each(|system| {
+                        gone.iter().for_each(|pid| system.gone(*pid));
+                    });
+                }
+                kind::PROCESS_TREE if is_early => self.system(machine).tree(writer, bytes),
+                kind::PROCESS_STATS if is_early => self.system(machine).statistics(writer, bytes),
+                number if kinds::is_measurement(number) => {
+                    happened = seen.time;
+                    if let Some(time) = of_time() {
+                        self.system(machine).measure(writer, time, field);
+                    }
+                }
+                number if kinds::is_descriptor(number) => {
+                    self.describe(writer, field, bytes);
+                }
+                number if kinds::is_about_all(number) => {
+                    if number == kind::REMOTE_CLOCK_SYNC {
+                        self.compare(machine, bytes);
+                    }
+                    if self.budget.take(packet.len()) {
+                        self.about_all.push(packet.to_vec());
+                    }
+                }
+                number if kinds::is_about_end(number) => {}
+                _ => happened = seen.time,
+            }
+        }
+        if let Some(time) = happened {
+            let host = time.saturating_add_signed(ahead.saturating_neg());
+            self.first = Some(self.first.map_or(host, |first| first.min(host)));
+            self.latest = self.latest.max(host);
+        }
+        seen
+    }
+
+    fn system(&mut self, machine: u32) -> &mut System {
+        let systems = self.systems.entry(machine);
+        systems.or_insert_with(|| System::new(&self.budget))
+    }
+
+    /// Returns what a description is of, and the packet that repeats it.
+    pub(crate) fn description(
+        writer: Writer,
+        field: &Field<'_>,
+        bytes: &[u8],
+    ) -> (Described, Vec<u8>) {
+        let uuid = match field.number {
+            kind::TRACK_DESCRIPTOR => Fields::find(track_descriptor::UUID, bytes),
+            _ => None,
+        };
+        let uuid = uuid.and_then(|uuid| uuid.as_u64()).unwrap_or(0);
+        let sequence = if uuid == 0 { writer.sequence } else { 0 };
+        let packet = encode(|out| {
+            writer.write(out);
+            out.bytes(field.number, bytes);
+        });
+        ((field.number, sequence, uuid), packet)
+    }
+
+    fn describe(&mut self, writer: Writer, field: &Field<'_>, bytes: &[u8]) {
+        if field.number == kind::TRACK_DESCRIPTOR {
+            self.events.describe(bytes);
+        }
+        let (of, packet) = Self::description(writer, field, bytes);
+        match self.descriptors.get_mut(&of) {
+            Some(known) => *known = packet,
+            None if self.budget.take(packet.len() + 128) => {
+                self.descriptors.insert(of, packet);
+            }
+            None => {}
+        }
+    }
+
+    /// Reads a `RemoteClockSync`.
+    fn compare(&mut self, machine: u32, bytes: &[u8]) {
+        let boot = |clocks: &[u8]| {
+            let all = Fields::new(clocks).map_while(Result::ok);
+            all.filter_map(|field| field.as_bytes().and_then(reading))
+                .find(|(clock, _)| *clock == BOOTTIME)
+                .map(|(_, time)| time)
+        };
+        let mut exchanges = Vec::new();
+        for field in Fields::new(bytes).map_while(Result::ok) {
+            let (SYNCED_CLOCKS, Some(both)) = (field.number, field.as_bytes()) else {
+                continue;
+            };
+            let side = |number| {
+                let clocks = Fields::find(number, both)?;
+                boot(clocks.as_bytes()?)
+            };
+            if let (Some(client), Some(host)) = (
+                side(synced_clocks::CLIENT_CLOCKS),
+                side(synced_clocks::HOST_CLOCKS),
+            ) {
+                exchanges.push(Exchange { client, host });
+            }
+        }
+        let clock = self.machines.entry(machine).or_default();
+        exchanges
+            .windows(2)
+            .filter_map(|pair| Comparison::new(pair[0], pair[1]))
+            .for_each(|comparison| clock.add_comparison(comparison));
+    }
+
+    /// Returns the packet that brings a sequence into the state it is in now.
+    pub(crate) fn state_now(&mut self, writer: &Writer) -> Option<Vec<u8>> {
+        let state = self.sequences.state_mut(writer.sequence)?;
+        Some(state.epoch.packet(writer))
+    }
+
+    /// Writes the packets that a part begins with: what is so at `at`, in time of the host, or at
+    /// this place of the trace. Returns the sequences whose state is written, too.
+    pub(crate) fn write(&mut self, at: Option<u64>, out: &mut dyn FnMut(Vec<u8>)) -> BTreeSet<u32> {
+        let snapshots = self.first_snapshot.iter().chain(&self.snapshots);
+        snapshots.cloned().for_each(&mut *out);
+        self.about_all.iter().cloned().for_each(&mut *out);
+        self.descriptors.values().cloned().for_each(&mut *out);
+        let offsets: BTreeMap<u32, i64> = self
+            .systems
+            .keys()
+            .chain(self.kernels.keys())
+            .map(|machine| (*machine, self.ahead(*machine)))
+            .collect();
+        let of_machine = |machine: &u32| {
+            let ahead = offsets.get(machine).copied().unwrap_or(0);
+            at.map(|at| at.saturating_add_signed(ahead))
+        };
+        for (machine, system) in &self.systems {
+            system.write(of_machine(machine), self.latest, out);
+        }
+        for (machine, kernel) in &mut self.kernels {
+            kernel.write(of_machine(machine), out);
+        }
+        let last = &self.last;
+        let when = |sequence: u32, own: u64| match at {
+            Some(at) => at.max(own),
+            None => last.get(&sequence).copied().unwrap_or(0).max(own),
+        };
+        let frozen = &self.frozen;
+        let mut epochs = BTreeMap::new();
+        for (sequence, state) in self.sequences.states() {
+            let now = || (Rc::clone(&state.epoch), state.starts);
+            epochs.insert(sequence, frozen.get(&sequence).cloned().unwrap_or_else(now));
+        }
+        let state_of = |writer: &Writer| {
+            let epoch = epochs.get(&writer.sequence);
+            epoch.map_or_else(Vec::new, |(epoch, _)| epoch.packet(writer))
+        };
+        let starts_of = |sequence| epochs.get(&sequence).map_or(0, |(_, starts)| *starts);
+        self.events.write(when, state_of, starts_of, out)
+    }
+}
+
+/// Reads the clocks of a snapshot, as far as is asked for.
+fn of_snapshot(bytes: &[u8]) -> (Option<u64>, bool) {
+    let (mut boot, mut is_of_sequence) = (None, false);
+    for field in Fields::new(bytes).map_while(Result::ok) {
+        if field.number == clock_snapshot::CLOCKS
+            && let Some((clock, time)) = field.as_bytes().and_then(reading)
+        {
+            is_of_sequence |= SEQUENCE.contains(&clock);
+            if clock == BOOTTIME {
+                boot = Some(time);
+            }
+        }
+    }
+    (boot, is_of_sequence)
+}
+
+fn reading(bytes: &[u8]) -> Option<(u32, u64)> {
+    let number = |number| Fields::find(number, bytes)?.as_u64();
+    let clock = number(clock_snapshot::clock::CLOCK_ID)?;
+    let time = number(clock_snapshot::clock::TIMESTAMP).unwrap_or(0);
+    Some((u32::try_from(clock).ok()?, time))
+}

@@ -1,0 +1,172 @@
+//! The incremental state of one sequence, to be written again at the start of a part.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use ferretto_format::budget::Budget;
+use ferretto_format::sequence::{FaultSink, InternedEntry, SequenceState};
+use ferretto_format::sequence_flags::INCREMENTAL_STATE_CLEARED;
+use ferretto_proto::fields::{trace_packet, trace_packet_defaults, track_event_defaults};
+use ferretto_wire::{Encoder, Fields, encode};
+
+/// Bytes that an entry takes beside its content.
+const ENTRY_BYTES: usize = 64;
+
+/// The identity of a writer, as every packet of it says it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Writer {
+    pub(crate) sequence: u32,
+    pub(crate) machine: u32,
+    pub(crate) uid: Option<u32>,
+    pub(crate) pid: Option<i32>,
+}
+
+impl Writer {
+    /// Writes the fields that name it.
+    pub(crate) fn write(&self, out: &mut Encoder<'_, Vec<u8>>) {
+        out.varint(
+            trace_packet::TRUSTED_PACKET_SEQUENCE_ID,
+            self.sequence.into(),
+        );
+        if let Some(uid) = self.uid {
+            out.varint(trace_packet::TRUSTED_UID, uid.into());
+        }
+        if let Some(pid) = self.pid {
+            out.int(trace_packet::TRUSTED_PID, pid.into());
+        }
+        if self.machine != 0 {
+            out.varint(trace_packet::MACHINE_ID, self.machine.into());
+        }
+    }
+}
+
+/// The dictionary and defaults of a sequence between two new starts. Events that are still open
+/// keep the epoch they were written in.
+#[derive(Debug)]
+pub(crate) struct Epoch {
+    entries: RefCell<BTreeMap<(u32, u64), Box<[u8]>>>,
+    defaults: RefCell<Option<Box<[u8]>>>,
+    budget: Budget,
+    taken: Cell<usize>,
+}
+
+impl Epoch {
+    fn new(budget: &Budget) -> Rc<Self> {
+        Rc::new(Self {
+            entries: RefCell::default(),
+            defaults: RefCell::default(),
+            budget: budget.clone(),
+            taken: Cell::new(0),
+        })
+    }
+
+    /// Returns the packet after which packets of this epoch can be read.
+    pub(crate) fn packet(&self, writer: &Writer) -> Vec<u8> {
+        encode(|out| {
+            writer.write(out);
+            out.varint(trace_packet::SEQUENCE_FLAGS, INCREMENTAL_STATE_CLEARED);
+            if let Some(defaults) = &*self.defaults.borrow() {
+                out.bytes(trace_packet::TRACE_PACKET_DEFAULTS, defaults);
+            }
+            let entries = self.entries.borrow();
+            if !entries.is_empty() {
+                out.nested(trace_packet::INTERNED_DATA, |data| {
+                    for ((table, _), bytes) in entries.iter() {
+                        data.bytes(*table, bytes);
+                    }
+                });
+            }
+        })
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        let is_room = self.budget.take(bytes);
+        if is_room {
+            self.taken.set(self.taken.get() + bytes);
+        }
+        is_room
+    }
+}
+
+impl Drop for Epoch {
+    fn drop(&mut self) {
+        self.budget.give_back(self.taken.get());
+    }
+}
+
+/// The incremental state of a sequence.
+#[derive(Debug)]
+pub(crate) struct Incremental {
+    pub(crate) epoch: Rc<Epoch>,
+    budget: Budget,
+    /// The clock of packets that name none.
+    pub(crate) clock: Option<u32>,
+    /// The track of events that name none.
+    pub(crate) track: Option<u64>,
+    pub(crate) extra_tracks: Vec<u64>,
+    pub(crate) extra_double_tracks: Vec<u64>,
+    /// The number of new starts.
+    pub(crate) starts: u64,
+}
+
+impl SequenceState for Incremental {
+    fn new(budget: &Budget) -> Self {
+        Self {
+            epoch: Epoch::new(budget),
+            budget: budget.clone(),
+            clock: None,
+            track: None,
+            extra_tracks: Vec::new(),
+            extra_double_tracks: Vec::new(),
+            starts: 0,
+        }
+    }
+
+    fn restart(&mut self) {
+        self.epoch = Epoch::new(&self.budget);
+        self.clock = None;
+        self.track = None;
+        self.extra_tracks.clear();
+        self.extra_double_tracks.clear();
+        self.starts += 1;
+    }
+
+    fn set_defaults(&mut self, defaults: &[u8]) {
+        if self.epoch.take(defaults.len()) {
+            *self.epoch.defaults.borrow_mut() = Some(defaults.into());
+        }
+        let clock = Fields::find(trace_packet_defaults::TIMESTAMP_CLOCK_ID, defaults);
+        self.clock = clock.and_then(|clock| clock.as_u32());
+        self.track = None;
+        self.extra_tracks.clear();
+        self.extra_double_tracks.clear();
+        let event = Fields::find(trace_packet_defaults::TRACK_EVENT_DEFAULTS, defaults);
+        let Some(event) = event.and_then(|event| event.as_bytes()) else {
+            return;
+        };
+        for field in Fields::new(event).map_while(Result::ok) {
+            match field.number {
+                track_event_defaults::TRACK_UUID => self.track = field.as_u64(),
+                track_event_defaults::EXTRA_COUNTER_TRACK_UUIDS => {
+                    self.extra_tracks.extend(field.as_varints());
+                }
+                track_event_defaults::EXTRA_DOUBLE_COUNTER_TRACK_UUIDS => {
+                    self.extra_double_tracks.extend(field.as_varints());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn intern(&mut self, interned: &[u8], _: FaultSink<'_>) {
+        let mut entries = self.epoch.entries.borrow_mut();
+        for entry in InternedEntry::all(interned) {
+            let key = (entry.table, entry.iid);
+            // The first definition holds.
+            if !entries.contains_key(&key) && self.epoch.take(entry.bytes.len() + ENTRY_BYTES) {
+                entries.insert(key, entry.bytes.into());
+            }
+        }
+    }
+}

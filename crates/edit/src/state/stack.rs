@@ -1,0 +1,75 @@
+//! Begins and ends on one track, which may come a little out of order.
+
+/// The number of marks after which the older half is settled.
+const WAITING: usize = 256;
+
+/// The intervals of a track that are open.
+#[derive(Debug)]
+pub(crate) struct Stack<T> {
+    open: Vec<(u64, T)>,
+    /// The newest begins and ends, by time; an end has no content.
+    waiting: Vec<(u64, Option<T>)>,
+}
+
+impl<T> Default for Stack<T> {
+    fn default() -> Self {
+        Self {
+            open: Vec::new(),
+            waiting: Vec::new(),
+        }
+    }
+}
+
+impl<T> Stack<T> {
+    pub(crate) fn begin(&mut self, time: u64, content: T) {
+        self.add(time, Some(content));
+    }
+
+    pub(crate) fn end(&mut self, time: u64) {
+        self.add(time, None);
+    }
+
+    fn add(&mut self, time: u64, mark: Option<T>) {
+        let place = self.waiting.iter().rposition(|(at, _)| *at <= time);
+        self.waiting
+            .insert(place.map_or(0, |place| place + 1), (time, mark));
+        if self.waiting.len() >= WAITING {
+            self.settle(WAITING / 2);
+        }
+    }
+
+    fn settle(&mut self, count: usize) {
+        for (time, mark) in self.waiting.drain(..count) {
+            match mark {
+                Some(content) => self.open.push((time, content)),
+                None => drop(self.open.pop()),
+            }
+        }
+    }
+
+    /// Returns what is open, the outermost first.
+    pub(crate) fn open(&mut self) -> &[(u64, T)] {
+        self.settle(self.waiting.len());
+        &self.open
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_that_come_early_end_what_began_before() {
+        let mut stack = Stack::default();
+        stack.begin(10, "outer");
+        stack.end(40);
+        stack.begin(20, "inner");
+        assert_eq!(stack.open(), [(10, "outer")]);
+        for time in 0..1000 {
+            stack.begin(100 + 2 * time, "short");
+            stack.end(101 + 2 * time);
+        }
+        stack.end(5000);
+        assert_eq!(stack.open(), []);
+    }
+}

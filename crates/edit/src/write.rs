@@ -1,0 +1,149 @@
+//! Writing packets, and what can go wrong.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use ferretto_format::PACKET_TAG;
+use ferretto_format::sequence_flags::NEEDS_INCREMENTAL_STATE;
+use ferretto_proto::fields::{trace_packet, trace_uuid};
+use ferretto_trace::{Damage, ReadError};
+use ferretto_wire::{Fields, encode};
+
+use crate::packet::rewrite;
+use crate::state::events::write_time;
+use crate::state::{Seen, State};
+
+/// The part of a trace that was taken over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taken {
+    /// The number of packets.
+    pub packets: u64,
+    /// The part of the file that could not be read.
+    pub damage: Damage,
+    /// The number of entries for which there was no memory.
+    pub left_out: u64,
+}
+
+/// Why a trace could not be made of others.
+#[derive(Debug)]
+pub enum EditError {
+    /// One could not be read.
+    Read(ReadError),
+    /// The result could not be written.
+    Write(io::Error),
+    /// There is nothing in the window that was asked for. The trace is from the first to the second
+    /// boot time, in nanoseconds.
+    Nothing(u64, u64),
+}
+
+impl fmt::Display for EditError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => error.fmt(f),
+            Self::Write(error) => write!(f, "cannot write the trace: {error}"),
+            Self::Nothing(0, 0) => f.write_str("the trace has no events"),
+            Self::Nothing(first, last) => {
+                let seconds = last.saturating_sub(*first) as f64 / 1e9;
+                write!(
+                    f,
+                    "nothing lies between these times; the trace is {seconds:.3} s long, from {first} to {last}"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for EditError {}
+
+impl From<io::Error> for EditError {
+    fn from(error: io::Error) -> Self {
+        Self::Write(error)
+    }
+}
+
+/// Writes a packet as it stands in a trace. Returns the bytes it takes.
+pub(crate) fn write_packet(out: &mut impl Write, packet: &[u8]) -> io::Result<u64> {
+    let mut length = [0; 10];
+    let count = ferretto_wire::encode_varint(packet.len() as u64, &mut length);
+    out.write_all(&[PACKET_TAG])?;
+    out.write_all(&length[..count])?;
+    out.write_all(packet)?;
+    Ok((1 + count + packet.len()) as u64)
+}
+
+/// Returns the packet of a trace's id.
+pub(crate) fn uuid_packet(uuid: [u8; 16]) -> Vec<u8> {
+    let half = |bytes: &[u8]| bytes.iter().fold(0, |n, &byte| (n << 8) | u64::from(byte));
+    encode(|packet| {
+        packet.nested(trace_packet::TRACE_UUID, |message| {
+            message.varint(trace_uuid::MSB, half(&uuid[..8]));
+            message.varint(trace_uuid::LSB, half(&uuid[8..]));
+        });
+    })
+}
+
+/// Returns a packet without what only its place in the sequence explains: its time is on the clock
+/// of the machine, and there are no clocks of the sequence. `bundle` replaces kernel events.
+pub(crate) fn standing_alone(packet: &[u8], seen: &Seen, bundle: Option<&[u8]>) -> Vec<u8> {
+    encode(|out| {
+        let time = seen.time.filter(|_| seen.is_on_own_clock);
+        if let Some(time) = time {
+            write_time(time, out);
+        }
+        rewrite(packet, out, |field, out| match field.number {
+            trace_packet::TIMESTAMP | trace_packet::TIMESTAMP_CLOCK_ID => time.is_some(),
+            trace_packet::CLOCK_SNAPSHOT => true,
+            trace_packet::FTRACE_EVENTS => {
+                if let Some(bundle) = bundle {
+                    out.bytes(field.number, bundle);
+                }
+                bundle.is_some()
+            }
+            _ => false,
+        });
+    })
+}
+
+/// Returns what a packet says for later ones of its sequence, alone.
+pub(crate) fn state_alone(packet: &[u8], seen: &Seen) -> Vec<u8> {
+    encode(|out| {
+        seen.writer.write(out);
+        if !seen.is_cleared {
+            out.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
+        }
+        for field in Fields::new(packet).map_while(Result::ok) {
+            let is_state = match field.number {
+                trace_packet::INTERNED_DATA | trace_packet::TRACE_PACKET_DEFAULTS => true,
+                trace_packet::SEQUENCE_FLAGS | trace_packet::INCREMENTAL_STATE_CLEARED => {
+                    seen.is_cleared
+                }
+                _ => false,
+            };
+            if is_state {
+                crate::packet::copy(&field, out);
+            }
+        }
+    })
+}
+
+/// Writes what a part begins with: its id, and the state. Returns the sequences whose state is
+/// written, and the bytes.
+pub(crate) fn begin_part(
+    out: &mut impl Write,
+    uuid: [u8; 16],
+    state: &mut State,
+    at: Option<u64>,
+) -> io::Result<(std::collections::BTreeSet<u32>, u64)> {
+    let mut bytes = write_packet(out, &uuid_packet(uuid))?;
+    let mut failed = Ok(());
+    let sequences = state.write(at, &mut |packet| {
+        if failed.is_ok() && !packet.is_empty() {
+            match write_packet(out, &packet) {
+                Ok(count) => bytes += count,
+                Err(error) => failed = Err(error),
+            }
+        }
+    });
+    failed?;
+    Ok((sequences, bytes))
+}
