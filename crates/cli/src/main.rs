@@ -4,7 +4,8 @@
 //! Called by one of these names it behaves as that program; `ferretto traced …` does the same, for
 //! machines without the links, which `ferretto install-links` makes. Everything else is a
 //! subcommand: `record`, `open`, `summary`, `text`, `query`, `flamegraph`, `folded`, `pprof`,
-//! `symbolize`, `cut`, `split`, `merge`, `doctor`, `status`, `relay-cert`. Exit codes are listed in [`errors`].
+//! `symbolize`, `cut`, `split`, `merge`, `doctor`, `status`, `relay-cert`. Exit codes are listed in
+//! [`errors`].
 #![forbid(unsafe_code)]
 
 mod args;

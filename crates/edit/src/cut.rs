@@ -103,7 +103,7 @@ pub fn cut<R: Read + Seek>(
 struct Cutter<'a, W: Write> {
     window: Window,
     out: &'a mut W,
-    /// What of the whole trace is known: machines' clocks.
+    /// Knowledge of the whole trace: machines' clocks.
     known: State,
     /// The descriptions that are written.
     described: BTreeMap<(u32, u32, u64), Vec<u8>>,

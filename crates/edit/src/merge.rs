@@ -23,7 +23,7 @@ const SERVICE_SEQUENCE: u32 = 1;
 /// traces, in nanoseconds: the clock of a machine may be set.
 const SAME_LIFE: u64 = 2_000_000_000;
 
-/// What tells one life of one machine from others.
+/// Tells one life of one machine from others.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct Identity {
     /// The names that the system has.

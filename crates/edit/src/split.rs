@@ -116,7 +116,8 @@ impl<W: Write, N: FnMut(u32, Option<W>) -> io::Result<W>> Splitter<W, N> {
         }
     }
 
-    /// Ends the last part, and returns it with the number of parts; `None` if there were no packets.
+    /// Ends the last part, and returns it with the number of parts; `None` if there were no
+    /// packets.
     ///
     /// # Errors
     ///

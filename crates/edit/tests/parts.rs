@@ -293,7 +293,7 @@ fn recording(seconds: u64) -> Vec<u8> {
     trace
 }
 
-/// What a trace says of a window, a line each: slices, time on CPUs, states of threads, values of
+/// The content of a window, a line each: slices, time on CPUs, states of threads, values of
 /// counters and when they change.
 fn said(bytes: &[u8], window: Window) -> Vec<String> {
     let trace = Trace::read(bytes, &Options::default()).unwrap();
@@ -350,7 +350,7 @@ fn said(bytes: &[u8], window: Window) -> Vec<String> {
     said
 }
 
-/// What an import counts as errors.
+/// The errors that an import counts.
 fn errors(bytes: &[u8]) -> Vec<String> {
     let trace = Trace::read(bytes, &Options::default()).unwrap();
     let stats = &trace.tables().stats;

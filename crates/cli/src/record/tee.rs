@@ -17,7 +17,7 @@ pub(super) struct Tee {
     thread: JoinHandle<(Option<io::Error>, Result<Summary>)>,
     /// Closes when the thread ends.
     ended: UnixStream,
-    /// Where the trace goes, in messages.
+    /// The name of the output in messages.
     to: &'static str,
 }
 

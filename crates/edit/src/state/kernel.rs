@@ -60,7 +60,7 @@ const INTERVALS: [(u32, u32, Whose); 10] = [
     (event::BLOCK_IO_START, event::BLOCK_IO_DONE, Whose::Request),
 ];
 
-/// What an interval belongs to.
+/// The owner of an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whose {
     Thread,
@@ -105,7 +105,7 @@ pub(crate) struct Kernel {
     running: BTreeMap<u32, u64>,
     tasks: BTreeMap<u64, Task>,
     held: BTreeMap<Key, Held>,
-    /// What programs wrote into the trace marker and have not ended, by thread.
+    /// Intervals that programs wrote into the trace marker and have not ended, by thread.
     marks: BTreeMap<u64, Stack<(u32, Vec<u8>)>>,
     /// The last event of each CPU.
     last: BTreeMap<u32, u64>,
@@ -249,13 +249,13 @@ impl Kernel {
         state: u64,
         (pid, priority, comm): (u64, u64, &[u8]),
     ) {
-        if let Some(before) = before.filter(|pid| *pid != 0) {
-            if let Some(task) = self.task(before, time) {
-                task.cpu = cpu;
-                // It stays, as older news of it may come from other CPUs.
-                task.state = (state & DEAD == 0).then_some(state);
-                task.since.clear();
-            }
+        if let Some(before) = before.filter(|pid| *pid != 0)
+            && let Some(task) = self.task(before, time)
+        {
+            task.cpu = cpu;
+            // It stays, as older news of it may come from other CPUs.
+            task.state = (state & DEAD == 0).then_some(state);
+            task.since.clear();
         }
         if pid != 0
             && let Some(task) = self.task(pid, time)

@@ -27,10 +27,10 @@ use crate::kinds;
 /// Snapshots of the clocks that are kept beside the first one.
 const SNAPSHOTS: usize = 2;
 
-/// What a description is of: its kind, its sequence if it means nothing elsewhere, its uuid.
+/// The subject of a description: its kind, its sequence if it means nothing elsewhere, its uuid.
 type Described = (u32, u32, u64);
 
-/// What is known of a packet.
+/// Facts of a packet.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) writer: Writer,

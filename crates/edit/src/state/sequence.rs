@@ -41,11 +41,14 @@ impl Writer {
     }
 }
 
+/// The entries of a dictionary, by table and iid.
+type Entries = BTreeMap<(u32, u64), Box<[u8]>>;
+
 /// The dictionary and defaults of a sequence between two new starts. Events that are still open
 /// keep the epoch they were written in.
 #[derive(Debug)]
 pub(crate) struct Epoch {
-    entries: RefCell<BTreeMap<(u32, u64), Box<[u8]>>>,
+    entries: RefCell<Entries>,
     defaults: RefCell<Option<Box<[u8]>>>,
     budget: Budget,
     taken: Cell<usize>,
