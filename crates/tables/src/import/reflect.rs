@@ -118,11 +118,19 @@ impl Keys {
             },
             Value::String(text) => ArgValue::Text(store.strings.intern(text)),
             Value::Array(elements) => {
+                let Some(array) = self.id(store) else {
+                    return false;
+                };
+                // An event that adds to another one goes on with its arrays.
                 let mut has_any = false;
-                for (index, element) in elements.iter().enumerate() {
-                    let mark = self.push_index(index);
-                    has_any |= self.add_value(store, element, args);
+                for element in elements {
+                    let mark = self.push_index(args.array_length(array));
+                    let is_there = self.add_value(store, element, args);
                     self.pop(mark);
+                    if is_there {
+                        args.lengthen_array(array);
+                        has_any = true;
+                    }
                 }
                 return has_any;
             }

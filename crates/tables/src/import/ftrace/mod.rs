@@ -1,6 +1,7 @@
 //! Kernel events: bundles of `linux.ftrace`.
 
 mod args;
+mod buffers;
 mod compact;
 mod counters;
 mod drm;
@@ -401,6 +402,7 @@ impl Ftrace {
             number => {
                 if !self.counters.parse(cx, head, number, body)
                     && !self.drm.parse(cx, head, number, body)
+                    && !buffers::parse(cx, head, number, body)
                 {
                     self.slices.parse(cx, head, number, body);
                 }

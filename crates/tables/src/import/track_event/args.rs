@@ -290,14 +290,18 @@ impl ArgsReader {
                 }
             }
             2 => {
-                let mut index = 0;
+                let Some(array) = self.keys.id(&mut cx.store) else {
+                    return false;
+                };
                 for value in fields().filter(|part| part.number == of::ARRAY_VALUES) {
-                    let mark = self.keys.push_index(index);
+                    let mark = self.keys.push_index(args.array_length(array));
                     let value = value.as_bytes().unwrap_or_default();
                     let is_there = self.nested_value(cx, value, depth + 1, args);
                     self.keys.pop(mark);
-                    index += usize::from(is_there);
-                    has_any |= is_there;
+                    if is_there {
+                        args.lengthen_array(array);
+                        has_any = true;
+                    }
                 }
             }
             _ => {

@@ -632,7 +632,7 @@ fn fault(cx: &mut Context, stat: Stat, uuid: u64) {
 fn read_counter(cx: &mut Context, bytes: &[u8], name: &mut StringId) -> Counter {
     use counter_descriptor as of;
     let strings = &mut cx.store.strings;
-    let (mut kind, mut unit, mut unit_name) = (0, 0, StringId::EMPTY);
+    let (mut kind, mut unit, mut unit_name) = (0, 0, StringId::NULL);
     let mut categories = Vec::new();
     let mut counter = Counter {
         category: StringId::NULL,
