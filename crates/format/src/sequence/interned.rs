@@ -10,13 +10,17 @@ use crate::budget::{Budget, entry_bytes};
 
 /// The entries of one kind of interned data, by iid.
 ///
-/// Writers count up from 1, and these entries lie side by side. Others are found by their hash.
-#[derive(Debug)]
+/// Writers count up from 1, and these entries lie side by side. Others are found by their hash, until
+/// there are enough of them to fill a good part of the gaps.
+#[derive(Debug, Clone)]
 pub struct InternedTable<T> {
-    /// The entries with these iids. There may be none at 0.
+    /// The entries with these iids, where there are any.
     counted: Vec<Option<T>>,
     others: HashMap<u64, T>,
 }
+
+/// Places beside each other for each entry, at most.
+const PLACES_PER_ENTRY: usize = 4;
 
 impl<T> Default for InternedTable<T> {
     fn default() -> Self {
@@ -63,7 +67,31 @@ impl<T> InternedTable<T> {
         } else if place == self.counted.len() && !self.others.contains_key(&iid) {
             self.counted.push(Some(entry));
         } else {
-            self.others.insert(iid, entry);
+            let others = &mut self.others;
+            let is_new = others.insert(iid, entry).is_none();
+            // Seldom enough that entries are moved a few times at most.
+            let are_many = others.len() * 8 >= self.counted.len();
+            if is_new && are_many && others.len().is_power_of_two() {
+                self.gather();
+            }
+        }
+    }
+
+    /// Puts entries side by side if few places remain empty.
+    fn gather(&mut self) {
+        let entries = self.counted.iter().flatten().count() + self.others.len();
+        let last = self.others.keys().max().copied().unwrap_or(0);
+        let places = usize::try_from(last)
+            .unwrap_or(usize::MAX)
+            .saturating_add(1);
+        if places > entries * PLACES_PER_ENTRY {
+            return;
+        }
+        if self.counted.len() < places {
+            self.counted.resize_with(places, || None);
+        }
+        for (iid, entry) in self.others.drain() {
+            self.counted[iid as usize] = Some(entry);
         }
     }
 
@@ -97,13 +125,11 @@ impl<'a> InternedEntry<'a> {
             bytes: field.as_bytes()?,
             string: None,
         };
-        for part in Fields::new(entry.bytes).map_while(Result::ok) {
-            match part.number {
-                interned_string::IID => entry.iid = part.as_u64().unwrap_or(0),
-                interned_string::STR if entry.string.is_none() => entry.string = part.as_bytes(),
-                _ => {}
-            }
-        }
+        Fields::walk(entry.bytes, |part| match part.number {
+            interned_string::IID => entry.iid = part.as_u64().unwrap_or(0),
+            interned_string::STR if entry.string.is_none() => entry.string = part.as_bytes(),
+            _ => {}
+        });
         Some(entry)
     }
 
@@ -182,8 +208,10 @@ mod tests {
 
     #[test]
     fn entries_are_found_whatever_their_iids_and_order() {
-        let orders: [&[u64]; 5] = [
+        let orders: [&[u64]; 7] = [
             &[1, 2, 3, 4],
+            &[9, 3, 12, 1, 7, 30, 2, 5, 11, 40, 6, 4],
+            &[1, 2, 5, 6, 9, 1 << 40, 3, 7, 8, 10, 4, 11],
             &[0, 1, 2],
             &[3, 2, 1, 4, 5],
             &[1, 3, 2, 3, 4],

@@ -54,12 +54,7 @@ impl<'a> PacketHeader<'a> {
     pub fn read_prefix(bytes: &'a [u8], mut content: impl FnMut(Field<'a>)) -> (Self, bool) {
         let mut header = Self::default();
         let mut flags = 0;
-        let mut is_whole = true;
-        for part in Fields::new(bytes) {
-            let Ok(part) = part else {
-                is_whole = false;
-                break;
-            };
+        let is_whole = Fields::walk(bytes, |part| {
             let number = || part.as_u64().unwrap_or(0);
             match part.number {
                 field::TIMESTAMP => header.timestamp = part.as_u64(),
@@ -81,7 +76,7 @@ impl<'a> PacketHeader<'a> {
                 field::CLOCK_SNAPSHOT => header.snapshot = part.as_bytes(),
                 _ => content(part),
             }
-        }
+        });
         header.is_cleared |= flags & INCREMENTAL_STATE_CLEARED != 0;
         header.needs_state = flags & NEEDS_INCREMENTAL_STATE != 0;
         (header, is_whole)
