@@ -3,8 +3,9 @@
 //!
 //! `import [KIND|FILE] [MB] [ROUNDS]`: all kinds of made-up traces, 100 MB each, and three rounds
 //! unless said otherwise. `FERRETTO_UPSTREAM` names the folder of upstream's programs. Each import
-//! is a process of its own, in turns, and the least of each counts: wall time, processor time of
-//! all its threads, and the most memory that it had at a time.
+//! is a process of its own, in turns; the least and the median of each count: wall time, processor
+//! time of all its threads, and the most memory that it had at a time. In a row of its own, all
+//! columns of all tables are asked for, also those that are computed then.
 
 use std::error::Error;
 use std::fs::File;
@@ -18,25 +19,36 @@ use nix::sys::resource::{UsageWho, getrusage};
 
 /// Imports the file named behind it, with as many threads as are named between them.
 const IMPORT: &str = "--import";
+/// Does the same, and asks for all columns of all tables.
+const IMPORT_ALL: &str = "--import-all";
 /// Runs the program named behind it, and tells what it took.
 const RUN: &str = "--run";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.first().map(String::as_str) {
-        Some(IMPORT) => import(&arguments[1], Path::new(&arguments[2])),
+        Some(way @ (IMPORT | IMPORT_ALL)) => {
+            import(&arguments[1], Path::new(&arguments[2]), way == IMPORT_ALL)
+        }
         Some(RUN) => run(&arguments[1], &arguments[2..]),
         _ => compare(&arguments),
     }
 }
 
-fn import(threads: &str, path: &Path) -> Result<(), Box<dyn Error>> {
+fn import(threads: &str, path: &Path, asks_all: bool) -> Result<(), Box<dyn Error>> {
     let mut options = Options::default();
     options.threads = match threads.parse()? {
         0 => options.threads,
         threads => threads,
     };
     let trace = Trace::open(path, &options, |_| Continue::Yes)?;
+    if asks_all {
+        for table in trace.tables().all() {
+            for place in 0..table.spec().columns.len() {
+                std::hint::black_box(table.column(place));
+            }
+        }
+    }
     eprintln!("{} MB of tables", trace.memory() / 1_000_000);
     // A program that ends need not give its memory back; upstream's does not either.
     std::mem::forget(trace);
@@ -62,13 +74,25 @@ fn run(program: &str, arguments: &[String]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// The name of upstream's rows.
+const UPSTREAM: &str = "upstream";
+
 /// Seconds of wall and processor time, and MiB of memory.
 type Cost = [f64; 3];
 
 struct Way {
     name: &'static str,
     command: Vec<String>,
-    least: Cost,
+    costs: Vec<Cost>,
+}
+
+impl Way {
+    /// Returns the least and the median of one part of the costs.
+    fn cost(&self, part: usize) -> (f64, f64) {
+        let mut all: Vec<f64> = self.costs.iter().map(|cost| cost[part]).collect();
+        all.sort_by(f64::total_cmp);
+        (all[0], all[all.len() / 2])
+    }
 }
 
 fn compare(arguments: &[String]) -> Result<(), Box<dyn Error>> {
@@ -81,8 +105,8 @@ fn compare(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     }
     let megabytes = numbers.first().copied().unwrap_or(100);
     let rounds = numbers.get(1).copied().unwrap_or(3);
-    println!("| trace | who | MB/s | MB per CPU second | peak MiB | speed | memory |");
-    println!("|---|---|--:|--:|--:|--:|--:|");
+    println!("| trace | who | wall s | CPU s | peak MiB | wall | CPU | memory |");
+    println!("|---|---|--:|--:|--:|--:|--:|--:|");
     if let Some(path) = names.first().filter(|name| Path::new(name).exists()) {
         return measure(path, Path::new(path), rounds);
     }
@@ -101,24 +125,20 @@ fn compare(arguments: &[String]) -> Result<(), Box<dyn Error>> {
 fn measure(name: &str, path: &Path, rounds: u64) -> Result<(), Box<dyn Error>> {
     let us = std::env::current_exe()?.display().to_string();
     let file = path.display().to_string();
-    let ours = |name, threads: &str| Way {
+    let way = |name, command: [&str; 4]| Way {
         name,
-        command: [us.as_str(), IMPORT, threads, &file]
-            .map(str::to_owned)
-            .to_vec(),
-        least: [f64::INFINITY; 3],
+        command: command.map(str::to_owned).to_vec(),
+        costs: Vec::new(),
     };
-    let mut ways = vec![ours("ours, one thread", "1"), ours("ours, all cores", "0")];
+    let mut ways = vec![
+        way("ours, one thread", [&us, IMPORT, "1", &file]),
+        way("ours, all cores", [&us, IMPORT, "0", &file]),
+        way("ours, all asked for", [&us, IMPORT_ALL, "1", &file]),
+    ];
     if let Some(folder) = std::env::var_os("FERRETTO_UPSTREAM") {
         let program = PathBuf::from(folder).join("trace_processor_shell");
         let program = program.display().to_string();
-        ways.push(Way {
-            name: "upstream",
-            command: [program.as_str(), "query", &file, "select 1"]
-                .map(str::to_owned)
-                .to_vec(),
-            least: [f64::INFINITY; 3],
-        });
+        ways.push(way(UPSTREAM, [&program, "query", &file, "select 1"]));
     }
     for _ in 0..rounds {
         for way in &mut ways {
@@ -126,33 +146,38 @@ fn measure(name: &str, path: &Path, rounds: u64) -> Result<(), Box<dyn Error>> {
             let text = String::from_utf8(output.stdout)?;
             let told = text.split_whitespace().map(str::parse);
             let told: Vec<f64> = told.collect::<Result<_, _>>()?;
-            if told.len() != way.least.len() {
+            let Ok(cost) = Cost::try_from(told) else {
                 return Err(String::from_utf8_lossy(&output.stderr).into());
-            }
-            for (least, told) in way.least.iter_mut().zip(told) {
-                *least = least.min(told);
-            }
+            };
+            way.costs.push(cost);
         }
     }
-    let megabytes = path.metadata()?.len() as f64 / 1e6;
-    let theirs = ways
-        .iter()
-        .find(|way| way.name == "upstream")
-        .map(|way| way.least);
+    let theirs = ways.iter().find(|way| way.name == UPSTREAM);
     for way in &ways {
-        let [wall, cpu, memory] = way.least;
-        let ratio = |part: usize| match theirs {
-            Some(theirs) if part == 0 => format!("{:.2}×", theirs[0] / wall),
-            Some(theirs) => format!("{:.2}×", memory / theirs[2]),
+        let costs = [0, 1, 2].map(|part| {
+            let (least, median) = way.cost(part);
+            match part {
+                2 => format!("{least:.0}"),
+                _ => format!("{least:.2}, median {median:.2}"),
+            }
+        });
+        let ratios = [0, 1, 2].map(|part| match theirs {
             None => String::new(),
-        };
-        let (speed, rate) = (megabytes / wall, megabytes / cpu);
-        println!(
-            "| {name} | {} | {speed:.1} | {rate:.1} | {memory:.0} | {} | {} |",
-            way.name,
-            ratio(0),
-            ratio(2)
-        );
+            Some(theirs) => {
+                let ratio = |theirs: f64, ours: f64| match part {
+                    2 => ours / theirs,
+                    _ => theirs / ours,
+                };
+                let ((least, median), ours) = (theirs.cost(part), way.cost(part));
+                let (least, median) = (ratio(least, ours.0), ratio(median, ours.1));
+                match part {
+                    2 => format!("{least:.2}×"),
+                    _ => format!("{least:.2}×, median {median:.2}×"),
+                }
+            }
+        });
+        let (costs, ratios) = (costs.join(" | "), ratios.join(" | "));
+        println!("| {name} | {} | {costs} | {ratios} |", way.name);
     }
     Ok(())
 }

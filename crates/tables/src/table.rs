@@ -46,6 +46,24 @@ pub(crate) const ID: ColumnSpec = ColumnSpec {
     is_sorted: true,
 };
 
+impl TableSpec {
+    /// Returns the memory that so many rows take at most, in bytes.
+    pub fn memory_of(&self, rows: usize) -> usize {
+        let bits = |column: &ColumnSpec| {
+            let bytes = match column.kind {
+                ColumnKind::Id => 0,
+                ColumnKind::Bool => 1,
+                ColumnKind::U32 | ColumnKind::I32 | ColumnKind::Text => 4,
+                ColumnKind::I64 | ColumnKind::F64 => 8,
+            };
+            8 * bytes + usize::from(column.is_nullable)
+        };
+        let bits: usize = self.columns.iter().map(bits).sum();
+        // Bits come in words, of each column.
+        rows.saturating_mul(bits) / 8 + 8 * (self.columns.len() + 1)
+    }
+}
+
 /// A table as it is read by whoever does not know which one it is.
 pub trait Table: fmt::Debug {
     /// Returns its name and columns.
@@ -59,6 +77,11 @@ pub trait Table: fmt::Debug {
 
     /// Returns the memory that it takes, in bytes.
     fn memory(&self) -> usize;
+
+    /// Returns the memory that it takes at most when all of it was asked for, in bytes.
+    fn most_memory(&self) -> usize {
+        self.memory()
+    }
 
     /// Returns a column by its name.
     fn column_by_name(&self, name: &str) -> Option<ColumnView<'_>> {

@@ -193,4 +193,10 @@ impl Trace {
     pub fn memory(&self) -> usize {
         self.tables.memory() + self.strings.memory() + self.log.memory()
     }
+
+    /// Returns the memory that it takes at most, in bytes: when all tables and columns that are
+    /// computed when they are asked for were asked for.
+    pub fn most_memory(&self) -> usize {
+        self.tables.most_memory() + self.strings.memory() + self.log.memory()
+    }
 }

@@ -306,7 +306,7 @@ fn tables_of_the_scheduler_are_computed_when_asked_for() {
     let tables = trace.tables();
     assert!(!tables.sched_slice.is_computed() && !tables.thread_state.is_computed());
     assert!(!tables.ftrace_event.is_computed());
-    let before = trace.memory();
+    let (before, most) = (trace.memory(), trace.most_memory());
     assert_eq!(tables.thread_state.len(), 4);
     assert!(tables.thread_state.is_computed() && !tables.sched_slice.is_computed());
     assert!(trace.memory() > before);
@@ -323,4 +323,9 @@ fn tables_of_the_scheduler_are_computed_when_asked_for() {
     };
     assert_eq!([0, 1, 2].map(of_event), [7, 7, 2]);
     assert_eq!(tables.args.len() as usize, keys.len());
+    for table in tables.all() {
+        assert_eq!(table.column(0).expect("a column").len(), table.rows());
+    }
+    assert!(trace.memory() <= most, "{} {most}", trace.memory());
+    assert_eq!(trace.most_memory(), trace.memory());
 }

@@ -89,6 +89,8 @@ pub struct SchedLog {
     /// States of threads that were met: numbers and letters.
     states: Vec<(i64, StringId)>,
     bounds: Option<(i64, i64)>,
+    /// Switches, wake-ups and creations of threads.
+    pub(super) counts: [usize; 3],
     /// Events of the kernel's, switches and wake-ups.
     pub(super) raw: [u32; 2],
     pub(super) names: Option<Names>,
@@ -247,6 +249,7 @@ impl SchedLog {
     #[inline]
     pub(crate) fn switch(&mut self, tables: &Tables, strings: &mut StringPool, switch: &Switch) {
         self.note_rows(tables);
+        self.counts[0] += 1;
         let mut head = kind::SWITCH;
         let (memory, is_raw) = (&mut self.memory, switch.is_raw);
         let is_known = memory.cpu(switch.ucpu) == (switch.prev, switch.prev_prio);
@@ -307,6 +310,7 @@ impl SchedLog {
     #[inline]
     pub(crate) fn wake(&mut self, tables: &Tables, strings: &mut StringPool, wake: &Wake) {
         self.note_rows(tables);
+        self.counts[1] += 1;
         let memory = &mut self.memory;
         let mut head = kind::WAKE | truth(wake.irq_context) << flag::CONTEXT;
         let (mut is_known, mut has_comm) = (false, true);
@@ -345,6 +349,7 @@ impl SchedLog {
     /// Adds the creation of a thread.
     pub(crate) fn created(&mut self, tables: &Tables, created: &Created) {
         self.note_rows(tables);
+        self.counts[2] += 1;
         let mut entry = Writer::new(kind::CREATED);
         entry.put(zigzag(created.ts.wrapping_sub(self.memory.ts)));
         entry.put(created.utid.into());

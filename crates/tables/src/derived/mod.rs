@@ -33,6 +33,9 @@ pub trait Derive: Table + Default {
     /// Its name.
     const ID: TableId;
 
+    /// Returns how many rows follow from the log at most.
+    fn most_rows(log: &SchedLog) -> usize;
+
     /// Returns the rows that follow from the log, and these where the log says.
     fn derive(log: &SchedLog, rows: &Self) -> Self;
 }
@@ -77,5 +80,15 @@ impl<T: Derive> Table for Derived<T> {
 
     fn memory(&self) -> usize {
         self.rows.memory() + self.table.get().map_or(0, Table::memory)
+    }
+
+    fn most_memory(&self) -> usize {
+        match &self.log {
+            Some(log) if !self.is_computed() => {
+                let rows = T::most_rows(log) + self.rows.rows();
+                self.rows.memory() + self.spec().memory_of(rows)
+            }
+            _ => self.memory(),
+        }
     }
 }

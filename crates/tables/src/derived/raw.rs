@@ -58,6 +58,10 @@ impl SchedLog {
 impl Derive for FtraceEventTable {
     const ID: TableId = TableId::ftrace_event;
 
+    fn most_rows(log: &SchedLog) -> usize {
+        log.raw.iter().map(|count| *count as usize).sum()
+    }
+
     fn derive(log: &SchedLog, rows: &Self) -> Self {
         let mut table = Self::default();
         let Some(names) = log.names else {
@@ -175,6 +179,12 @@ impl RawArgs {
             }
         }
         Some(args)
+    }
+
+    /// Returns the memory that those of a log take, in bytes.
+    pub(crate) fn memory_of(log: &SchedLog) -> usize {
+        let [switches, wakes] = log.raw.map(|count| count as usize);
+        switches * size_of::<SwitchArgs>() + wakes * size_of::<WakeArgs>()
     }
 
     /// Returns the memory that they take, in bytes.

@@ -14,6 +14,10 @@ const NONE: u32 = u32::MAX;
 impl Derive for SchedSliceTable {
     const ID: TableId = TableId::sched_slice;
 
+    fn most_rows(log: &SchedLog) -> usize {
+        log.counts[0]
+    }
+
     fn derive(log: &SchedLog, rows: &Self) -> Self {
         let mut table = Self::default();
         // The last rows, by row of `cpu`.
@@ -73,6 +77,11 @@ impl SchedSliceTable {
 impl Derive for ThreadStateTable {
     const ID: TableId = TableId::thread_state;
 
+    fn most_rows(log: &SchedLog) -> usize {
+        let [switches, wakes, created] = log.counts;
+        2 * switches + wakes + created
+    }
+
     fn derive(log: &SchedLog, rows: &Self) -> Self {
         let mut states = States::new(log);
         states.run(rows);
@@ -83,6 +92,10 @@ impl Derive for ThreadStateTable {
 
 impl Derive for SpuriousSchedWakeupTable {
     const ID: TableId = TableId::spurious_sched_wakeup;
+
+    fn most_rows(log: &SchedLog) -> usize {
+        log.counts[1]
+    }
 
     fn derive(log: &SchedLog, _: &Self) -> Self {
         let mut states = States::new(log);

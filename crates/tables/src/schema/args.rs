@@ -162,6 +162,18 @@ const fn column(
     }
 }
 
+impl Columns {
+    fn shrink(&mut self) {
+        self.set.shrink();
+        self.flat_key.shrink();
+        self.key.shrink();
+        self.int.shrink();
+        self.text.shrink();
+        self.real.shrink();
+        self.kind.shrink();
+    }
+}
+
 impl ArgsTable {
     /// The name and columns of the table.
     pub const SPEC: TableSpec = TableSpec {
@@ -336,6 +348,7 @@ impl ArgsTable {
                     columns.push(set, arg, &self.type_names);
                 }
             }
+            columns.shrink();
             columns
         })
     }
@@ -392,6 +405,18 @@ impl Table for ArgsTable {
             7 => columns.kind.view(),
             _ => return None,
         })
+    }
+
+    fn most_memory(&self) -> usize {
+        let raw = match (&self.log, self.raw.get()) {
+            (Some(log), None) => RawArgs::memory_of(log),
+            _ => 0,
+        };
+        let columns = match self.columns.get() {
+            None => Self::SPEC.memory_of(self.rows()),
+            Some(_) => 0,
+        };
+        self.memory() + raw + columns
     }
 
     fn memory(&self) -> usize {

@@ -216,6 +216,11 @@ impl Tables {
     pub fn memory(&self) -> usize {
         self.all().map(Table::memory).sum()
     }
+
+    /// Returns the memory that all tables take at most when all of them were asked for, in bytes.
+    pub fn most_memory(&self) -> usize {
+        self.all().map(Table::most_memory).sum()
+    }
 }
 
 /// A set of tables.
