@@ -76,7 +76,7 @@ impl<'a> FileImport<'a> {
         let budget = Budget::new(options.memory.min(1 << 30));
         let store = Store::new(options.tables);
         Self {
-            importer: Importer::new(store, &budget, options.memory, options.full_sort),
+            importer: Importer::new(store, &budget, options),
             options,
             progress,
             files: Vec::new(),

@@ -28,7 +28,8 @@ pub struct Options {
     /// The memory that tables and waiting packets may take, in bytes. When they take more, the rest
     /// of the file is left out. Tables that are computed later do not count.
     pub memory: usize,
-    /// The threads that may work at a time.
+    /// The threads that may work at a time: with more than one, the file is read and events are
+    /// decoded ahead of those that fill the tables. The tables are the same for any number.
     pub threads: usize,
     /// Sorts all events at once instead of in windows.
     pub full_sort: bool,

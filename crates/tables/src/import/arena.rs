@@ -1,8 +1,10 @@
 //! The bytes of packets that wait for their turn.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use ferretto_wire::{MAX_VARINT_LENGTH, decode_varint, encode_varint, varint_length};
+use super::head::Head;
+use ferretto_wire::{MAX_VARINT_LENGTH, decode_varint, encode_varint};
 
 /// A run of bytes with its length in front of it, in a batch of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub(crate) struct Batch {
     bytes: Vec<u8>,
     /// The places where packets begin, here and in the file.
     packets: Vec<(u32, u64)>,
+    /// Their headers, if these were noted.
+    heads: Vec<Head>,
 }
 
 impl Batch {
@@ -28,6 +32,7 @@ impl Batch {
         let mut batch = Self {
             bytes: Vec::with_capacity(packet.len() + MAX_VARINT_LENGTH),
             packets: Vec::with_capacity(1),
+            heads: Vec::new(),
         };
         batch.push(packet, offset);
         batch
@@ -43,6 +48,11 @@ impl Batch {
         let digits = encode_varint(packet.len() as u64, &mut length);
         self.bytes.extend_from_slice(&length[..digits]);
         self.bytes.extend_from_slice(packet);
+    }
+
+    /// Notes the header of the packet that was appended last.
+    pub(crate) fn note_head(&mut self, packet: &[u8]) {
+        self.heads.push(Head::read(packet));
     }
 
     /// Returns true if a packet of so many bytes is better put into the next one.
@@ -72,7 +82,9 @@ const GIVEN_BACK: usize = 16 << 20;
 
 #[derive(Debug, Default)]
 struct Kept {
-    batch: Batch,
+    bytes: Arc<Vec<u8>>,
+    packets: Vec<(u32, u64)>,
+    heads: Vec<Head>,
     /// Events that refer to it, and one more while it is tokenized.
     waiting: u32,
 }
@@ -81,62 +93,65 @@ impl Arena {
     /// Takes a batch, and returns its number. It stays until it was [`tokenized`](Self::tokenized)
     /// at least.
     pub(crate) fn add(&mut self, batch: Batch) -> u32 {
-        self.batches.push_back(Kept { batch, waiting: 1 });
+        self.batches.push_back(Kept {
+            bytes: Arc::new(batch.bytes),
+            packets: batch.packets,
+            heads: batch.heads,
+            waiting: 1,
+        });
         self.first + self.batches.len() as u32 - 1
     }
 
     /// Returns the number of packets in a batch.
     pub(crate) fn packets(&self, batch: u32) -> usize {
-        self.kept(batch).map_or(0, |kept| kept.batch.packets.len())
+        self.kept(batch).map_or(0, |kept| kept.packets.len())
     }
 
     /// Returns a packet of a batch, and where it begins in the file.
     pub(crate) fn packet(&self, batch: u32, place: usize) -> Option<(Span, u64)> {
-        let (start, offset) = *self.kept(batch)?.batch.packets.get(place)?;
+        let (start, offset) = *self.kept(batch)?.packets.get(place)?;
         Some((Span { batch, start }, offset))
+    }
+
+    /// Returns the header of a packet of a batch, if it was noted.
+    pub(super) fn head(&self, batch: u32, place: usize) -> Option<Head> {
+        self.kept(batch)?.heads.get(place).copied()
     }
 
     /// Returns the bytes of a span.
     #[inline]
     pub(crate) fn bytes(&self, span: Span) -> &[u8] {
-        let bytes = self.kept(span.batch).map(|kept| &*kept.batch.bytes);
-        let rest = bytes.and_then(|bytes| bytes.get(span.start as usize..));
-        let Some((length, digits)) = rest.and_then(decode_varint) else {
-            return &[];
-        };
-        let rest = rest.unwrap_or_default();
-        let end = digits.saturating_add(length as usize);
-        rest.get(digits..end).unwrap_or_default()
+        self.kept(span.batch)
+            .map_or(&[], |kept| span.of(&kept.bytes))
+    }
+
+    /// Returns the batch of a span, to be read on other threads.
+    pub(crate) fn share(&self, span: Span) -> Arc<Vec<u8>> {
+        let kept = self.kept(span.batch);
+        kept.map_or_else(Arc::default, |kept| kept.bytes.clone())
     }
 
     /// Returns the span of a length-delimited field that is a part of another span. `part` must be
     /// a part of the bytes of `whole`, as a field reader returns it.
     #[inline]
     pub(crate) fn part(&self, whole: Span, part: &[u8]) -> Span {
-        let bytes = self.bytes(whole);
+        let Some(kept) = self.kept(whole.batch) else {
+            return Span::EMPTY;
+        };
+        let bytes = &**kept.bytes;
         // Both are parts of one batch, so that the difference of their addresses is a place in it.
         let place = part.as_ptr().addr().wrapping_sub(bytes.as_ptr().addr());
-        if part.is_empty() || place > bytes.len() {
+        if part.is_empty() || place == 0 || place > bytes.len() {
             return Span::EMPTY;
         }
-        let digits = varint_length(bytes.len() as u64) + place;
-        let length = self.length_before(whole.start as usize + digits, whole.batch, part.len());
+        let length = match part.len() {
+            short @ ..0x80 if usize::from(bytes[place - 1]) == short => 1,
+            length => length_before(bytes, place, length),
+        };
         Span {
             batch: whole.batch,
-            start: whole.start + (digits - length) as u32,
+            start: (place - length) as u32,
         }
-    }
-
-    /// Returns how many bytes before a place hold this length. Writers may leave room for more than
-    /// they need.
-    fn length_before(&self, place: usize, batch: u32, length: usize) -> usize {
-        let bytes = self.kept(batch).map_or(&[][..], |kept| &kept.batch.bytes);
-        let fits = |digits: &usize| {
-            let start = place.checked_sub(*digits);
-            let field = start.and_then(|start| bytes.get(start..place));
-            field.and_then(decode_varint) == Some((length as u64, *digits))
-        };
-        (1..=10).find(fits).unwrap_or(0)
     }
 
     /// So many events refer to parts of the span from now on.
@@ -157,8 +172,8 @@ impl Arena {
         if let Some(kept) = self.kept_mut(batch) {
             kept.waiting = kept.waiting.saturating_sub(1);
             if kept.waiting == 0 {
-                let freed = kept.batch.bytes.capacity();
-                kept.batch = Batch::default();
+                let freed = kept.bytes.capacity();
+                kept.bytes = Arc::default();
                 self.give_back(freed);
             }
         }
@@ -175,7 +190,8 @@ impl Arena {
     /// A batch was tokenized: its memory goes unless events refer to it.
     pub(crate) fn tokenized(&mut self, batch: u32) {
         if let Some(kept) = self.kept_mut(batch) {
-            kept.batch.packets = Vec::new();
+            kept.packets = Vec::new();
+            kept.heads = Vec::new();
         }
         self.release_batch(batch);
         self.shrink();
@@ -183,7 +199,7 @@ impl Arena {
 
     /// Returns the memory that it takes, in bytes.
     pub(crate) fn memory(&self) -> usize {
-        let bytes = |kept: &Kept| kept.batch.bytes.capacity();
+        let bytes = |kept: &Kept| kept.bytes.capacity();
         self.batches.iter().map(bytes).sum()
     }
 
@@ -207,7 +223,51 @@ impl Arena {
     }
 }
 
+/// Returns how many bytes before a place hold this length. Writers may leave room for more than they
+/// need.
+fn length_before(bytes: &[u8], place: usize, length: usize) -> usize {
+    let fits = |digits: &usize| {
+        let start = place.checked_sub(*digits);
+        let field = start.and_then(|start| bytes.get(start..place));
+        field.and_then(decode_varint) == Some((length as u64, *digits))
+    };
+    (1..=10).find(fits).unwrap_or(0)
+}
+
 impl Span {
+    /// Returns the number of its batch.
+    #[inline]
+    pub(crate) fn batch(self) -> u32 {
+        self.batch
+    }
+
+    /// Returns its bytes in those of its batch.
+    #[inline]
+    pub(crate) fn of(self, batch: &[u8]) -> &[u8] {
+        let rest = batch.get(self.start as usize..).unwrap_or_default();
+        let Some((length, digits)) = decode_varint(rest) else {
+            return &[];
+        };
+        let end = digits.saturating_add(length as usize);
+        rest.get(digits..end).unwrap_or_default()
+    }
+
+    /// Returns by how much it is behind another one.
+    #[inline]
+    pub(crate) fn difference(self, other: Self) -> (i32, i64) {
+        let batches = self.batch.wrapping_sub(other.batch) as i32;
+        (batches, i64::from(self.start) - i64::from(other.start))
+    }
+
+    /// Returns the one that is behind it by so much.
+    #[inline]
+    pub(crate) fn plus(self, batches: i32, bytes: i64) -> Self {
+        Self {
+            batch: self.batch.wrapping_add(batches as u32),
+            start: (i64::from(self.start) + bytes) as u32,
+        }
+    }
+
     /// No bytes.
     pub(crate) const EMPTY: Self = Self {
         batch: u32::MAX,

@@ -8,12 +8,14 @@
 //! 3. **Parse**, in the order of time: the topic reads the event and fills tables, with the help of
 //!    trackers.
 
+mod ahead;
 mod arena;
 mod context;
 mod diagnostics;
 mod event;
 mod ftrace;
 mod gpu;
+mod head;
 mod machines;
 mod message;
 mod packets;
@@ -41,16 +43,18 @@ pub(crate) use self::trace_info::{begin_file, end_file, guess_uuid};
 
 use ferretto_format::budget::Budget;
 use ferretto_format::sequence::PacketHeader;
-use ferretto_proto::fields::trace_packet;
-use ferretto_wire::Field;
 
+use self::ahead::{Ahead, Chunk};
 use self::arena::{Arena, Span};
 use self::event::Event;
+use self::head::{Content, Head};
 use self::machines::Machines;
 use self::protovm::Vms;
 use self::sequence::Sequences;
 use self::sorter::{Sorter, Stream, Take, Token};
 use self::topics::Topics;
+use self::track_event::{Annotation, Glance, Resolved};
+use crate::options::Options;
 use crate::schema::ArgValue;
 use crate::stats::Stat;
 use crate::store::{Lost, Store};
@@ -64,6 +68,8 @@ pub(crate) struct Input<'a> {
     pub(crate) field: u32,
     /// The value of the field; empty if it is no message.
     pub(crate) bytes: &'a [u8],
+    /// The track event at a glance, if it was looked at.
+    pub(crate) glance: Option<Glance>,
     pub(crate) header: &'a PacketHeader<'a>,
     /// The place of the packet in the file.
     pub(crate) offset: u64,
@@ -130,6 +136,7 @@ pub(crate) struct Importer {
     sorter: Sorter,
     topics: Topics,
     vms: Vms,
+    ahead: Ahead,
     latest: i64,
     parked: Parked,
     /// The memory that tables and waiting packets may take, in bytes.
@@ -156,9 +163,8 @@ struct Parked {
 const MAX_PARKED: usize = 256 << 20;
 
 impl Importer {
-    /// Returns an import of which nothing was read. What sequences keep is taken from `budget`, and
-    /// all that is kept may take the bytes `allowed`.
-    pub(crate) fn new(store: Store, budget: &Budget, allowed: usize, is_full_sort: bool) -> Self {
+    /// Returns an import of which nothing was read. What sequences keep is taken from `budget`.
+    pub(crate) fn new(store: Store, budget: &Budget, options: &Options) -> Self {
         let mut context = Context::new(store);
         let (machine, _) = context.machines.intern(&mut context.store, 0);
         context.store.set_machine(machine);
@@ -167,12 +173,13 @@ impl Importer {
             context,
             arena: Arena::default(),
             sequences: Sequences::new(budget),
-            sorter: Sorter::new(is_full_sort),
+            sorter: Sorter::new(options.full_sort),
             topics: Topics::default(),
             vms: Vms::default(),
+            ahead: Ahead::new(options.threads),
             latest: 0,
             parked: Parked::default(),
-            allowed,
+            allowed: options.memory,
             is_over: false,
             machines: Machines::default(),
         }
@@ -186,7 +193,7 @@ impl Importer {
         let number = self.arena.add(batch);
         for place in 0..self.arena.packets(number) {
             if let Some((span, offset)) = self.arena.packet(number, place) {
-                self.packet(span, offset, false);
+                self.packet(span, offset, self.arena.head(number, place), false);
             }
         }
         self.arena.tokenized(number);
@@ -289,9 +296,7 @@ impl Importer {
                     topics,
                     ..
                 } = self;
-                let bytes = arena.bytes(span);
-                let mut content = Content::default();
-                let (header, _) = PacketHeader::read_prefix(bytes, |field| content.note(field));
+                let (header, content, _) = Content::read(arena.bytes(span));
                 let machine = self.machines.of_packet(context, header.machine);
                 context.store.set_machine(machine);
                 let (sequence, _) = sequences.place(machine, header.sequence);
@@ -308,16 +313,16 @@ impl Importer {
                     offset,
                     sequence,
                 };
-                let events = tokenizer.packet(arena, at, &header, content.data);
+                let events = tokenizer.packet(arena, at, &header, &content);
                 arena.keep(span, events);
             }
         }
         self.arena.tokenized(number);
     }
 
-    /// Reads a packet in the order of the file. One that `is_patched` is read in the place of a
-    /// patch.
-    fn packet(&mut self, span: Span, offset: u64, is_patched: bool) {
+    /// Reads a packet in the order of the file, of which the header may have been read. One that
+    /// `is_patched` is read in the place of a patch.
+    fn packet(&mut self, span: Span, offset: u64, head: Option<Head>, is_patched: bool) {
         let Self {
             context,
             sequences,
@@ -325,14 +330,18 @@ impl Importer {
             ..
         } = self;
         let bytes = arena.bytes(span);
-        let mut content = Content::default();
-        let (header, is_whole) = PacketHeader::read_prefix(bytes, |field| content.note(field));
-        if !is_whole {
-            context
-                .store
-                .log_at(Stat::tokenizer_skipped_packets, offset);
-            return;
-        }
+        let read = head.and_then(|head| head.expand(bytes));
+        let (header, content) = match read {
+            Some(read) => read,
+            None => {
+                let (header, content, is_whole) = Content::read(bytes);
+                if !is_whole {
+                    let stat = Stat::tokenizer_skipped_packets;
+                    return context.store.log_at(stat, offset);
+                }
+                (header, content)
+            }
+        };
         let machine = self.machines.of_packet(context, header.machine);
         context.store.set_machine(machine);
         let data = content.data.map(|field| field.number);
@@ -341,7 +350,7 @@ impl Importer {
         {
             let number = arena.add(Batch::of_one(&patched, offset));
             if let Some((span, offset)) = arena.packet(number, 0) {
-                self.packet(span, offset, true);
+                self.packet(span, offset, None, true);
             }
             self.arena.tokenized(number);
             return;
@@ -445,7 +454,7 @@ impl Importer {
             offset,
             sequence,
         };
-        let events = tokenizer.packet(arena, at, &header, content.data);
+        let events = tokenizer.packet(arena, at, &header, &content);
         arena.keep(span, events);
     }
 
@@ -456,11 +465,13 @@ impl Importer {
             sequences: &mut self.sequences,
             arena: &mut self.arena,
             topics: &mut self.topics,
+            ahead: &mut self.ahead,
             allowed: self.allowed,
             is_over: &mut self.is_over,
             events: 0,
         };
         self.sorter.take(&mut self.context, is_all, &mut parser);
+        parser.apply_all(&mut self.context);
         self.context.store.set_machine(machine);
         self.arena.shrink();
     }
@@ -493,7 +504,7 @@ impl Tokenizer<'_> {
         arena: &Arena,
         at: Place,
         header: &PacketHeader<'_>,
-        data: Option<Field<'_>>,
+        content: &Content<'_>,
     ) -> u32 {
         let Self {
             context,
@@ -558,12 +569,13 @@ impl Tokenizer<'_> {
             let sequence = header.sequence;
             context.store.lost(ts, Lost::Packets { sequence });
         }
-        let Some(field) = data else {
+        let Some(field) = content.data else {
             return 0;
         };
         let input = Input {
             field: field.number,
             bytes: field.as_bytes().unwrap_or_default(),
+            glance: content.glance,
             header,
             offset,
             ts,
@@ -589,6 +601,7 @@ struct Parser<'a> {
     sequences: &'a mut Sequences,
     arena: &'a mut Arena,
     topics: &'a mut Topics,
+    ahead: &'a mut Ahead,
     allowed: usize,
     is_over: &'a mut bool,
     events: u32,
@@ -597,6 +610,8 @@ struct Parser<'a> {
 impl Take for Parser<'_> {
     fn expand(&mut self, context: &mut Context, token: Token, out: &mut Vec<Token>) {
         if let Event::Compact { cpu, kind, span } = token.event {
+            // It looks at what those before it left.
+            self.apply_all(context);
             let before = out.len();
             let bytes = self.arena.bytes(span);
             let topics = &mut self.topics;
@@ -612,6 +627,43 @@ impl Take for Parser<'_> {
 
     #[inline]
     fn take(&mut self, context: &mut Context, token: Token, is_late: bool) {
+        if self.ahead.has_no_use_for(&token) {
+            return self.apply(context, token, is_late, None);
+        }
+        let Self {
+            arena, sequences, ..
+        } = self;
+        if let Some(chunk) = self.ahead.push(token, is_late, arena, sequences) {
+            self.apply_chunk(context, chunk);
+        }
+    }
+}
+
+impl Parser<'_> {
+    /// Applies all events that wait.
+    fn apply_all(&mut self, context: &mut Context) {
+        while let Some(chunk) = self.ahead.take() {
+            self.apply_chunk(context, chunk);
+        }
+    }
+
+    fn apply_chunk(&mut self, context: &mut Context, chunk: Chunk) {
+        for (token, is_late, resolved) in chunk.events() {
+            let resolved = resolved.map(|resolved| (resolved, chunk.annotations()));
+            self.apply(context, token, is_late, resolved);
+        }
+        self.ahead.give_back(chunk);
+    }
+
+    /// Applies an event to the tables.
+    #[inline]
+    fn apply(
+        &mut self,
+        context: &mut Context,
+        token: Token,
+        is_late: bool,
+        resolved: Option<(&Resolved, &[Annotation])>,
+    ) {
         let Self {
             sequences,
             arena,
@@ -628,7 +680,7 @@ impl Take for Parser<'_> {
             let bytes = token.event.span().map_or(&[][..], |span| arena.bytes(span));
             context.store.set_machine(state.machine);
             let state = EventState { sequences, state };
-            topics.parse(context, token.ts, &token.event, bytes, state);
+            topics.parse(context, token.ts, &token.event, bytes, state, resolved);
             for (track, slice) in context.slices.take_begun() {
                 context.flows.slice_began(&mut context.store, track, slice);
             }
@@ -637,34 +689,6 @@ impl Take for Parser<'_> {
         if let Some(span) = token.event.span() {
             arena.release(span);
         }
-    }
-}
-
-/// The fields of a packet that are looked at before its topic.
-#[derive(Debug, Default)]
-struct Content<'a> {
-    attributes: Option<&'a [u8]>,
-    remote_clock_sync: Option<&'a [u8]>,
-    service_event: Option<&'a [u8]>,
-    extension_descriptor: Option<&'a [u8]>,
-    /// The first field that may be a topic.
-    data: Option<Field<'a>>,
-}
-
-impl<'a> Content<'a> {
-    #[inline]
-    fn note(&mut self, field: Field<'a>) {
-        let place = match field.number {
-            trace_packet::TRACE_ATTRIBUTES => &mut self.attributes,
-            trace_packet::REMOTE_CLOCK_SYNC => &mut self.remote_clock_sync,
-            trace_packet::SERVICE_EVENT => &mut self.service_event,
-            trace_packet::EXTENSION_DESCRIPTOR => &mut self.extension_descriptor,
-            _ => {
-                self.data = self.data.or(Some(field));
-                return;
-            }
-        };
-        *place = field.as_bytes();
     }
 }
 

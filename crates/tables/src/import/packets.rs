@@ -11,10 +11,10 @@ use super::arena::Batch;
 pub(crate) type Source<'a> = Box<dyn Read + Send + 'a>;
 
 /// Batches that may wait to be tokenized.
-const BATCHES_AHEAD: usize = 4;
+const BATCHES_AHEAD: usize = 2;
 
 /// Hands all packets of a file to `each`, in batches, with the number of bytes read so far, until
-/// it returns false. With several `threads`, reading and unpacking is ahead of it.
+/// it returns false. With several `threads`, one reads, unpacks and notes headers ahead of it.
 ///
 /// # Errors
 ///
@@ -26,12 +26,12 @@ pub(crate) fn read_packets(
     mut each: impl FnMut(Batch, u64) -> bool,
 ) -> Result<Damage, ReadError> {
     if threads < 2 {
-        return read(source, limits, each);
+        return read(source, limits, false, each);
     }
     std::thread::scope(|scope| {
         let (sender, batches) = mpsc::sync_channel(BATCHES_AHEAD);
         let reader = scope.spawn(move || {
-            read(source, limits, |batch, bytes| {
+            read(source, limits, true, |batch, bytes| {
                 sender.send((batch, bytes)).is_ok()
             })
         });
@@ -56,6 +56,7 @@ fn head_bytes(packet_bytes: usize) -> u64 {
 fn read(
     source: Source<'_>,
     limits: Limits,
+    notes_heads: bool,
     mut each: impl FnMut(Batch, u64) -> bool,
 ) -> Result<Damage, ReadError> {
     let mut reader = TraceReader::with_limits(source, limits);
@@ -66,6 +67,9 @@ fn read(
             return false;
         }
         batch.push(packet.bytes, packet.offset + head_bytes(packet.bytes.len()));
+        if notes_heads {
+            batch.note_head(packet.bytes);
+        }
         true
     })?;
     if !batch.is_empty() {

@@ -4,6 +4,7 @@
 //! change makes a new [`State`], and events name the one they were written with.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use ferretto_format::budget::{Budget, entry_bytes};
 use ferretto_format::sequence::{InternedEntry, InternedTable};
@@ -18,15 +19,22 @@ const MAX_SEQUENCES: usize = 1 << 18;
 /// Values of a list of counters beyond this number are left out.
 const MAX_LIST: usize = 64;
 
+/// A sequence: the row of its machine, and its id.
+type Key = (u32, u32);
+
+/// Sequences whose places are at hand.
+const RECENT: usize = 64;
+
 /// The sequences of all machines.
 #[derive(Debug)]
 pub(crate) struct Sequences {
-    places: FxHashMap<(u32, u32), u32>,
-    last: Option<((u32, u32), u32)>,
+    places: FxHashMap<Key, u32>,
+    /// The places of sequences that had packets not long ago.
+    recent: Box<[Option<(Key, u32)>; RECENT]>,
     pub(crate) all: Vec<Sequence>,
     states: Vec<State>,
     free_states: Vec<u32>,
-    interned: Vec<Interned>,
+    interned: Vec<Arc<Interned>>,
     free_interned: Vec<u32>,
     budget: Budget,
 }
@@ -88,15 +96,15 @@ pub(crate) struct Defaults {
 }
 
 /// The entries that packets refer to by number.
-#[derive(Debug, Default)]
-struct Interned {
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Interned {
     tables: Vec<(u32, Entries)>,
     taken: usize,
     /// States that have it.
     states: u32,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Entries {
     Texts(InternedTable<StringId>),
     Messages(InternedTable<Box<[u8]>>),
@@ -121,7 +129,7 @@ impl Sequences {
     pub(crate) fn new(budget: &Budget) -> Self {
         Self {
             places: FxHashMap::default(),
-            last: None,
+            recent: Box::new([None; RECENT]),
             all: Vec::new(),
             states: Vec::new(),
             free_states: Vec::new(),
@@ -134,13 +142,13 @@ impl Sequences {
     /// Sequences of another file follow, which have the same numbers and nothing else in common.
     pub(crate) fn start_file(&mut self) {
         self.places.clear();
-        self.last = None;
+        *self.recent = [None; RECENT];
     }
 
     /// Returns the place of a sequence of a machine. True if it is new.
     #[inline]
     pub(crate) fn place(&mut self, machine: u32, id: u32) -> (u32, bool) {
-        match self.last {
+        match self.recent[id as usize % RECENT] {
             Some((key, place)) if key == (machine, id) => (place, false),
             _ => self.look_up(machine, id),
         }
@@ -155,7 +163,7 @@ impl Sequences {
             key = (machine, 0);
         }
         if let Some(place) = self.places.get(&key) {
-            self.last = Some((key, *place));
+            self.recent[key.1 as usize % RECENT] = Some((key, *place));
             return (*place, false);
         }
         let place = self.all.len() as u32;
@@ -179,7 +187,7 @@ impl Sequences {
             loss_reasons: [0; 16],
         });
         self.places.insert(key, place);
-        self.last = Some((key, place));
+        self.recent[key.1 as usize % RECENT] = Some((key, place));
         (place, true)
     }
 
@@ -230,7 +238,7 @@ impl Sequences {
     /// Reads an `InternedData`. What is there already stays.
     pub(crate) fn intern(&mut self, place: u32, bytes: &[u8], strings: &mut StringPool) {
         let state = &self.states[self.all[place as usize].state as usize];
-        let interned = &mut self.interned[state.interned as usize];
+        let interned = Arc::make_mut(&mut self.interned[state.interned as usize]);
         for entry in InternedEntry::all(bytes) {
             interned.add(&entry, strings, &self.budget);
         }
@@ -248,7 +256,7 @@ impl Sequences {
 
     fn new_state(&mut self, mut state: State) -> u32 {
         state.is_current = true;
-        self.interned[state.interned as usize].states += 1;
+        Arc::make_mut(&mut self.interned[state.interned as usize]).states += 1;
         match self.free_states.pop() {
             Some(place) => {
                 self.states[place as usize] = state;
@@ -263,7 +271,7 @@ impl Sequences {
 
     fn new_interned(&mut self) -> u32 {
         self.free_interned.pop().unwrap_or_else(|| {
-            self.interned.push(Interned::default());
+            self.interned.push(Arc::default());
             self.interned.len() as u32 - 1
         })
     }
@@ -276,11 +284,12 @@ impl Sequences {
         let place_of_interned = state.interned;
         *state = State::default();
         self.free_states.push(place);
-        let interned = &mut self.interned[place_of_interned as usize];
+        let shared = &mut self.interned[place_of_interned as usize];
+        let interned = Arc::make_mut(shared);
         interned.states -= 1;
         if interned.states == 0 {
             self.budget.give_back(interned.taken);
-            *interned = Interned::default();
+            *shared = Arc::default();
             self.free_interned.push(place_of_interned);
         }
     }
@@ -310,29 +319,40 @@ impl Sequences {
     /// Returns an interned text.
     #[inline]
     pub(crate) fn text(&self, state: &State, table: u32, iid: u64) -> Option<StringId> {
-        match self.entries(state, table)? {
+        self.interned[state.interned as usize].text(table, iid)
+    }
+
+    /// Returns the interned data of a state, to be read on other threads.
+    pub(crate) fn share_interned(&self, number: u32) -> Arc<Interned> {
+        self.interned[self.state(number).interned as usize].clone()
+    }
+
+    /// Returns an interned message as it is encoded.
+    pub(crate) fn message(&self, state: &State, table: u32, iid: u64) -> Option<&[u8]> {
+        match self.interned[state.interned as usize].entries(table)? {
+            Entries::Texts(_) => None,
+            Entries::Messages(messages) => messages.get(iid).map(|bytes| &**bytes),
+        }
+    }
+}
+
+impl Interned {
+    /// Returns a text.
+    #[inline]
+    pub(crate) fn text(&self, table: u32, iid: u64) -> Option<StringId> {
+        match self.entries(table)? {
             Entries::Texts(texts) => texts.get(iid).copied(),
             Entries::Messages(_) => None,
         }
     }
 
-    /// Returns an interned message as it is encoded.
-    pub(crate) fn message(&self, state: &State, table: u32, iid: u64) -> Option<&[u8]> {
-        match self.entries(state, table)? {
-            Entries::Texts(_) => None,
-            Entries::Messages(messages) => messages.get(iid).map(|bytes| &**bytes),
-        }
-    }
-
     #[inline]
-    fn entries(&self, state: &State, table: u32) -> Option<&Entries> {
-        let tables = &self.interned[state.interned as usize].tables;
-        let (_, entries) = tables.iter().find(|(number, _)| *number == table)?;
+    fn entries(&self, table: u32) -> Option<&Entries> {
+        let mut tables = self.tables.iter();
+        let (_, entries) = tables.find(|(number, _)| *number == table)?;
         Some(entries)
     }
-}
 
-impl Interned {
     fn add(&mut self, entry: &InternedEntry<'_>, strings: &mut StringPool, budget: &Budget) {
         /// Tables beyond this number are left out; the schema has fewer.
         const MAX_TABLES: usize = 64;

@@ -1,5 +1,6 @@
 //! Events in the order of time.
 
+mod packed;
 mod queue;
 
 use std::cmp::Reverse;
@@ -70,6 +71,8 @@ const MAX_STREAMS: usize = 1 << 16;
 #[derive(Debug)]
 pub(crate) struct Sorter {
     by_stream: FxHashMap<(u32, Stream), u32>,
+    /// The stream of the last event.
+    last: Option<((u32, Stream), u32)>,
     queues: Vec<Queue>,
     arrivals: u32,
     /// Events before this one may be taken at the next opportunity.
@@ -89,6 +92,7 @@ impl Sorter {
     pub(crate) fn new(is_full_sort: bool) -> Self {
         Self {
             by_stream: FxHashMap::default(),
+            last: None,
             queues: Vec::new(),
             arrivals: 0,
             limit: 0,
@@ -138,9 +142,9 @@ impl Sorter {
             return false;
         }
         let key = (store.machine, stream);
-        let number = match self.by_stream.get(&key) {
-            Some(number) => *number,
-            None => self.add_stream(key),
+        let number = match self.last {
+            Some((last, number)) if last == key => number,
+            _ => self.look_up(key),
         };
         let token = Token {
             ts,
@@ -152,6 +156,15 @@ impl Sorter {
         self.arrivals = self.arrivals.wrapping_add(1);
         self.latest = self.latest.max(last);
         true
+    }
+
+    fn look_up(&mut self, key: (u32, Stream)) -> u32 {
+        let number = match self.by_stream.get(&key) {
+            Some(number) => *number,
+            None => self.add_stream(key),
+        };
+        self.last = Some((key, number));
+        number
     }
 
     #[cold]

@@ -9,7 +9,7 @@ use super::profiles::Profiles;
 use super::sorter::Stream;
 use super::system::{self, System};
 use super::trace_info::TraceInfo;
-use super::track_event::TrackEvents;
+use super::track_event::{Annotation, Encoded, Resolved, TrackEvents};
 use super::{Input, Out};
 use crate::formats::Lines;
 
@@ -60,7 +60,7 @@ impl Topics {
         }
     }
 
-    /// Reads an event in the order of time.
+    /// Reads an event in the order of time, as far as it was not decoded ahead.
     pub(super) fn parse(
         &mut self,
         cx: &mut Context,
@@ -68,11 +68,17 @@ impl Topics {
         event: &Event,
         bytes: &[u8],
         state: EventState<'_>,
+        resolved: Option<(&Resolved, &[Annotation])>,
     ) {
         match *event {
             Event::TrackEvent { extra, .. } => {
+                let encoded = Encoded {
+                    bytes,
+                    extra,
+                    resolved,
+                };
                 let stacks = &mut self.profiles;
-                self.track_events.parse(cx, ts, bytes, extra, state, stacks);
+                self.track_events.parse(cx, ts, encoded, state, stacks);
             }
             Event::Packet { field: number, .. } => match number {
                 field::TRACK_DESCRIPTOR => self.track_events.parse_descriptor(cx, bytes),

@@ -41,7 +41,12 @@ pub(crate) struct SliceTracker {
     watched: FxHashSet<u32>,
     /// Slices that began on such tracks.
     begun: Vec<(u32, u32)>,
+    /// Sets of arguments whose memory is used again.
+    spare: Vec<ArgSet>,
 }
+
+/// Sets of arguments that are kept for slices to come.
+const SPARE: usize = 64;
 
 /// The slices of one track that may have children yet.
 #[derive(Debug, Default)]
@@ -132,7 +137,7 @@ impl SliceTracker {
         start: SliceStart,
         args: &mut ArgSet,
     ) -> Option<u32> {
-        let stack = self.stack(start.track);
+        let stack = stack_of(&mut self.stacks, start.track);
         stack.unnestable.get_or_insert_default();
         self.start(store, start, OPEN, args).ok().flatten()
     }
@@ -162,8 +167,12 @@ impl SliceTracker {
         }
         let id = level.id;
         level.keep_args(store);
-        if place + 1 == stack.slices.len() {
-            stack.slices.pop();
+        if place + 1 == stack.slices.len()
+            && let Some(mut level) = stack.slices.pop()
+            && self.spare.len() < SPARE
+        {
+            level.args.clear();
+            self.spare.push(level.args);
         }
         Some(id)
     }
@@ -211,14 +220,6 @@ impl SliceTracker {
         self.stacks = Vec::new();
     }
 
-    fn stack(&mut self, track: u32) -> &mut Stack {
-        let place = track as usize;
-        if self.stacks.len() <= place {
-            self.stacks.resize_with(place + 1, Stack::default);
-        }
-        &mut self.stacks[place]
-    }
-
     fn start(
         &mut self,
         store: &mut Store,
@@ -226,7 +227,7 @@ impl SliceTracker {
         dur: i64,
         args: &mut ArgSet,
     ) -> Result<Option<u32>, Overlap> {
-        let stack = self.stack(start.track);
+        let stack = stack_of(&mut self.stacks, start.track);
         if let Some(unnestable) = &mut stack.unnestable {
             unnestable.begins += 1;
             unnestable.last_begin = start.ts;
@@ -271,13 +272,21 @@ impl SliceTracker {
             dur,
             category: start.category,
             name: start.name,
-            args: std::mem::take(args),
+            args: std::mem::replace(args, self.spare.pop().unwrap_or_default()),
         });
         if !self.watched.is_empty() && self.watched.remove(&start.track) {
             self.begun.push((start.track, id));
         }
         Ok(Some(id))
     }
+}
+
+fn stack_of(stacks: &mut Vec<Stack>, track: u32) -> &mut Stack {
+    let place = track as usize;
+    if stacks.len() <= place {
+        stacks.resize_with(place + 1, Stack::default);
+    }
+    &mut stacks[place]
 }
 
 impl Stack {

@@ -31,7 +31,13 @@ pub(crate) fn import_bytes(bytes: &[u8]) -> Trace {
     };
     let one = Trace::read(bytes, &options(1)).expect("a trace");
     let several = Trace::read(bytes, &options(3)).expect("a trace");
-    for (one_table, other_table) in one.tables().all().zip(several.tables().all()) {
+    assert_same(&one, &several);
+    several
+}
+
+/// Asserts that two traces have the same rows, with the same numbers of texts.
+pub(crate) fn assert_same(one: &Trace, other: &Trace) {
+    for (one_table, other_table) in one.tables().all().zip(other.tables().all()) {
         let name = one_table.spec().name;
         assert_eq!(one_table.rows(), other_table.rows(), "rows of {name}");
         for place in 0..one_table.spec().columns.len() {
@@ -45,7 +51,14 @@ pub(crate) fn import_bytes(bytes: &[u8]) -> Trace {
             assert_eq!(column(one_table), column(other_table), "values of {name}");
         }
     }
-    several
+    let texts = |trace: &Trace| {
+        trace
+            .strings()
+            .iter()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(texts(one), texts(other), "texts");
 }
 
 /// Returns columns of a table, a line for each row with values between blanks.

@@ -247,7 +247,7 @@ fn query_145_tables_stay_within_the_memory_allowed() {
         // Nothing can be parsed before the end.
         let event = "packet { timestamp: 5 trusted_packet_sequence_id: 1 sequence_flags: 1
             track_event { type: TYPE_INSTANT name: \"a\" } }";
-        let bytes = repeated(event, 400_000);
+        let bytes = repeated(event, 1_000_000);
         let options = Options {
             threads: 1,
             full_sort: true,

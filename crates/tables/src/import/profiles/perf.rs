@@ -64,29 +64,27 @@ struct Sample {
 impl Sample {
     fn read(bytes: &[u8]) -> Self {
         let mut sample = Self::default();
-        for field in Fields::new(bytes).map_while(Result::ok) {
-            match field.number {
-                perf_sample::CPU => sample.cpu = field.as_u32(),
-                perf_sample::PID => sample.pid = field.as_u32().unwrap_or(0),
-                perf_sample::TID => sample.tid = field.as_u32().unwrap_or(0),
-                perf_sample::CPU_MODE => sample.mode = field.as_u64().unwrap_or(0),
-                perf_sample::CALLSTACK_IID => sample.callstack = field.as_u64(),
-                perf_sample::TIMEBASE_COUNT => sample.timebase = field.as_u64(),
-                perf_sample::FOLLOWER_COUNTS => {
-                    let room = MAX_FOLLOWERS - sample.followers.len();
-                    sample.followers.extend(field.as_varints().take(room));
-                }
-                perf_sample::UNWIND_ERROR => sample.unwind_error = field.as_u64(),
-                perf_sample::KERNEL_RECORDS_LOST => sample.lost = field.as_u64().unwrap_or(0),
-                perf_sample::SAMPLE_SKIPPED_REASON => sample.skipped = field.as_u64(),
-                perf_sample::PRODUCER_EVENT => {
-                    let reason = perf_sample::producer_event::SOURCE_STOP_REASON;
-                    let reason = Fields::find(reason, field.as_bytes().unwrap_or_default());
-                    sample.stop_reason = Some(reason.and_then(|reason| reason.as_u64()));
-                }
-                _ => {}
+        Fields::walk(bytes, |field| match field.number {
+            perf_sample::CPU => sample.cpu = field.as_u32(),
+            perf_sample::PID => sample.pid = field.as_u32().unwrap_or(0),
+            perf_sample::TID => sample.tid = field.as_u32().unwrap_or(0),
+            perf_sample::CPU_MODE => sample.mode = field.as_u64().unwrap_or(0),
+            perf_sample::CALLSTACK_IID => sample.callstack = field.as_u64(),
+            perf_sample::TIMEBASE_COUNT => sample.timebase = field.as_u64(),
+            perf_sample::FOLLOWER_COUNTS => {
+                let room = MAX_FOLLOWERS - sample.followers.len();
+                sample.followers.extend(field.as_varints().take(room));
             }
-        }
+            perf_sample::UNWIND_ERROR => sample.unwind_error = field.as_u64(),
+            perf_sample::KERNEL_RECORDS_LOST => sample.lost = field.as_u64().unwrap_or(0),
+            perf_sample::SAMPLE_SKIPPED_REASON => sample.skipped = field.as_u64(),
+            perf_sample::PRODUCER_EVENT => {
+                let reason = perf_sample::producer_event::SOURCE_STOP_REASON;
+                let reason = Fields::find(reason, field.as_bytes().unwrap_or_default());
+                sample.stop_reason = Some(reason.and_then(|reason| reason.as_u64()));
+            }
+            _ => {}
+        });
         sample
     }
 }

@@ -1,7 +1,7 @@
 //! Callstacks that samples refer to by number.
 
 use ferretto_proto::fields::{callstack, frame, interned_data, interned_string, mapping};
-use ferretto_wire::Fields;
+use ferretto_wire::{Fields, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::context::{Context, EventState};
@@ -76,12 +76,16 @@ impl SequenceStacks {
             missing(cx, Stat::stackprofile_invalid_callstack_id);
             return None;
         };
-        let iids: Vec<u64> = Fields::new(bytes)
-            .map_while(Result::ok)
-            .filter(|field| field.number == callstack::FRAME_IDS)
-            .flat_map(|field| field.as_varints())
-            .take(MAX_FRAMES + 1)
-            .collect();
+        let mut iids = Vec::with_capacity(bytes.len().min(MAX_FRAMES));
+        Fields::walk_while(bytes, |field| {
+            if field.number == callstack::FRAME_IDS {
+                match field.value {
+                    Value::Varint(iid) => iids.push(iid),
+                    _ => iids.extend(field.as_varints().take(MAX_FRAMES + 1)),
+                }
+            }
+            iids.len() <= MAX_FRAMES
+        });
         // A frame is a row, as is its callsite, and may be the first one of a mapping.
         let is_shared = !resolved.known.insert(iid);
         let is_too_much = is_shared && iids.len() as u64 * 3 > self.allowance;

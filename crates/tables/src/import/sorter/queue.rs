@@ -2,21 +2,28 @@
 
 use std::collections::VecDeque;
 
+use super::packed::Packed;
 use super::{Take, Token};
 use crate::import::context::Context;
 use crate::import::event::Event;
 
-/// Events of which the memory is given back together.
-const CHUNK: usize = 1 << 11;
+/// Events that are packed together.
+const CHUNK: usize = 1 << 10;
 
 /// The events of one stream.
 #[derive(Debug)]
 pub(super) struct Queue {
     /// The first events, which others consisted of, the last one first.
     expanded: Vec<Token>,
-    chunks: VecDeque<Vec<Token>>,
-    /// The place of the first event in the first chunk.
+    /// The events behind them, from the place `first`.
+    front: Vec<Token>,
     first: usize,
+    /// The events behind them, and the memory these take.
+    packed: VecDeque<Packed>,
+    packed_bytes: usize,
+    /// The last events.
+    back: Vec<Token>,
+    scratch: Vec<u8>,
     /// The latest time.
     max: i64,
     /// The earliest time.
@@ -30,8 +37,12 @@ impl Queue {
     pub(super) fn new(rank: (u32, u64)) -> Self {
         Self {
             expanded: Vec::new(),
-            chunks: VecDeque::new(),
+            front: Vec::new(),
             first: 0,
+            packed: VecDeque::new(),
+            packed_bytes: 0,
+            back: Vec::new(),
+            scratch: Vec::new(),
             max: 0,
             min: 0,
             is_unsorted: false,
@@ -40,13 +51,16 @@ impl Queue {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.expanded.is_empty() && self.chunks.is_empty()
+        self.expanded.is_empty()
+            && self.first >= self.front.len()
+            && self.packed.is_empty()
+            && self.back.is_empty()
     }
 
     /// Returns the memory that it takes, in bytes.
     pub(super) fn memory(&self) -> usize {
-        let chunks = self.chunks.len() * CHUNK + self.expanded.capacity();
-        chunks * size_of::<Token>()
+        let tokens = self.expanded.capacity() + self.front.capacity() + self.back.capacity();
+        tokens * size_of::<Token>() + self.packed_bytes
     }
 
     /// Appends an event that lasts until this time.
@@ -58,15 +72,30 @@ impl Queue {
         self.is_unsorted |= token.ts < self.max || token.event.rank() != i64::MAX;
         self.max = self.max.max(last);
         self.min = self.min.min(token.ts);
-        match self.chunks.back_mut() {
-            Some(chunk) if chunk.len() < CHUNK => chunk.push(token),
-            last => {
-                // The first chunk may remain the only one.
-                let capacity = if last.is_some() { CHUNK } else { 0 };
-                let mut chunk = Vec::with_capacity(capacity);
-                chunk.push(token);
-                self.chunks.push_back(chunk);
+        self.back.push(token);
+        if self.back.len() >= CHUNK {
+            self.pack();
+        }
+    }
+
+    fn pack(&mut self) {
+        let packed = Packed::new(&self.back, &mut self.scratch);
+        self.back.clear();
+        self.packed_bytes += packed.memory();
+        self.packed.push_back(packed);
+    }
+
+    /// Makes the next events the first ones, as those before them are gone.
+    #[cold]
+    fn next_chunk(&mut self) {
+        self.front.clear();
+        self.first = 0;
+        match self.packed.pop_front() {
+            Some(packed) => {
+                self.packed_bytes -= packed.memory();
+                packed.unpack(&mut self.front);
             }
+            None => std::mem::swap(&mut self.front, &mut self.back),
         }
     }
 
@@ -77,11 +106,14 @@ impl Queue {
             return Some(*token);
         }
         loop {
-            let token = *self.chunks.front()?.get(self.first)?;
+            if self.first >= self.front.len() {
+                self.next_chunk();
+            }
+            let token = *self.front.get(self.first)?;
             if !matches!(token.event, Event::Compact { .. }) {
                 return Some(token);
             }
-            self.pop_token();
+            self.first += 1;
             taker.expand(context, token, &mut self.expanded);
             self.expanded.reverse();
             if let Some(token) = self.expanded.last() {
@@ -94,20 +126,7 @@ impl Queue {
     #[inline]
     pub(super) fn pop(&mut self) {
         if self.expanded.pop().is_none() {
-            self.pop_token();
-        }
-    }
-
-    #[inline]
-    fn pop_token(&mut self) {
-        self.first += 1;
-        if self
-            .chunks
-            .front()
-            .is_some_and(|chunk| self.first >= chunk.len())
-        {
-            self.chunks.pop_front();
-            self.first = 0;
+            self.first += 1;
         }
     }
 
@@ -122,38 +141,33 @@ impl Queue {
     fn sort_all(&mut self, context: &mut Context, taker: &mut impl Take) {
         let mut all = std::mem::take(&mut self.expanded);
         all.reverse();
-        let first = std::mem::take(&mut self.first);
-        let waiting: usize = self.chunks.iter().map(Vec::len).sum();
-        all.reserve_exact(waiting.saturating_sub(first));
-        let mut skip = first;
-        while let Some(chunk) = self.chunks.pop_front() {
-            for token in chunk.into_iter().skip(std::mem::take(&mut skip)) {
+        all.reserve_exact(self.front.len() + self.packed.len() * CHUNK + self.back.len());
+        loop {
+            for token in self.front.drain(..).skip(self.first) {
                 match token.event {
                     Event::Compact { .. } => taker.expand(context, token, &mut all),
                     _ => all.push(token),
                 }
             }
+            self.next_chunk();
+            if self.front.is_empty() {
+                break;
+            }
         }
         all.sort_by_key(|token| (token.ts, token.event.rank()));
-        // From the end, so that memory is given back meanwhile.
-        while !all.is_empty() {
-            let rest = (all.len() - 1) / CHUNK * CHUNK;
-            self.chunks.push_front(all[rest..].to_vec());
-            all.truncate(rest);
-            if rest.is_multiple_of(64 * CHUNK) {
-                all.shrink_to_fit();
-            }
+        for chunk in all.chunks(CHUNK) {
+            self.back.extend_from_slice(chunk);
+            self.pack();
         }
     }
 
     /// Notes the first time after events were removed.
     #[inline]
     pub(super) fn settle(&mut self) {
-        let chunk = self.chunks.front();
-        let next = self
-            .expanded
-            .last()
-            .or_else(|| chunk.and_then(|chunk| chunk.get(self.first)));
+        if self.expanded.is_empty() && self.first >= self.front.len() {
+            self.next_chunk();
+        }
+        let next = self.expanded.last().or_else(|| self.front.get(self.first));
         self.min = next.map_or(i64::MAX, |token| token.ts);
     }
 }

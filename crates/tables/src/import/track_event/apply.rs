@@ -8,6 +8,7 @@ use super::Nesting;
 use super::args::{ArgsReader, Surroundings};
 use super::descriptor::{Owner, Part, Tracks};
 use super::event::{Event, Legacy, event_type};
+use super::resolved::Names;
 use super::tokenizer::Extra;
 use crate::schema::{ArgValue, TableId, TrackEventCallstacksRow};
 use crate::stats::Stat;
@@ -28,6 +29,8 @@ pub(super) struct Applying<'a, 'e> {
     pub(super) cx: &'a mut Context,
     pub(super) ts: i64,
     pub(super) event: Event<'e>,
+    /// The names and annotations of the event if it was decoded ahead.
+    pub(super) names: Option<Names<'e>>,
     pub(super) extra: &'a Extra,
     pub(super) state: EventState<'a>,
     pub(super) tracks: &'a mut Tracks,
@@ -115,6 +118,9 @@ impl Applying<'_, '_> {
     }
 
     fn category(&mut self) -> StringId {
+        if let Some(names) = &self.names {
+            return names.category;
+        }
         let event = &self.event;
         let strings = &mut self.cx.store.strings;
         let table = interned_data::EVENT_CATEGORIES;
@@ -164,6 +170,9 @@ impl Applying<'_, '_> {
     }
 
     fn name(&mut self, legacy: &Legacy<'_>) -> StringId {
+        if let Some(names) = &self.names {
+            return names.name;
+        }
         let iid = match self.event.name_iid {
             0 => legacy.name_iid,
             iid => iid,
@@ -360,6 +369,7 @@ impl Applying<'_, '_> {
         let event = &self.event;
         let of = &self.of;
         if event.has_args
+            || event.has_annotations
             || event.has_callstack
             || of.passthrough.is_some()
             || of.source_id.is_some()
@@ -370,6 +380,7 @@ impl Applying<'_, '_> {
                 upid: of.upid,
                 source_id: of.source_id,
                 passthrough: of.passthrough,
+                annotations: self.names.map(|names| names.annotations),
             };
             let callsite =
                 self.reader

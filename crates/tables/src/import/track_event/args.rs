@@ -10,6 +10,7 @@ use super::super::context::{Context, EventState};
 use super::super::profiles::Profiles;
 use super::super::reflect::{Keys, Reflection};
 use super::event::Event;
+use super::resolved::Annotation;
 use crate::schema::{ArgValue, LogsRow, TableId};
 use crate::stats::Stat;
 use crate::strings::StringId;
@@ -35,12 +36,14 @@ pub(super) struct ArgsReader {
 
 /// The owner of an event, as far as arguments depend on it.
 #[derive(Debug)]
-pub(super) struct Surroundings {
+pub(super) struct Surroundings<'a> {
     pub(super) ts: i64,
     pub(super) utid: Option<u32>,
     pub(super) upid: Option<u32>,
     pub(super) source_id: Option<i64>,
     pub(super) passthrough: Option<u32>,
+    /// The annotations of the event if they were decoded ahead.
+    pub(super) annotations: Option<&'a [Annotation]>,
 }
 
 /// Why an argument is left out.
@@ -64,7 +67,7 @@ impl ArgsReader {
         cx: &mut Context,
         event: &Event<'_>,
         state: EventState<'_>,
-        around: &Surroundings,
+        around: &Surroundings<'_>,
         stacks: &mut Profiles,
         args: &mut ArgSet,
     ) -> Option<u32> {
@@ -144,15 +147,20 @@ impl ArgsReader {
                 cx.store.stats.add(Stat::unknown_extension_fields, unknown);
             }
         }
-        if event.has_args && wants_args {
-            for part in event.fields() {
+        if let (Some(annotations), true) = (around.annotations, wants_args) {
+            for (name, value) in annotations {
+                let key = self.debug_key(cx, *name);
+                args.add(key, key, *value);
+            }
+        } else if event.has_annotations && wants_args {
+            Fields::walk(event.bytes, |part| {
                 if part.number == field::DEBUG_ANNOTATIONS {
                     let bytes = part.as_bytes().unwrap_or_default();
                     if self.annotation(cx, state, bytes, args).is_err() {
                         cx.store.stats.add(Stat::track_event_parser_errors, 1);
                     }
                 }
-            }
+            });
         }
         if let Some(utid) = around.passthrough {
             let strings = &mut cx.store.strings;
@@ -164,6 +172,16 @@ impl ArgsReader {
         callsite
     }
 
+    /// Returns the key of an annotation with this name.
+    #[inline]
+    fn debug_key(&mut self, cx: &mut Context, name: StringId) -> StringId {
+        let strings = &mut cx.store.strings;
+        *self.debug_keys.entry(name).or_insert_with(|| {
+            let text = format!("debug.{}", clean(strings.text(name)));
+            strings.intern(&text)
+        })
+    }
+
     /// Reads a `DebugAnnotation` of an event.
     fn annotation(
         &mut self,
@@ -172,19 +190,10 @@ impl ArgsReader {
         bytes: &[u8],
         args: &mut ArgSet,
     ) -> Result<(), Fault> {
-        let annotation = Annotation::read(cx, state, bytes)?;
+        let annotation = EncodedAnnotation::read(cx, state, bytes)?;
         let name = annotation.name.ok_or(Fault)?;
         if let Some(value) = annotation.simple(cx, state)? {
-            let strings = &mut cx.store.strings;
-            let key = match self.debug_keys.get(&name) {
-                Some(key) => *key,
-                None => {
-                    let text = format!("debug.{}", clean(strings.text(name)));
-                    let key = strings.intern(&text);
-                    self.debug_keys.insert(name, key);
-                    key
-                }
-            };
+            let key = self.debug_key(cx, name);
             args.add(key, key, value);
             return Ok(());
         }
@@ -201,7 +210,7 @@ impl ArgsReader {
         &mut self,
         cx: &mut Context,
         state: EventState<'_>,
-        annotation: &Annotation<'_>,
+        annotation: &EncodedAnnotation<'_>,
         depth: usize,
         args: &mut ArgSet,
     ) -> Result<bool, Fault> {
@@ -216,7 +225,7 @@ impl ArgsReader {
         if annotation.has_entries {
             for part in children(debug_annotation::DICT_ENTRIES) {
                 let bytes = part.as_bytes().unwrap_or_default();
-                let child = Annotation::read(cx, state, bytes)?;
+                let child = EncodedAnnotation::read(cx, state, bytes)?;
                 let name = child.name.ok_or(Fault)?;
                 let text = clean(cx.store.strings.text(name));
                 let mark = self.keys.push(&text);
@@ -231,7 +240,7 @@ impl ArgsReader {
             let mut index = args.array_length(array);
             for part in children(debug_annotation::ARRAY_VALUES) {
                 let bytes = part.as_bytes().unwrap_or_default();
-                let child = Annotation::read(cx, state, bytes)?;
+                let child = EncodedAnnotation::read(cx, state, bytes)?;
                 let mark = self.keys.push_index(index);
                 let result = self.value(cx, state, &child, depth + 1, args);
                 self.keys.pop(mark);
@@ -359,7 +368,7 @@ impl ArgsReader {
 
 /// A `DebugAnnotation`.
 #[derive(Debug, Default)]
-struct Annotation<'a> {
+struct EncodedAnnotation<'a> {
     bytes: &'a [u8],
     name: Option<StringId>,
     has_entries: bool,
@@ -371,20 +380,25 @@ struct Annotation<'a> {
     proto_type: Option<StringId>,
 }
 
-impl<'a> Annotation<'a> {
+impl<'a> EncodedAnnotation<'a> {
     fn read(cx: &mut Context, state: EventState<'_>, bytes: &'a [u8]) -> Result<Self, Fault> {
         use debug_annotation as of;
         let mut annotation = Self {
             bytes,
             ..Self::default()
         };
-        for part in Fields::new(bytes).map_while(Result::ok) {
+        let mut missing = None;
+        Fields::walk(bytes, |part| {
+            if missing.is_some() {
+                return;
+            }
+            let mut text = |table| {
+                let iid = part.as_u64().unwrap_or(0);
+                let text = known(cx, state, table, iid);
+                text.map_err(|fault| missing = Some(fault)).ok()
+            };
             match part.number {
-                of::NAME_IID => {
-                    let iid = part.as_u64().unwrap_or(0);
-                    let table = interned_data::DEBUG_ANNOTATION_NAMES;
-                    annotation.name = Some(known(cx, state, table, iid)?);
-                }
+                of::NAME_IID => annotation.name = text(interned_data::DEBUG_ANNOTATION_NAMES),
                 of::NAME => {
                     let text = part.as_bytes().unwrap_or_default();
                     annotation.name = Some(cx.store.strings.intern_bytes(text));
@@ -399,9 +413,7 @@ impl<'a> Annotation<'a> {
                     annotation.proto_type = Some(cx.store.strings.intern_bytes(text));
                 }
                 of::PROTO_TYPE_NAME_IID => {
-                    let iid = part.as_u64().unwrap_or(0);
-                    let table = interned_data::DEBUG_ANNOTATION_VALUE_TYPE_NAMES;
-                    annotation.proto_type = Some(known(cx, state, table, iid)?);
+                    annotation.proto_type = text(interned_data::DEBUG_ANNOTATION_VALUE_TYPE_NAMES);
                 }
                 of::BOOL_VALUE
                 | of::UINT_VALUE
@@ -412,8 +424,11 @@ impl<'a> Annotation<'a> {
                 | of::POINTER_VALUE => annotation.value = Some(part),
                 _ => {}
             }
+        });
+        match missing {
+            None => Ok(annotation),
+            Some(fault) => Err(fault),
         }
-        Ok(annotation)
     }
 
     /// Returns the value if it is one alone.
@@ -531,7 +546,7 @@ fn log_line(
     cx: &mut Context,
     state: EventState<'_>,
     bytes: &[u8],
-    around: &Surroundings,
+    around: &Surroundings<'_>,
     args: &mut ArgSet,
 ) -> Result<(), Fault> {
     use log_message as of;

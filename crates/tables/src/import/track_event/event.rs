@@ -32,8 +32,41 @@ pub(super) struct Event<'a> {
     pub(super) has_callstack: bool,
     /// Times of old traces.
     pub(super) has_old_times: bool,
+    /// Debug annotations.
+    pub(super) has_annotations: bool,
     /// Any other field, which may become an argument.
     pub(super) has_args: bool,
+}
+
+/// The fields of an event that matter in the order of the file.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Glance {
+    pub(super) kind: u32,
+    /// The event names its track.
+    pub(super) has_track: bool,
+    /// It has times of old traces, or further counters.
+    pub(super) has_more: bool,
+}
+
+impl Glance {
+    #[inline]
+    pub(in super::super) fn read(bytes: &[u8]) -> Self {
+        let mut glance = Self::default();
+        Fields::walk(bytes, |part| match part.number {
+            field::TYPE => glance.kind = part.as_u64().unwrap_or(0) as u32,
+            field::TRACK_UUID => glance.has_track = part.as_u64().is_some(),
+            field::EXTRA_COUNTER_VALUES
+            | field::EXTRA_DOUBLE_COUNTER_VALUES
+            | field::TIMESTAMP_DELTA_US
+            | field::TIMESTAMP_ABSOLUTE_US
+            | field::THREAD_TIME_DELTA_US
+            | field::THREAD_TIME_ABSOLUTE_US
+            | field::THREAD_INSTRUCTION_COUNT_DELTA
+            | field::THREAD_INSTRUCTION_COUNT_ABSOLUTE => glance.has_more = true,
+            _ => {}
+        });
+        glance
+    }
 }
 
 impl<'a> Event<'a> {
@@ -43,7 +76,7 @@ impl<'a> Event<'a> {
             bytes,
             ..Self::default()
         };
-        for part in Fields::new(bytes).map_while(Result::ok) {
+        Fields::walk(bytes, |part| {
             let number = || part.as_u64().unwrap_or(0);
             match part.number {
                 field::TYPE => event.kind = number() as u32,
@@ -80,9 +113,10 @@ impl<'a> Event<'a> {
                 | field::THREAD_TIME_ABSOLUTE_US
                 | field::THREAD_INSTRUCTION_COUNT_DELTA
                 | field::THREAD_INSTRUCTION_COUNT_ABSOLUTE => event.has_old_times = true,
+                field::DEBUG_ANNOTATIONS => event.has_annotations = true,
                 _ => event.has_args = true,
             }
-        }
+        });
         event
     }
 

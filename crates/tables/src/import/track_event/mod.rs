@@ -4,7 +4,11 @@ mod apply;
 mod args;
 mod descriptor;
 mod event;
+mod resolved;
 mod tokenizer;
+
+pub(crate) use self::event::Glance;
+pub(crate) use self::resolved::{Annotation, Resolved};
 
 use std::num::NonZeroU32;
 
@@ -30,6 +34,16 @@ pub(crate) struct TrackEvents {
     extras: Extras,
     reader: ArgsReader,
     args: ArgSet,
+}
+
+/// A track event as it comes out of the sorter.
+#[derive(Debug)]
+pub(super) struct Encoded<'a> {
+    pub(super) bytes: &'a [u8],
+    /// The place of what was decoded in the order of the file.
+    pub(super) extra: Option<NonZeroU32>,
+    /// The content if it was decoded ahead, and the annotations it refers to.
+    pub(super) resolved: Option<(&'a Resolved, &'a [Annotation])>,
 }
 
 /// The parts of events in the sorter that were decoded.
@@ -102,18 +116,25 @@ impl TrackEvents {
         &mut self,
         cx: &mut Context,
         ts: i64,
-        bytes: &[u8],
-        extra: Option<NonZeroU32>,
+        encoded: Encoded<'_>,
         state: EventState<'_>,
         stacks: &mut Profiles,
     ) {
-        let extra = self.extras.take(extra);
+        let extra = self.extras.take(encoded.extra);
+        let (event, names) = match encoded.resolved {
+            None => (Event::read(encoded.bytes), None),
+            Some((resolved, annotations)) => {
+                let (event, names) = resolved.event(encoded.bytes, annotations);
+                (event, Some(names))
+            }
+        };
         let thread = state.state.thread.get();
         self.args.clear();
         let mut applying = Applying {
             cx,
             ts,
-            event: Event::read(bytes),
+            event,
+            names,
             extra: &extra,
             state,
             tracks: &mut self.tracks,

@@ -11,7 +11,7 @@ use super::super::event::Event as Token;
 use super::super::sorter::Stream;
 use super::super::{Input, Out};
 use super::TrackEvents;
-use super::event::{Event, event_type};
+use super::event::{Event, Glance, event_type};
 use crate::schema::ArgValue;
 use crate::stats::Stat;
 use crate::trackers::args::ArgSet;
@@ -117,11 +117,12 @@ impl TrackEvents {
                 .store
                 .log_at(Stat::track_event_missing_sequence_id, input.offset);
         }
-        let event = Event::read(input.bytes);
+        let event = input.glance.unwrap_or_else(|| Glance::read(input.bytes));
         let is_counter = event.kind == event_type::COUNTER;
         let mut ts = input.header.timestamp.map(|_| input.ts);
         let mut extra = None;
-        if event.has_old_times || event.has_extra || is_counter {
+        if event.has_more || is_counter {
+            let event = Event::read(input.bytes);
             let mut decoded = Extra::default();
             let result = self.decode(cx, input, &event, &mut decoded, &mut ts);
             if let Err(Refused { stat, track }) = result {
@@ -144,7 +145,8 @@ impl TrackEvents {
             Some(..0) => Stat::track_event_invalid_timestamp,
             Some(ts) => {
                 if event.kind == event_type::STATE
-                    && event.track.or(input.state.state.defaults.track).is_none()
+                    && !event.has_track
+                    && input.state.state.defaults.track.is_none()
                 {
                     let stat = Stat::track_event_state_missing_track_uuid;
                     return cx.store.log_at(stat, input.offset);
