@@ -151,7 +151,10 @@ fn start(trace: &mut Out<'_>, sequence: u64) {
         descriptor.varint(track_descriptor::UUID, 300 + sequence);
         descriptor.varint(track_descriptor::PARENT_UUID, 100);
         descriptor.nested(track_descriptor::COUNTER, |counter| {
-            counter.bool(counter_descriptor::IS_INCREMENTAL, sequence % 2 == 0);
+            counter.bool(
+                counter_descriptor::IS_INCREMENTAL,
+                sequence.is_multiple_of(2),
+            );
         });
     });
 }
@@ -275,7 +278,7 @@ fn import(bytes: &[u8], threads: usize) -> Trace {
 #[test]
 fn tables_are_the_same_on_any_number_of_threads() {
     for seed in 0..6 {
-        let bytes = trace(seed, seed % 2 == 1);
+        let bytes = trace(seed, !seed.is_multiple_of(2));
         let one = import(&bytes, 1);
         let tables = one.tables();
         assert!(tables.slice.len() > 1500 && tables.counter.len() > 200);

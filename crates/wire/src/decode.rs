@@ -223,8 +223,8 @@ impl<'a> Fields<'a> {
         self.length - self.rest.len()
     }
 
-    /// Hands each field of a message to `each`. Returns true if all of it is well-formed; what is not
-    /// ends it.
+    /// Hands each field of a message to `each`. Returns true if all of it is well-formed; what is
+    /// not ends it.
     ///
     /// It is compiled into the place of the call, for the few loops that read most of a trace.
     #[inline(always)]

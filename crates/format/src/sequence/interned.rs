@@ -10,8 +10,8 @@ use crate::budget::{Budget, entry_bytes};
 
 /// The entries of one kind of interned data, by iid.
 ///
-/// Writers count up from 1, and these entries lie side by side. Others are found by their hash, until
-/// there are enough of them to fill a good part of the gaps.
+/// Writers count up from 1, and these entries lie side by side. Others are found by their hash,
+/// until there are enough of them to fill a good part of the gaps.
 #[derive(Debug, Clone)]
 pub struct InternedTable<T> {
     /// The entries with these iids, where there are any.

@@ -81,7 +81,7 @@ pub(super) struct Chunk {
 struct Item {
     token: Token,
     is_late: bool,
-    /// Where the bytes and interned data of a track event are in the chunk.
+    /// The places of the bytes and interned data of a track event in the chunk.
     batch: u32,
     interned: u32,
 }

@@ -223,8 +223,8 @@ impl Arena {
     }
 }
 
-/// Returns how many bytes before a place hold this length. Writers may leave room for more than they
-/// need.
+/// Returns how many bytes before a place hold this length. Writers may leave room for more than
+/// they need.
 fn length_before(bytes: &[u8], place: usize, length: usize) -> usize {
     let fits = |digits: &usize| {
         let start = place.checked_sub(*digits);
