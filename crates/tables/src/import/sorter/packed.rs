@@ -47,6 +47,8 @@ mod kind {
     /// Track events and packets of which all differences are small.
     pub(super) const SHORT_TRACK_EVENT: u64 = 10;
     pub(super) const SHORT_PACKET: u64 = 11;
+    pub(super) const STRACE: u64 = 12;
+    pub(super) const POWER_RAIL: u64 = 13;
     /// Kinds are below it.
     pub(super) const END: u64 = 16;
 }
@@ -220,6 +222,7 @@ fn write(out: &mut Writer<'_>, token: &Token, before: &mut Before) {
         Event::Line { kind, .. } => match kind {
             LineKind::Json => kind::JSON,
             LineKind::Systrace => kind::SYSTRACE,
+            LineKind::Strace => kind::STRACE,
             LineKind::PerfText => kind::PERF_TEXT,
         },
         Event::Ftrace { .. } => kind::FTRACE,
@@ -227,6 +230,7 @@ fn write(out: &mut Writer<'_>, token: &Token, before: &mut Before) {
             CompactKind::Switches => kind::SWITCHES,
             CompactKind::Wakings => kind::WAKINGS,
         },
+        Event::PowerRail(_) => kind::POWER_RAIL,
         Event::Switch(_) => kind::SWITCH,
         Event::Waking(_) => kind::WAKING,
     };
@@ -255,6 +259,7 @@ fn write(out: &mut Writer<'_>, token: &Token, before: &mut Before) {
             out.put(cpu.into());
             out.put_span(span, before);
         }
+        Event::PowerRail(place) => out.put(place.into()),
         Event::Switch(switch) => {
             out.put(switch.cpu.into());
             out.put_signed(switch.prev_state.into());
@@ -303,6 +308,7 @@ fn read(input: &mut Reader<'_>, before: &mut Before) -> Token {
         }
         kind::JSON => line(LineKind::Json, input, before),
         kind::SYSTRACE => line(LineKind::Systrace, input, before),
+        kind::STRACE => line(LineKind::Strace, input, before),
         kind::PERF_TEXT => line(LineKind::PerfText, input, before),
         kind::FTRACE => Event::Ftrace {
             cpu: input.take() as u16,
@@ -310,6 +316,7 @@ fn read(input: &mut Reader<'_>, before: &mut Before) -> Token {
         },
         kind::SWITCHES => compact(CompactKind::Switches, input, before),
         kind::WAKINGS => compact(CompactKind::Wakings, input, before),
+        kind::POWER_RAIL => Event::PowerRail(input.take() as u32),
         kind::SWITCH => Event::Switch(CompactSwitch {
             cpu: input.take() as u16,
             prev_state: input.take_signed() as i32,
@@ -398,6 +405,8 @@ mod tests {
             },
             Event::Switch(switch),
             Event::Waking(waking),
+            Event::PowerRail(u32::MAX),
+            line(LineKind::Strace, 3),
             packet(7, 9, 20),
             packet(7, 9, 50),
             packet(8, 9, 60),
@@ -406,9 +415,9 @@ mod tests {
             track_event(10, 0),
             track_event(10, (1 << 18) - 1),
         ];
-        let numbers = [0, 1, u32::MAX, 5, 5, 5, 1 << 31, 4, 2, 0, 1];
+        let numbers = [0, 1, u32::MAX, 5, 5, 5, 1 << 31, 4, 2, 0, 7, 6, 1];
         let numbers = numbers.into_iter().chain(2..9);
-        let times = [0, i64::MAX, 0, 5, 4, 3, i64::MAX, 1, 1, 1, 1];
+        let times = [0, i64::MAX, 0, 5, 4, 3, i64::MAX, 1, 1, 1, 1, 1, 1];
         let times = times
             .into_iter()
             .chain([2, 3, 4, 5, 4 + (1 << 26), 1 << 40, 1 << 40]);
