@@ -1,7 +1,7 @@
 //! `ferretto status`: the machines, producers and recordings of a tracing service.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -48,19 +48,27 @@ pub(crate) struct StatusArgs {
 pub(crate) fn run(args: &StatusArgs) -> Result<()> {
     let service = ferretto_ipc::names::consumer_address().context("PERFETTO_CONSUMER_SOCK_NAME")?;
     let mut consumer = connect(&service)?;
+    let is_terminal = io::stdout().is_terminal();
+    let mut is_first = true;
     loop {
-        let state = consumer
-            .query_service_state(LIMIT)
-            .context("the service does not tell its state")?;
+        let state = consumer.query_service_state(LIMIT);
+        let state = state.with_context(|| match is_first {
+            true => "the service does not tell its state".to_owned(),
+            false => format!("the service is gone from {service}"),
+        })?;
         let text = match args.json {
             true => json(&View::new(&state)),
             false => text(&View::new(&state)),
         };
         let mut out = io::stdout().lock();
-        if args.watch && !args.json {
-            out.write_all(CLEAR.as_bytes())?;
-        }
-        out.write_all(text.as_bytes())
+        let before = match (args.watch && !args.json, is_terminal) {
+            (true, true) => CLEAR,
+            (true, false) if !is_first => "\n",
+            _ => "",
+        };
+        is_first = false;
+        out.write_all(before.as_bytes())
+            .and_then(|()| out.write_all(text.as_bytes()))
             .and_then(|()| out.flush())
             .context("cannot write the status")?;
         if !args.watch {

@@ -55,8 +55,9 @@ pub struct Offset {
     pub error: u64,
 }
 
-fn difference(client: u64, host: u64) -> i64 {
-    (i128::from(client) - i128::from(host)).clamp(i64::MIN.into(), i64::MAX.into()) as i64
+/// Returns the difference, unless it is more than any two clocks can be apart.
+fn difference(client: u64, host: u64) -> Option<i64> {
+    i64::try_from(i128::from(client) - i128::from(host)).ok()
 }
 
 impl Comparison {
@@ -67,9 +68,9 @@ impl Comparison {
             return None;
         }
         // What was sent is older than what was read on receipt.
-        let sent = difference(first.client, first.host);
-        let lowest = sent.max(difference(second.client, second.host));
-        let highest = difference(second.client, first.host);
+        let sent = difference(first.client, first.host)?;
+        let lowest = sent.max(difference(second.client, second.host)?);
+        let highest = difference(second.client, first.host)?;
         (lowest <= highest).then_some(Self {
             host: first.host,
             lowest,
@@ -182,7 +183,10 @@ impl OffsetCurve {
 
     /// Returns the time of the host's clock at a time of the machine's.
     pub fn to_host(&self, client: u64) -> Option<(u64, u64)> {
-        let to_host = |offset: i64| (i128::from(client) - i128::from(offset)).max(0) as u64;
+        let to_host = |offset: i64| {
+            let host = i128::from(client) - i128::from(offset);
+            host.clamp(0, u64::MAX.into()) as u64
+        };
         let (_, first) = self.points.first()?;
         // The offset changes so slowly that what it was a moment ago is good enough to ask by.
         let mut host = to_host(first.offset);
@@ -319,11 +323,22 @@ mod tests {
         ] {
             assert_eq!(Comparison::new(one, two), None, "{one:?} {two:?}");
         }
-        let ends = Comparison::new(exchange(0, u64::MAX), exchange(1, u64::MAX));
-        assert!(ends.is_some());
-        let mut clock = MachineClock::default();
-        clock.add(&[exchange(u64::MAX - 1, 0), exchange(u64::MAX, 1)]);
-        assert!(clock.curve().to_host(5).is_some());
+        // Differences that no number of the trace can state are not stated as others.
+        let half = 1 << 63;
+        for (client, host) in [(u64::MAX - 1, 0), (half, 0), (0, half + 1), (0, u64::MAX)] {
+            let next = exchange(client + 1, host);
+            assert_eq!(Comparison::new(exchange(client, host), next), None);
+        }
+        for (client, host) in [(half - 2, 0), (0, half), (u64::MAX - 1, half)] {
+            let (one, two) = (exchange(client, host), exchange(client + 1, host));
+            let found = Comparison::new(one, two).unwrap().offset();
+            // The machine's clock moved on before the host read its own.
+            let truth = (i128::from(client) + 1 - i128::from(host)) as i64;
+            assert!(found.offset.abs_diff(truth) <= found.error, "{found:?}");
+            let mut clock = MachineClock::default();
+            clock.add(&[one, two]);
+            assert!(clock.curve().to_host(5).is_some());
+        }
     }
 
     #[test]

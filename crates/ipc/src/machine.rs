@@ -3,8 +3,11 @@
 use std::env;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
+use ferretto_format::Fnv1a;
 use ferretto_proto::{MessageField, SystemInfo, Utsname};
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 use crate::frame::Identity;
 use crate::names;
@@ -32,7 +35,7 @@ impl Machine {
     pub fn this() -> Self {
         let id_hint = match env::var_os(MACHINE_ID_VARIABLE) {
             Some(hint) if !hint.is_empty() => hint.as_bytes().to_vec(),
-            _ => fs::read(BOOT_ID).unwrap_or_default().trim_ascii().to_vec(),
+            _ => id_of_boot(Path::new(BOOT_ID), Path::new("/dev")),
         };
         Self {
             id_hint,
@@ -49,6 +52,42 @@ impl Machine {
             machine_name: &self.name,
         }
     }
+}
+
+/// Returns what no other machine and no other boot has: what the kernel says in this file, or a
+/// hash of when this folder was made and what machine it is on. Empty if neither can be had.
+fn id_of_boot(kernels: &Path, made_at_boot: &Path) -> Vec<u8> {
+    let said = fs::read(kernels).unwrap_or_default();
+    match said.trim_ascii() {
+        [] => hash_of_boot(made_at_boot).unwrap_or_default(),
+        id => id.to_vec(),
+    }
+}
+
+/// Returns the hash that upstream's programs take.
+fn hash_of_boot(made_at_boot: &Path) -> Option<Vec<u8>> {
+    let status = statx(CWD, made_at_boot, AtFlags::empty(), StatxFlags::BTIME).ok()?;
+    let made = status.stx_btime;
+    let mut hash = Fnv1a::new()
+        .update(&made.tv_sec.to_ne_bytes())
+        .update(&made.tv_nsec.to_ne_bytes())
+        .update(&[0; 4]);
+    // As the kernel has them, each in 65 bytes.
+    let name = rustix::system::uname();
+    for part in [
+        name.sysname(),
+        name.nodename(),
+        name.release(),
+        name.version(),
+        name.machine(),
+        name.domainname(),
+    ] {
+        let mut field = [0; 65];
+        let bytes = part.to_bytes();
+        field[..bytes.len()].copy_from_slice(bytes);
+        hash = hash.update(&field);
+    }
+    Some(format!("{:x}", hash.finish()).into_bytes())
 }
 
 /// Returns a description of this machine, without the size of its pages.
@@ -82,4 +121,22 @@ fn configured_cpus() -> Option<u32> {
         .flatten()
         .filter(|entry| entry.file_name().to_str().is_some_and(is_cpu));
     u32::try_from(count.count()).ok().filter(|&count| count > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relay_005_without_a_boot_id_the_machine_has_a_hint_nevertheless() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
+        fs::write(file("boot_id"), "7c1b\n").unwrap();
+        assert_eq!(id_of_boot(&file("boot_id"), Path::new("/dev")), b"7c1b");
+        let hashed = id_of_boot(&file("none"), Path::new("/dev"));
+        assert!(!hashed.is_empty() && hashed.iter().all(u8::is_ascii_hexdigit));
+        assert_eq!(hashed, id_of_boot(&file("none"), Path::new("/dev")));
+        // Then the host takes the address.
+        assert_eq!(id_of_boot(&file("none"), &file("none")), b"");
+    }
 }

@@ -12,10 +12,12 @@ use std::sync::mpsc;
 
 use common::{LIMIT, Recorder, config, next_event, producer_at, texts, unique_address, write_text};
 use ferretto_client::{Address, Consumer, Event, ExhaustedPolicy};
+use ferretto_format::machine_clock::{STATED, STATED_ERROR, STATED_OFFSET};
 use ferretto_ipc::frame::{Frame, Message};
 use ferretto_ipc::host::machine_id;
 use ferretto_ipc::machine::Machine;
 use ferretto_ipc::socket::Socket;
+use ferretto_proto::Message as _;
 use ferretto_proto::fields::trace_packet::{
     MACHINE_ID, REMOTE_CLOCK_SYNC, SYSTEM_INFO, TRUSTED_PID, TRUSTED_UID,
 };
@@ -117,6 +119,111 @@ fn relay_013_the_trace_tells_of_the_relays_machine_and_clocks() {
     assert!(!offsets.is_empty());
     let best = offsets.iter().map(|offset| offset.unsigned_abs()).min();
     assert!(best < Some(1_000_000_000), "{offsets:?}");
+}
+
+#[test]
+fn a_producer_without_a_relay_tells_of_its_machine_and_its_clock() {
+    let world = World::start();
+    let _recorder = recorder(&world.remote, long_texts(10));
+    let machine = Machine::this();
+    let id = u64::from(machine_id(&machine.id_hint));
+    // Clocks are compared over a connection beside that of the producer.
+    let packets = wait_until(|| {
+        let packets = record(&world);
+        let has = |field| packets.iter().any(|p| Fields::find(field, p).is_some());
+        has(REMOTE_CLOCK_SYNC).then_some(packets)
+    });
+    assert_eq!(texts(&packets).len(), 10);
+    for packet in &packets {
+        let of_machine = Fields::find(REMOTE_CLOCK_SYNC, packet).is_some()
+            || !texts(std::slice::from_ref(packet)).is_empty();
+        if of_machine {
+            assert_eq!(number(packet, MACHINE_ID), Some(id));
+        }
+    }
+    let described = packets.iter().filter(|packet| {
+        let info = Fields::find(SYSTEM_INFO, packet).and_then(|field| field.as_bytes());
+        number(packet, MACHINE_ID) == Some(id)
+            && info.is_some_and(|info| {
+                let info = ferretto_proto::SystemInfo::decode_from_slice(info).unwrap();
+                info.machine_name == Some(machine.name.clone())
+            })
+    });
+    assert_eq!(described.count(), 1);
+    // The service states what it knows, and it is true: the clocks are the same.
+    let syncs = packets.iter().filter_map(|packet| {
+        let sync = Fields::find(REMOTE_CLOCK_SYNC, packet)?.as_bytes()?;
+        Fields::find(STATED, sync)?.as_bytes()
+    });
+    for stated in syncs {
+        let number = |field| Fields::find(field, stated).and_then(|field| field.as_u64());
+        let offset = number(STATED_OFFSET).unwrap_or(0) as i64;
+        let error = number(STATED_ERROR).unwrap_or(0);
+        assert!(offset.unsigned_abs() <= error, "{offset} {error}");
+    }
+}
+
+#[test]
+fn what_one_machine_lost_is_told_of_that_machine_alone() {
+    use ferretto_proto::fields::trace_packet::PREVIOUS_PACKET_DROPPED;
+    let world = World::start();
+    let lossy = TestRelay::start(&world.remote, machine("lossy"));
+    let whole = TestRelay::start(&world.remote, machine("whole"));
+    let _whole = recorder(&whole.address, long_texts(100));
+    let mut producer = producer_at(&lossy.address);
+    next_event(&mut producer, |event| matches!(event, Event::Connected));
+    let (is_over, over) = mpsc::channel();
+    let recording = std::thread::spawn(move || {
+        let handle = producer.handle();
+        let is_start = |event: &Event| matches!(event, Event::Start { .. });
+        let Event::Start { instance, config } = next_event(&mut producer, is_start) else {
+            unreachable!()
+        };
+        // More at once than its connection takes, until something is dropped.
+        let target = config.target_buffer.unwrap_or(0);
+        let mut writer = handle.create_writer(target, ExhaustedPolicy::Drop);
+        while writer.drop_count() == 0 {
+            write_text(&mut writer, &[b'x'; 20_000]);
+        }
+        let begin = std::time::Instant::now();
+        while writer.is_dropping() && begin.elapsed() < LIMIT {
+            producer.process(std::time::Instant::now());
+            write_text(&mut writer, b"afterwards");
+        }
+        writer.flush(None);
+        handle.notify_started(instance);
+        // It answers whatever it is asked until the test has seen enough.
+        while over.try_recv().is_err() {
+            producer.process(std::time::Instant::now());
+            while let Some(event) = producer.poll_event() {
+                match event {
+                    Event::Flush { request_id, .. } => handle.flush_done(request_id),
+                    Event::Stop { instance } => handle.notify_stopped(instance),
+                    _ => {}
+                }
+            }
+            producer.wait(Some(std::time::Duration::from_millis(5)));
+        }
+    });
+    let packets = record(&world);
+    is_over.send(()).unwrap();
+    recording.join().unwrap();
+    let id = |name: &str| u64::from(machine_id(name.as_bytes()));
+    // Of each machine: texts, and gaps behind its first packet.
+    let of = |machine: u64| {
+        let packets = packets.iter().filter(move |packet| {
+            number(packet, MACHINE_ID) == Some(machine)
+                && !texts(std::slice::from_ref(packet)).is_empty()
+        });
+        let gaps = packets
+            .clone()
+            .skip(1)
+            .filter(|packet| number(packet, PREVIOUS_PACKET_DROPPED).is_some());
+        (packets.count(), gaps.count())
+    };
+    assert_eq!(of(id("id of whole")), (100, 0));
+    let (_, gaps) = of(id("id of lossy"));
+    assert!(gaps > 0);
 }
 
 #[test]

@@ -13,9 +13,23 @@ use crate::command::{Command, Commands};
 use crate::event::ClientId;
 use crate::limits::{MAX_CLOCKS_PER_EXCHANGE, MAX_EXCHANGES};
 
-/// The relays that have called, by their connections.
+/// The relays that have called, by their connections, and those that recordings under way still
+/// tell of.
 #[derive(Debug, Default)]
-pub(crate) struct Relays(BTreeMap<ClientId, Relay>);
+pub(crate) struct Relays {
+    connected: BTreeMap<ClientId, Relay>,
+    /// The oldest first.
+    departed: VecDeque<Departed>,
+}
+
+/// A relay whose connection is over: what it said belongs to the recordings that it was there for.
+#[derive(Debug)]
+struct Departed {
+    client: ClientId,
+    relay: Relay,
+    /// The boot time at which it left.
+    at: u64,
+}
 
 /// A connection of a relay that has called.
 #[derive(Debug)]
@@ -42,6 +56,8 @@ const COMPARE_EVERY_MS: u64 = 5_000;
 const ONE_COMPARISON: u64 = 2_000_000_000;
 /// The number of earlier comparisons that are kept. Of more, the better half is kept.
 const MAX_EARLIER: usize = 256;
+/// The number of bytes that are kept of what relays said that have left.
+const MAX_DEPARTED: usize = 4 << 20;
 
 /// The clocks of both machines at about the same time.
 #[derive(Debug, Clone)]
@@ -59,15 +75,9 @@ pub(crate) struct Exchange {
 /// The machines that a trace tells of already.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct ToldMachines {
-    clocks: BTreeMap<u32, ToldClocks>,
+    /// The number of the last exchange with each relay.
+    clocks: BTreeMap<ClientId, u64>,
     described: BTreeSet<u32>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct ToldClocks {
-    relay: ClientId,
-    /// Returns the number of the last exchange.
-    up_to: u64,
 }
 
 /// Machines one trace can tell of. Upstream sets no bound.
@@ -98,30 +108,57 @@ impl Relays {
                 reply,
             });
         }
-        let relay = self.0.entry(client).or_insert_with(|| Relay::new(machine));
+        let relay = self
+            .connected
+            .entry(client)
+            .or_insert_with(|| Relay::new(machine));
         match request {
             Request::InitRelay(request) => relay.describe(&request),
             Request::SyncClock(request) => relay.compare(&request, now),
         }
     }
 
-    pub(crate) fn disconnect(&mut self, client: ClientId) {
-        self.0.remove(&client);
+    /// Forgets a relay, or keeps for recordings under way what it said, until
+    /// [`forget_departed`](Self::forget_departed).
+    pub(crate) fn disconnect(&mut self, client: ClientId, now: &Clocks, is_recording: bool) {
+        let speakers = self.speakers();
+        let spoke = speakers.values().any(|(speaker, _)| *speaker == client);
+        if let Some(relay) = self.connected.remove(&client)
+            && spoke
+            && is_recording
+        {
+            let at = now.boottime;
+            self.departed.push_back(Departed { client, relay, at });
+            while self.departed_bytes() > MAX_DEPARTED {
+                self.departed.pop_front();
+            }
+        }
     }
 
+    /// Nothing is recorded any more.
+    pub(crate) fn forget_departed(&mut self) {
+        self.departed.clear();
+    }
+
+    /// Returns the number of relays that are connected.
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.connected.len()
     }
 
     /// Returns how many bytes are kept of what relays said.
     pub(crate) fn bytes(&self) -> usize {
-        self.0.values().map(Relay::bytes).sum()
+        let connected = self.connected.values().map(Relay::bytes);
+        connected.sum::<usize>() + self.departed_bytes()
+    }
+
+    fn departed_bytes(&self) -> usize {
+        let departed = self.departed.iter();
+        departed.map(|departed| departed.relay.bytes()).sum()
     }
 
     /// Returns how the clocks of other machines relate to ours, by the last comparisons.
     pub(crate) fn offsets(&self) -> impl Iterator<Item = MachineState> {
-        let relays = self.relays_by_machine().into_iter();
-        relays.filter_map(|(id, (_, relay))| {
+        self.speakers().into_iter().filter_map(|(id, (_, relay))| {
             let exchanges: Vec<_> = relay.exchanges.iter().cloned().collect();
             let offset = offset(&exchanges)?;
             Some(MachineState {
@@ -133,9 +170,9 @@ impl Relays {
     }
 
     /// Returns the relays of other machines, one for each: the one that has been connected longest.
-    fn relays_by_machine(&self) -> BTreeMap<u32, (ClientId, &Relay)> {
+    fn speakers(&self) -> BTreeMap<u32, (ClientId, &Relay)> {
         let mut machines = BTreeMap::new();
-        for (client, relay) in &self.0 {
+        for (client, relay) in &self.connected {
             if relay.machine != 0 {
                 machines.entry(relay.machine).or_insert((*client, relay));
             }
@@ -143,13 +180,26 @@ impl Relays {
         machines
     }
 
-    /// Returns descriptions of machines that `told` does not have yet: machine ids with encoded
-    /// `SystemInfo`.
-    pub(crate) fn new_machines(&self, told: &mut ToldMachines) -> Vec<(u32, Vec<u8>)> {
-        if self.0.is_empty() {
+    /// Returns those that left after a recording began at this boot time, in that order.
+    fn departed_since(&self, since: u64) -> impl Iterator<Item = (ClientId, &Relay)> {
+        let departed = self.departed.iter();
+        let departed = departed.skip_while(move |departed| departed.at < since);
+        departed.map(|departed| (departed.client, &departed.relay))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.connected.is_empty() && self.departed.is_empty()
+    }
+
+    /// Returns descriptions of machines that `told` does not have yet, for a recording that began
+    /// at this boot time: machine ids with encoded `SystemInfo`.
+    pub(crate) fn new_machines(&self, told: &mut ToldMachines, since: u64) -> Vec<(u32, Vec<u8>)> {
+        if self.is_empty() {
             return Vec::new();
         }
-        let described = self.0.values().filter(|relay| relay.machine != 0);
+        let departed = self.departed_since(since).map(|(_, relay)| relay);
+        let described = departed.chain(self.connected.values());
+        let described = described.filter(|relay| relay.machine != 0);
         let described = described.filter_map(|r| Some((r.machine, r.system_info.as_ref()?)));
         let new = described.filter(|(machine, _)| told.describe(*machine));
         new.map(|(machine, info)| (machine, info.clone())).collect()
@@ -162,24 +212,27 @@ impl Relays {
         told: &mut ToldMachines,
         since: u64,
     ) -> Vec<(u32, Vec<Exchange>)> {
-        if self.0.is_empty() {
+        if self.is_empty() {
             return Vec::new();
         }
+        let connected = self.speakers().into_values();
+        let all: Vec<_> = self.departed_since(since).chain(connected).collect();
+        told.keep_only(|client| all.iter().any(|(other, _)| *other == client));
         let mut new = Vec::new();
-        for (machine, (client, relay)) in self.relays_by_machine() {
-            let up_to = told.up_to(machine, client);
+        for (client, relay) in all {
+            let up_to = told.up_to(client);
             let exchanges = relay.exchanges_after(up_to);
             if let Some(last) = exchanges.last()
-                && told.compare(machine, client, last.number)
+                && told.compare(client, last.number)
             {
                 let earlier = relay.earlier_after(up_to, since);
-                new.extend(earlier.map(|exchanges| (machine, exchanges)));
+                new.extend(earlier.map(|exchanges| (relay.machine, exchanges)));
                 let together = |one: &Exchange, other: &Exchange| {
                     !relay.is_frequent || other.host.boottime - one.host.boottime < ONE_COMPARISON
                 };
                 let comparisons = exchanges.chunk_by(together);
                 let comparisons = comparisons.filter(|exchanges| exchanges.len() > 1);
-                new.extend(comparisons.map(|exchanges| (machine, exchanges.to_vec())));
+                new.extend(comparisons.map(|exchanges| (relay.machine, exchanges.to_vec())));
             }
         }
         new
@@ -189,15 +242,12 @@ impl Relays {
 impl Relay {
     /// Returns how many bytes are kept of what it said.
     fn bytes(&self) -> usize {
-        let clocks = self.exchanges.iter().map(|exchange| exchange.client.len());
         let described = self.system_info.as_ref().map_or(0, Vec::len);
-        let earlier = self
-            .earlier
-            .iter()
-            .flatten()
-            .map(|exchange| exchange.client.len());
-        let readings = clocks.sum::<usize>() + earlier.sum::<usize>();
-        described + readings * size_of::<(u32, u64)>()
+        let exchanges = self.exchanges.iter().chain(self.earlier.iter().flatten());
+        let readings = exchanges.map(|exchange| {
+            size_of::<Exchange>() + exchange.client.len() * size_of::<(u32, u64)>()
+        });
+        size_of::<Self>() + described + readings.sum::<usize>()
     }
 
     fn new(machine: u32) -> Self {
@@ -328,19 +378,22 @@ impl ToldMachines {
         self.described.len() < MAX_MACHINES && self.described.insert(machine)
     }
 
+    /// Forgets relays that are no more.
+    fn keep_only(&mut self, is_there: impl Fn(ClientId) -> bool) {
+        self.clocks.retain(|client, _| is_there(*client));
+    }
+
     /// Returns the number of the last exchange with this relay that was told.
-    fn up_to(&self, machine: u32, relay: ClientId) -> u64 {
-        let told = self.clocks.get(&machine);
-        told.filter(|told| told.relay == relay)
-            .map_or(0, |told| told.up_to)
+    fn up_to(&self, relay: ClientId) -> u64 {
+        self.clocks.get(&relay).copied().unwrap_or(0)
     }
 
     /// Notes that exchanges are told; returns whether there is room for that.
-    fn compare(&mut self, machine: u32, relay: ClientId, up_to: u64) -> bool {
-        let known = self.clocks.contains_key(&machine);
+    fn compare(&mut self, relay: ClientId, up_to: u64) -> bool {
+        let known = self.clocks.contains_key(&relay);
         let fits = known || self.clocks.len() < MAX_MACHINES;
         if fits {
-            self.clocks.insert(machine, ToldClocks { relay, up_to });
+            self.clocks.insert(relay, up_to);
         }
         fits
     }

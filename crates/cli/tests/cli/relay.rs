@@ -1,9 +1,13 @@
 //! Two machines: a service, and a relay with data sources behind it.
 
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::process::{Command, Stdio};
+
 use rustix::process::Signal;
 
 use crate::daemons::traced_probes;
-use crate::world::{World, until};
+use crate::world::{FERRETTO, Running, World, until};
 
 /// A port that was free a moment ago.
 pub(crate) fn free_port() -> u16 {
@@ -72,4 +76,103 @@ fn what_another_machine_records_comes_with_its_clock_and_its_producers_are_shown
         running.finish().returned(0);
     }
     assert_eq!(guest.names(), [] as [&str; 0]);
+}
+
+#[test]
+fn a_relay_serves_the_socket_that_systemd_bound_tells_it_and_leaves_it() {
+    let (mut host, mut guest) = (World::new(), World::new());
+    let remote = format!("127.0.0.1:{}", free_port());
+    host.set("PERFETTO_PRODUCER_SOCK_NAME", &remote);
+    let service = host.start_daemon("traced", &["--enable-relay-endpoint"], "TRACED_NOTIFY_FD");
+    let listener = UnixListener::bind(guest.path("activated.sock")).unwrap();
+    let told = UnixDatagram::bind(guest.path("notify")).unwrap();
+    guest.set("PERFETTO_RELAY_SOCK_NAME", &remote);
+    guest.set("PERFETTO_MACHINE_NAME", "activated");
+    // A program from before the relay is started waits for it.
+    guest.set(
+        "PERFETTO_PRODUCER_SOCK_NAME",
+        guest.path("activated.sock").to_str().unwrap(),
+    );
+    let probes = guest.start("traced_probes", &[] as &[&str]);
+    // Descriptor 3, as the packaged socket unit names it.
+    let script = "exec 3<&0 </dev/null; export LISTEN_PID=$$; exec \"$@\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh", FERRETTO, "traced_relay"]);
+    let mut command = guest.at_home(command);
+    command
+        .env("LISTEN_FDS", "1")
+        .env("LISTEN_FDNAMES", "producer")
+        .env("NOTIFY_SOCKET", guest.path("notify"))
+        .stdin(Stdio::from(OwnedFd::from(listener)));
+    let relay = Running::new(command.spawn().unwrap());
+    let mut said = [0; 64];
+    let len = told.recv(&mut said).unwrap();
+    assert_eq!(&said[..len], b"READY=1\n");
+    until("the program is known", || {
+        let said = host.run("ferretto", &["status"]).returned(0);
+        let text = said.text();
+        (text.contains("machine activated") && text.contains("traced_probes (")).then_some(())
+    });
+    relay.signal(Signal::TERM);
+    relay.finish().returned(0);
+    let len = told.recv(&mut said).unwrap();
+    assert_eq!(&said[..len], b"STOPPING=1\n");
+    // Whoever bound the socket goes on with it.
+    assert!(guest.path("activated.sock").exists());
+    for running in [probes, service] {
+        running.signal(Signal::TERM);
+        running.finish().returned(0);
+    }
+}
+
+#[test]
+fn a_second_relay_does_not_take_the_socket_of_the_first() {
+    let mut guest = World::new();
+    guest.set(
+        "PERFETTO_RELAY_SOCK_NAME",
+        &format!("127.0.0.1:{}", free_port()),
+    );
+    let relay = guest.start_daemon("traced_relay", &[], "TRACED_RELAY_NOTIFY_FD");
+    let second = guest.run("traced_relay", &[] as &[&str]).returned(1);
+    assert!(second.stderr.contains("producer.sock"), "{second:?}");
+    assert_eq!(guest.names(), ["producer.sock"]);
+    relay.signal(Signal::KILL);
+    relay.finish().returned(128 + 9);
+    // What a killed one left is in nobody's way.
+    let next = guest.start_daemon("traced_relay", &[], "TRACED_RELAY_NOTIFY_FD");
+    next.signal(Signal::TERM);
+    next.finish().returned(0);
+    assert_eq!(guest.names(), [] as [&str; 0]);
+}
+
+#[test]
+fn a_status_that_is_watched_ends_with_the_service_or_when_it_is_interrupted() {
+    let host = World::new();
+    let none = host.run("ferretto", &["status", "--watch"]).returned(1);
+    none.complained("there is no tracing service at");
+    let service = host.start_daemon("traced", &[], "TRACED_NOTIFY_FD");
+    let mut interrupted = host.start("ferretto", &["status", "--watch", "--json"]);
+    for _ in 0..2 {
+        interrupted.wait_for("\"recordings\":[]}\n");
+    }
+    interrupted.signal(Signal::INT);
+    interrupted.finish().returned(128 + 2);
+    let mut watching = host.start("ferretto", &["status", "--watch"]);
+    // No control codes where there is no terminal.
+    watching.wait_for("service ");
+    watching.wait_for("\nno recordings\n");
+    service.signal(Signal::TERM);
+    service.finish().returned(0);
+    let said = watching.finish().returned(1);
+    assert!(!said.text().contains('\x1b'), "{said:?}");
+    said.complained("the service is gone");
+    // Whoever has seen enough goes.
+    let service = host.start_daemon("traced", &[], "TRACED_NOTIFY_FD");
+    let mut left = host.start("ferretto", &["status", "--watch"]);
+    left.wait_for("no recordings");
+    drop(left.child().stdout.take());
+    let said = left.finish();
+    assert_eq!(said.stderr, "");
+    service.signal(Signal::TERM);
+    service.finish().returned(0);
 }

@@ -76,7 +76,9 @@ impl Service {
                 request,
             } => self.relay_request(client, request_id, request),
             Event::Disconnected { client } => {
-                self.cx.relays.disconnect(client);
+                let cx = &mut self.cx;
+                let is_recording = self.sessions.iter().next().is_some();
+                cx.relays.disconnect(client, &cx.now, is_recording);
                 self.producer_disconnected(client);
                 self.consumer_disconnected(client);
             }
@@ -189,6 +191,9 @@ impl Service {
             for buffer in session.buffers() {
                 self.cx.buffers.remove(*buffer);
             }
+        }
+        if self.sessions.iter().next().is_none() {
+            self.cx.relays.forget_departed();
         }
         self.update_priority();
     }

@@ -131,6 +131,12 @@ impl Session {
         }
     }
 
+    /// Returns the boot time at which it began to record, if it tells of times.
+    fn begun_at(&self) -> u64 {
+        let initial = self.initial_snapshot.as_ref();
+        initial.map_or(u64::MAX, |clocks| clocks.boottime)
+    }
+
     /// Emits descriptions of other machines, as they become known. Upstream tells of those only
     /// that were there at the first read.
     fn emit_machines<S: PacketSink>(
@@ -141,7 +147,8 @@ impl Session {
     ) {
         let builtin = &self.config.builtin_data_sources;
         if !builtin.disable_system_info.unwrap_or(false) {
-            for (machine, info) in relays.new_machines(&mut self.progress.machines) {
+            let since = self.begun_at();
+            for (machine, info) in relays.new_machines(&mut self.progress.machines, since) {
                 out.own(&header.remote_system_info(machine, &info));
             }
         }
@@ -156,7 +163,7 @@ impl Session {
         out: &mut Pipeline<'_, S>,
     ) {
         if self.snapshots_clocks() {
-            let since = self.initial_snapshot.map_or(0, |clocks| clocks.boottime);
+            let since = self.begun_at();
             let new = relays.new_exchanges(&mut self.progress.machines, since);
             for (machine, exchanges) in new {
                 out.own(&header.remote_clock_sync(machine, &exchanges));

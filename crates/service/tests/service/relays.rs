@@ -1,5 +1,6 @@
 //! Relays of other machines, and what traces tell of them.
 
+use ferretto_format::machine_clock::{Exchange, MachineClock, STATED, STATED_ERROR, STATED_OFFSET};
 use ferretto_ipc::port::relay::Request;
 use ferretto_proto::fields::{clock_snapshot, remote_clock_sync, trace_packet as f};
 use ferretto_proto::sync_clock_request::{Clock, Phase};
@@ -167,16 +168,143 @@ fn service_079_two_exchanges_make_one_packet() {
 }
 
 #[test]
-fn service_079_a_relay_that_left_before_the_read_is_not_told_of() {
+fn service_079_a_relay_that_left_before_the_recording_is_not_told_of() {
     let mut world = World::new();
+    let other = world.consumer();
+    world.enable(other, ConfigBuilder::new());
     let relay = world.relay(MACHINE);
     world.init_relay(relay, 4096);
     world.sync_round(relay, 100);
+    world.disconnect(relay);
+    world.advance(1);
     let consumer = world.consumer();
     world.enable(consumer, ConfigBuilder::new());
-    world.disconnect(relay);
     let packets = world.read(consumer);
     assert!(synced(&packets).is_empty() && described(&packets).is_empty());
+    // The other recording was there.
+    let packets = world.read(other);
+    assert_eq!(client_times(&packets), [[100, 101]]);
+    assert_eq!(described(&packets), [(MACHINE.into(), 4096)]);
+    assert!(synced(&world.read(other)).is_empty());
+}
+
+#[test]
+fn clocks_of_a_machine_that_left_and_came_back_are_told_for_both_times() {
+    let mut world = World::new();
+    let consumer = world.consumer();
+    world.enable(consumer, ConfigBuilder::new());
+    for begin in [100, 200, 300] {
+        let relay = world.relay(MACHINE);
+        world.init_relay(relay, 4096);
+        // A second one of the machine has nothing to add.
+        let second = world.relay(MACHINE);
+        world.sync_round(second, begin + 50);
+        world.sync_round(relay, begin);
+        world.disconnect(second);
+        if begin < 300 {
+            world.disconnect(relay);
+        }
+    }
+    let packets = world.read(consumer);
+    assert_eq!(client_times(&packets), [[100, 101], [200, 201], [300, 301]]);
+    assert_eq!(described(&packets), [(MACHINE.into(), 4096)]);
+    assert!(synced(&world.read(consumer)).is_empty());
+}
+
+#[test]
+fn what_is_kept_of_relays_that_left_is_bounded_and_goes_with_the_recording() {
+    let mut world = World::new();
+    let consumer = world.consumer();
+    world.enable(consumer, ConfigBuilder::new());
+    let clock = Clock {
+        clock_id: Some(6),
+        timestamp: Some(1),
+        ..Default::default()
+    };
+    let before = world.service.memory_needed();
+    for machine in 1..3000 {
+        let relay = world.relay(machine);
+        for _ in 0..5 {
+            let request = SyncClockRequest {
+                clocks: vec![clock.clone(); 64],
+                ..Default::default()
+            };
+            world.relayed(relay, Request::SyncClock(request));
+        }
+        world.disconnect(relay);
+    }
+    let needed = world.service.memory_needed() - before;
+    assert!(needed <= 5 << 20, "{needed}");
+    assert!(needed > 1 << 20, "{needed}");
+    world.disconnect(consumer);
+    assert!(world.service.memory_needed() < before);
+}
+
+/// Boot times that machines may send who mean harm.
+fn nonsense() -> [u64; 8] {
+    let half = 1 << 63;
+    [0, u64::MAX, half, half - 1, half + 1, 1, u64::MAX - 1, 0]
+}
+
+#[test]
+fn clock_nonsense_of_one_machine_is_bounded_and_concerns_no_other() {
+    const SECOND: u64 = 1_000_000_000;
+    let mut world = World::new();
+    let honest = frequent(&mut world, 5);
+    let hostile = frequent(&mut world, 7);
+    let consumer = world.consumer();
+    world.enable(consumer, ConfigBuilder::new());
+    let mut ahead = 0;
+    for round in 0..3000_u64 {
+        // Forwards, backwards, standing still, and all of it many times a second.
+        for phase in [Phase::PING, Phase::UPDATE] {
+            let index = (round % 8) as usize;
+            world.sync(hostile, phase, nonsense()[index].wrapping_add(round));
+            world.advance(1000);
+        }
+        if round % 100 == 0 {
+            ahead = 77 * SECOND;
+            let now = world.now.boottime;
+            world.sync(honest, Phase::PING, now + ahead);
+            world.advance(2000);
+            world.sync(honest, Phase::UPDATE, now + ahead + 2000);
+        }
+    }
+    let packets = world.read(consumer);
+    let of = |machine: u64| {
+        packets.iter().filter(move |packet| {
+            packet.has(f::REMOTE_CLOCK_SYNC) && packet.int(f::MACHINE_ID) == Some(machine)
+        })
+    };
+    assert!(of(7).count() < 300);
+    let (mut clocks, mut found) = (MachineClock::default(), 0);
+    for packet in of(5) {
+        let exchanges = synced(std::slice::from_ref(packet)).remove(0);
+        let exchanges = exchanges.iter().map(|(client, host)| Exchange {
+            client: *client,
+            host: *host,
+        });
+        clocks.add(&exchanges.collect::<Vec<_>>());
+        found += 1;
+    }
+    assert!(found > 0);
+    let offset = clocks.curve().overall().unwrap();
+    assert!(offset.offset.abs_diff(ahead as i64) <= offset.error);
+    assert!(offset.error <= 2000, "{offset:?}");
+    // What is stated of the hostile one is no more certain than what it said.
+    for packet in of(7) {
+        let sync = packet.bytes(f::REMOTE_CLOCK_SYNC).unwrap();
+        let exchanges = synced(std::slice::from_ref(packet)).remove(0);
+        for stated in messages(sync, STATED) {
+            let number = |field| Fields::find(field, &stated).unwrap().as_u64().unwrap();
+            let (offset, error) = (number(STATED_OFFSET) as i64, number(STATED_ERROR));
+            let holds = exchanges.windows(2).any(|two| {
+                let ahead = i128::from(two[0].0) - i128::from(two[0].1);
+                (i128::from(offset) - ahead).unsigned_abs() <= u128::from(error)
+            });
+            assert!(holds, "{exchanges:?} {offset} {error}");
+        }
+    }
 }
 
 #[test]
@@ -353,7 +481,6 @@ fn a_relay_that_compares_often_is_told_of_over_the_whole_recording() {
         .filter(|exchanges| exchanges[1].0 - exchanges[0].0 == 2_000);
     assert!(good.count() >= 29);
     // Each states what it tells.
-    use ferretto_format::machine_clock::{STATED, STATED_ERROR, STATED_OFFSET};
     for packet in packets.iter().filter(|p| p.has(f::REMOTE_CLOCK_SYNC)) {
         let stated = messages(packet.bytes(f::REMOTE_CLOCK_SYNC).unwrap(), STATED);
         let number = |field| Fields::find(field, &stated[0]).unwrap().as_u64().unwrap();
