@@ -304,6 +304,54 @@ fn clocks_of_machines_are_compared() {
 }
 
 #[test]
+fn clocks_of_machines_are_compared_by_what_took_least_where_the_error_is_stated() {
+    use ferretto_format::machine_clock::STATED;
+    use ferretto_proto::fields::clock_snapshot::{CLOCKS, clock};
+    use ferretto_proto::fields::remote_clock_sync::{SYNCED_CLOCKS, synced_clocks};
+    use ferretto_proto::fields::trace_packet::{MACHINE_ID, REMOTE_CLOCK_SYNC};
+
+    // The machine is 10 000 ahead. The first round trip took long on its way there.
+    let exchanges = [
+        (10_100_u64, 900_100_u64),
+        (910_110, 900_120),
+        (910_130, 900_140),
+    ];
+    let sync = ferretto_wire::encode(|trace| {
+        trace.nested(1, |packet| {
+            packet.varint(MACHINE_ID, 77);
+            packet.nested(REMOTE_CLOCK_SYNC, |sync| {
+                for (there, here) in exchanges {
+                    sync.nested(SYNCED_CLOCKS, |both| {
+                        for (side, time) in [
+                            (synced_clocks::CLIENT_CLOCKS, there),
+                            (synced_clocks::HOST_CLOCKS, here),
+                        ] {
+                            both.nested(side, |snapshot| {
+                                snapshot.nested(CLOCKS, |reading| {
+                                    reading.varint(clock::CLOCK_ID, 6);
+                                    reading.varint(clock::TIMESTAMP, time);
+                                });
+                            });
+                        }
+                    });
+                }
+                sync.nested(STATED, |_| {});
+            });
+        });
+    });
+    let before = snapshot(&[(6, 1000), (3, 1)])
+        + "packet { machine_id: 77 trusted_packet_sequence_id: 3 sequence_flags: 1 }\n";
+    let after = instant(1, 950_000, "machine_id: 77 timestamp_clock_id: 6", "there");
+    let trace = import_bytes(&[encode(&before), sync, encode(&after)].concat());
+    let found = slices(&trace);
+    let [slice] = &found[..] else {
+        panic!("{found:?}")
+    };
+    let time: u64 = slice.split(' ').next().unwrap().parse().unwrap();
+    assert!(time.abs_diff(940_000) <= 10, "{time}");
+}
+
+#[test]
 fn tables_beyond_the_memory_allowed_end_the_import() {
     let mut text = String::new();
     for ts in 0..20_000 {

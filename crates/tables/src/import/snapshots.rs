@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ferretto_format::clock::BOOTTIME;
+use ferretto_format::machine_clock::{self, Exchange, MachineClock};
 use ferretto_proto::fields::clock_snapshot::{self, clock};
 use ferretto_proto::fields::remote_clock_sync::{self, synced_clocks};
 use ferretto_wire::Fields;
@@ -86,7 +87,10 @@ const ROUND_NS: i64 = 30_000_000_000;
 /// recorded.
 pub(super) fn remote_sync(cx: &mut Context, bytes: &[u8]) {
     let mut pairs: Vec<Pair> = Vec::new();
+    // Whoever states the error has its reader take what is best.
+    let mut is_stated = false;
     for field in Fields::new(bytes).map_while(Result::ok) {
+        is_stated |= field.number == machine_clock::STATED;
         if field.number != remote_clock_sync::SYNCED_CLOCKS {
             continue;
         }
@@ -114,7 +118,11 @@ pub(super) fn remote_sync(cx: &mut Context, bytes: &[u8]) {
         pairs.push(pair);
     }
     let host = cx.clocks.trace_clock().machine;
-    for (id, ahead) in offsets(&pairs) {
+    let mut offsets = averages(&pairs);
+    if is_stated {
+        offsets.extend(best(&pairs));
+    }
+    for (id, ahead) in offsets {
         let here = pairs.iter().rev().filter_map(|pair| pair.get(&id));
         let here = here.map(|(here, _)| *here).find(|here| *here != 0);
         let here = here.unwrap_or(0);
@@ -133,9 +141,39 @@ pub(super) fn remote_sync(cx: &mut Context, bytes: &[u8]) {
     }
 }
 
+/// Returns how far each clock of the other machine is ahead, by the two exchanges that followed
+/// each other soonest: nothing else bounds the error as well.
+fn best(pairs: &[Pair]) -> BTreeMap<u32, i64> {
+    let mut clocks: BTreeMap<u32, MachineClock> = BTreeMap::new();
+    for two in pairs.windows(2) {
+        let [one, other] = two else { continue };
+        for (id, (host, client)) in one {
+            let Some((later_host, later_client)) = other.get(id) else {
+                continue;
+            };
+            let exchange = |client: i64, host: i64| Exchange {
+                client: client as u64,
+                host: host as u64,
+            };
+            let both = [
+                exchange(*client, *host),
+                exchange(*later_client, *later_host),
+            ];
+            let is_complete = both.iter().all(|it| it.client != 0 && it.host != 0);
+            if is_complete {
+                clocks.entry(*id).or_default().add(&both);
+            }
+        }
+    }
+    let offsets = clocks.iter();
+    offsets
+        .filter_map(|(id, clock)| Some((*id, clock.best()?.offset)))
+        .collect()
+}
+
 /// Returns how far each clock of the other machine is ahead: two estimates for each exchange and
 /// the one before it, averaged.
-fn offsets(pairs: &[Pair]) -> BTreeMap<u32, i64> {
+fn averages(pairs: &[Pair]) -> BTreeMap<u32, i64> {
     let mut estimates: BTreeMap<u32, Vec<i64>> = BTreeMap::new();
     for two in pairs.windows(2) {
         let [ping, update] = two else { continue };
