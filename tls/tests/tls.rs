@@ -23,7 +23,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use tempfile::TempDir;
 
-use world::{TestRelay, World, any_port, machine};
+use world::{TestRelay, World, any_port, machine, throughput};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -257,57 +257,33 @@ fn half_a_handshake_costs_nobody_else_anything() {
 }
 
 /// `RELAY_THROUGHPUT=1 cargo test --profile simulation -p ferretto-tls --test tls throughput
-/// -- --nocapture` prints how fast data gets through a relay over TCP, encrypted and not. The CPU
-/// time is that of producer, relay and service together.
+/// -- --nocapture` prints how fast data gets to a service over TCP, directly and through a relay,
+/// encrypted and not, and through upstream's relay where it is. The CPU time is that of producer,
+/// relay and service together.
 #[test]
 fn throughput() {
-    if std::env::var_os("RELAY_THROUGHPUT").is_none() {
-        println!("skipped: a measurement; RELAY_THROUGHPUT=1 has it made");
+    if !throughput::is_wanted() {
         return;
     }
-    const PACKETS: usize = 200_000;
     let issuer = Issuer::new();
     let certificates = (issuer.issue(&["127.0.0.1"]), issuer.issue(&["guest"]));
     let ways = [
-        ("plain", None, None),
-        ("encrypted", Some(certificates.0), Some(certificates.1)),
+        ("relay", None, None),
+        (
+            "relay, encrypted",
+            Some(certificates.0),
+            Some(certificates.1),
+        ),
     ];
     for (name, of_host, of_relay) in ways {
+        let is_plain = of_host.is_none();
         let host = Secured::start(of_host);
+        if is_plain {
+            throughput::measure("direct", &host.world.remote, &host.world.consumers, None);
+            throughput::measure_upstream(&host.world);
+        }
         let relay = relay(&host.world.remote, "guest", of_relay);
         relay.wait_connected();
-        let mut producer = producer_at(&relay.address);
-        next_event(&mut producer, |event| matches!(event, Event::Connected));
-        let (sender, written) = mpsc::channel();
-        let policy = ExhaustedPolicy::StallThenAbort;
-        let recorder = Recorder::start(producer, policy, move |writer| {
-            let text = vec![b'x'; 5000];
-            for _ in 0..PACKETS {
-                write_text(writer, &text);
-            }
-            let _ = sender.send(());
-        });
-        let cpu = || {
-            let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-            cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9
-        };
-        let (begin, before) = (Instant::now(), cpu());
-        let mut consumer = Consumer::connect(&host.world.consumers, LIMIT).unwrap();
-        consumer.enable_tracing(config(32 << 10), None).unwrap();
-        written.recv_timeout(10 * LIMIT).unwrap();
-        let (sender, seen) = mpsc::channel();
-        assert!(recorder.handle.sync(move || sender.send(()).unwrap()));
-        recorder.handle.wake();
-        seen.recv_timeout(10 * LIMIT).unwrap();
-        let (took, cpu) = (begin.elapsed().as_secs_f64(), cpu() - before);
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let memory = status.lines().find(|line| line.starts_with("VmHWM"));
-        let gigabytes = PACKETS as f64 * 5000.0 / 1e9;
-        println!(
-            "{name}: {:.1} GB a minute, {:.1} GB a minute of CPU; {}",
-            gigabytes / took * 60.0,
-            gigabytes / cpu * 60.0,
-            memory.unwrap()
-        );
+        throughput::measure(name, &relay.address, &host.world.consumers, None);
     }
 }

@@ -6,8 +6,6 @@
 mod common;
 mod world;
 
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
 use common::{LIMIT, Recorder, config, next_event, producer_at, texts, unique_address, write_text};
@@ -17,35 +15,8 @@ use ferretto_ipc::machine::Machine;
 use ferretto_proto::fields::trace_packet::{MACHINE_ID, REMOTE_CLOCK_SYNC};
 use ferretto_wire::Fields;
 
-use world::{TestRelay, World, machine, number, wait_until};
-
-/// A program of upstream that ends with the test.
-struct Upstream(Child);
-
-impl Upstream {
-    /// Starts it; `None` if it is not there.
-    fn start(program: &str, args: &[&str], variables: &[(&str, String)]) -> Option<Self> {
-        let folder = std::env::var_os("FERRETTO_UPSTREAM").map(PathBuf::from);
-        let Some(folder) = folder.filter(|folder| folder.join(program).exists()) else {
-            println!("skipped: FERRETTO_UPSTREAM names no folder with {program}");
-            return None;
-        };
-        let mut command = Command::new(folder.join(program));
-        command
-            .args(args)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        command.envs(variables.iter().map(|(name, value)| (name, value)));
-        Some(Self(command.spawn().unwrap()))
-    }
-}
-
-impl Drop for Upstream {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use world::upstream::Upstream;
+use world::{TestRelay, World, machine, number, throughput, wait_until};
 
 /// Records what a producer at this address writes; the trace has to tell of its machine's clock.
 fn records_all(producers: &Address, consumers: &Address, machine: u32) {
@@ -124,87 +95,17 @@ fn our_relay_serves_upstreams_service() {
     records_all(&relay.address, &consumers, id);
 }
 
-/// CPU time of this process and another, in seconds.
-fn cpu(other: Option<u32>) -> f64 {
-    let own = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    let own = own.tv_sec as f64 + own.tv_nsec as f64 / 1e9;
-    let other = other.map_or(0.0, |pid| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-        let fields: Vec<&str> = stat
-            .rsplit(')')
-            .next()
-            .unwrap()
-            .split_whitespace()
-            .collect();
-        let ticks: u64 = fields[11..13]
-            .iter()
-            .map(|field| field.parse::<u64>().unwrap())
-            .sum();
-        ticks as f64 / 100.0
-    });
-    own + other
-}
-
 /// `RELAY_THROUGHPUT=1 cargo test --profile simulation -p ferretto-relay --test upstream throughput
 /// -- --nocapture` prints how fast data gets to a service over TCP: directly, through our relay and,
 /// where it is, through upstream's. The CPU time is that of producer, relay and service together.
 #[test]
 fn throughput() {
-    if std::env::var_os("RELAY_THROUGHPUT").is_none() {
-        println!("skipped: a measurement; RELAY_THROUGHPUT=1 has it made");
+    if !throughput::is_wanted() {
         return;
     }
-    const PACKETS: usize = 200_000;
     let world = World::start();
     let relay = TestRelay::start(&world.remote, machine("guest"));
-    let listen = unique_address("upstream-relay");
-    let variables = [
-        ("PERFETTO_RELAY_SOCK_NAME", world.remote.to_string()),
-        ("PERFETTO_PRODUCER_SOCK_NAME", listen.to_string()),
-    ];
-    let upstream = Upstream::start("traced_relay", &[], &variables);
-    let mut ways = vec![
-        ("direct", &world.remote, None),
-        ("relay", &relay.address, None),
-    ];
-    if let Some(upstream) = &upstream {
-        ways.push(("upstream's relay", &listen, Some(upstream.0.id())));
-    }
-    for (name, address, pid) in ways {
-        let mut producer = producer_at(address);
-        next_event(&mut producer, |event| matches!(event, Event::Connected));
-        let (sender, written) = mpsc::channel();
-        let policy = ExhaustedPolicy::StallThenAbort;
-        let recorder = Recorder::start(producer, policy, move |writer| {
-            let text = vec![b'x'; 5000];
-            for _ in 0..PACKETS {
-                write_text(writer, &text);
-            }
-            let _ = sender.send(());
-        });
-        let all_seen = |recorder: &Recorder| {
-            let (sender, seen) = mpsc::channel();
-            assert!(recorder.handle.sync(move || sender.send(()).unwrap()));
-            recorder.handle.wake();
-            seen.recv_timeout(10 * LIMIT).unwrap();
-        };
-        all_seen(&recorder);
-        let (begin, before) = (std::time::Instant::now(), cpu(pid));
-        let mut consumer = Consumer::connect(&world.consumers, LIMIT).unwrap();
-        let mut config = config(32 << 10);
-        config.trace_all_machines = Some(true);
-        consumer.enable_tracing(config, None).unwrap();
-        written.recv_timeout(10 * LIMIT).unwrap();
-        all_seen(&recorder);
-        let (took, cpu) = (begin.elapsed().as_secs_f64(), cpu(pid) - before);
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let memory = status.lines().find(|line| line.starts_with("VmHWM"));
-        let gigabytes = PACKETS as f64 * 5000.0 / 1e9;
-        println!(
-            "{name}: {:.1} GB a minute, {:.1} GB a minute of CPU; {}",
-            gigabytes / took * 60.0,
-            gigabytes / cpu * 60.0,
-            memory.unwrap()
-        );
-    }
+    throughput::measure("direct", &world.remote, &world.consumers, None);
+    throughput::measure("relay", &relay.address, &world.consumers, None);
+    throughput::measure_upstream(&world);
 }

@@ -1,6 +1,9 @@
 //! A service for other machines, and relays, that end with the test.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod throughput;
+pub mod upstream;
+
 use std::os::fd::BorrowedFd;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixStream};

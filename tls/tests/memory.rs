@@ -1,0 +1,43 @@
+//! Memory of a producer, a relay and a service that encrypt, all in this process, which has no
+//! other test.
+
+#[path = "../../crates/client/tests/common/mod.rs"]
+#[allow(unused)]
+mod common;
+#[path = "../../crates/relay/tests/world/mod.rs"]
+mod world;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use ferretto_ipc::socket::Security;
+use ferretto_relay::RelayOptions;
+use ferretto_tls::{Authority, Tls};
+
+use common::unique_address;
+use world::throughput::{most_memory_kb, send};
+use world::{TestRelay, World, any_port, machine};
+
+#[test]
+fn what_is_encrypted_takes_no_more_memory_the_more_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::open(folder.path()).unwrap();
+    let issue = |name: &str| -> Option<Arc<dyn Security>> {
+        let until = SystemTime::now() + Duration::from_secs(3600);
+        let issued = authority.issue(&[name.to_owned()], until).unwrap();
+        Some(Arc::new(Tls::from_folder(&issued).unwrap()))
+    };
+    let world = World::start_with(&any_port(), |options| options.security = issue("127.0.0.1"));
+    let relay = TestRelay::start_with(RelayOptions {
+        machine: machine("guest"),
+        security: issue("guest"),
+        ..RelayOptions::new(unique_address("relay"), world.remote.clone())
+    });
+    relay.wait_connected();
+    send(&relay.address, &world.consumers, (2_000, 4096), None);
+    let before = most_memory_kb();
+    send(&relay.address, &world.consumers, (20_000, 4096), None);
+    let grown = most_memory_kb() - before;
+    // Of 100 MB.
+    assert!(grown < 8 << 10, "{grown} kB");
+}
