@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 
 use crate::ftrace::{Tracefs, TracefsError};
+use crate::journal::{NoJournal, usable};
 
 /// A data source that can record nothing, or less than it should.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct Unavailable {
 const OWN: &str = "sudo chown -R $USER /sys/kernel/tracing";
 const MOUNT: &str = "sudo mount -t tracefs tracefs /sys/kernel/tracing \
      && sudo chown -R $USER /sys/kernel/tracing";
+/// Lets the user read the journal, from the next login on.
+const JOIN: &str = "sudo usermod -aG systemd-journal $USER";
 
 /// The data sources that cannot work here, one entry each; empty if all can.
 ///
@@ -40,7 +43,22 @@ pub fn availability() -> Vec<Unavailable> {
             command: None,
         });
     }
+    found.extend(usable().err().map(journal));
     found
+}
+
+fn journal(error: NoJournal) -> Unavailable {
+    let (how_to_allow, command) = match error {
+        NoJournal::Program => ("install systemd".to_owned(), None),
+        NoJournal::Nowhere => ("run systemd-journald".to_owned(), None),
+        NoJournal::NotPermitted(_) => (format!("run as root, or: {JOIN}"), Some(JOIN)),
+    };
+    Unavailable {
+        source: crate::SYSTEMD_JOURNALD,
+        reason: error.to_string(),
+        how_to_allow,
+        command,
+    }
 }
 
 fn ftrace(error: Option<TracefsError>) -> Option<Unavailable> {

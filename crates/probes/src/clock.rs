@@ -12,6 +12,11 @@ pub(crate) fn boottime_ns() -> u64 {
     now_ns(ClockId::Boottime)
 }
 
+/// Time since 1970, nanoseconds.
+pub(crate) fn realtime_ns() -> u64 {
+    now_ns(ClockId::Realtime)
+}
+
 /// Monotonic time in nanoseconds: the clock periods are aligned to.
 pub(crate) fn monotonic_ns() -> u64 {
     now_ns(ClockId::Monotonic)

@@ -1,5 +1,7 @@
 //! The list of data sources that read files.
 
+use crate::inode_map::InodeMap;
+use crate::journal::Journal;
 use crate::power::Batteries;
 use crate::process_stats::ProcessStats;
 use crate::source::Kind;
@@ -7,7 +9,9 @@ use crate::sys_stats::SysStats;
 use crate::system_info::SystemInfo;
 
 /// Every kind, in the order they are registered.
-pub(crate) const KINDS: [Kind; 4] = [
+pub(crate) const KINDS: [Kind; 6] = [
+    InodeMap::KIND,
+    Journal::KIND,
     Batteries::KIND,
     ProcessStats::KIND,
     SysStats::KIND,

@@ -1,6 +1,8 @@
 //! System data sources: ftrace, process and system statistics.
 //!
 //! - `linux.ftrace`: kernel events, read as raw pages from tracefs ([`ftrace`]).
+//! - `linux.inode_file_map`: names of files that kernel events tell of by number ([`InodeMap`]).
+//! - `linux.systemd_journald`: what programs say to the journal of systemd ([`Journal`]).
 //! - `linux.sysfs_power`: what batteries say ([`Batteries`]).
 //! - `linux.process_stats`: processes, threads and what they use ([`ProcessStats`]).
 //! - `linux.sys_stats`: counters of the whole machine ([`SysStats`]).
@@ -23,6 +25,8 @@
 mod availability;
 mod clock;
 pub mod ftrace;
+mod inode_map;
+mod journal;
 mod kinds;
 mod power;
 mod probes;
@@ -38,6 +42,8 @@ mod system_info;
 pub use availability::{Unavailable, availability};
 pub use ferretto_client::{DaemonOptions as ProbesOptions, Notice, NoticeHandler, Stopper};
 pub use ftrace::FTRACE;
+pub use inode_map::{INODE_FILE_MAP, InodeMap};
+pub use journal::{Journal, SYSTEMD_JOURNALD};
 pub use power::{Batteries, SYSFS_POWER};
 pub use probes::Probes;
 pub use process_stats::{PROCESS_STATS, ProcessStats};

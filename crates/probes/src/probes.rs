@@ -234,7 +234,8 @@ impl Probes {
             name => {
                 let kind = Kind::find(name).ok_or("not a data source of this program")?;
                 let problems = |problem: &str| self.failed(kind.name, problem.to_owned());
-                let source = (kind.create)(config, sink, &problems).map_err(unusable)?;
+                let source = (kind.create)(config, sink, &problems);
+                let source = source.map_err(|error| error.to_string())?;
                 Ok(Source::Own(kind, source))
             }
         }

@@ -42,12 +42,23 @@ pub trait DataSource: fmt::Debug + Send {
 /// Takes problems that do not keep a data source from recording.
 pub(crate) type Problems<'a> = &'a dyn Fn(&str);
 
+/// The reason why there is no instance.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CreateError {
+    /// The config is not what it should be.
+    #[error("its config cannot be decoded: {0}")]
+    Config(#[from] DecodeError),
+    /// This machine or user does not have it.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
 /// Makes an instance from a config.
 type Create = fn(
     &DataSourceConfig,
     Box<dyn PacketSink>,
     Problems<'_>,
-) -> Result<Box<dyn DataSource>, DecodeError>;
+) -> Result<Box<dyn DataSource>, CreateError>;
 
 /// A kind of data source.
 #[derive(Debug)]

@@ -254,6 +254,7 @@ impl EventDecoder {
                 for field in &self.fields {
                     good &= field.encode(record, env, out).is_some();
                 }
+                env.metadata.end_event(env.common_pid);
                 good
             }
             Shape::SysEnter => self.encode_sys_enter(record, out).is_some(),
@@ -346,9 +347,15 @@ impl FieldDecoder {
             Op::I16 => out.int(self.number, i16::from_le_bytes(self.chunk(record)?).into()),
             Op::I32 => out.int(self.number, i32::from_le_bytes(self.chunk(record)?).into()),
             Op::I64 => out.int(self.number, i64::from_le_bytes(self.chunk(record)?)),
-            Op::Inode32 | Op::Inode64 => out.varint(self.number, self.unsigned(record)?),
+            Op::Inode32 | Op::Inode64 => {
+                let inode = self.unsigned(record)?;
+                env.metadata.add_inode(inode);
+                out.varint(self.number, inode);
+            }
             Op::Device32 | Op::Device64 => {
-                out.varint(self.number, user_device(self.unsigned(record)?));
+                let device = user_device(self.unsigned(record)?);
+                env.metadata.add_device(device);
+                out.varint(self.number, device);
             }
             Op::Address32 | Op::Address64 => {
                 let index = env.metadata.address_index(self.unsigned(record)?);

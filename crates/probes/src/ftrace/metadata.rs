@@ -1,6 +1,6 @@
 //! Facts that one read pass over the ring buffers learnt besides the events themselves.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Pids below this are remembered in a bitmap so that repeats cost nothing.
 const SMALL_PID: usize = 32768;
@@ -12,6 +12,12 @@ pub struct Metadata {
     seen: Vec<u64>,
     renamed: Vec<i32>,
     fds: Vec<(i32, u64)>,
+    /// Devices and inodes of files.
+    files: FxHashSet<(u64, u64)>,
+    /// Those that the event at hand has named last.
+    device: Option<u64>,
+    inode: Option<u64>,
+    own_pid: Option<i32>,
     addresses: FxHashMap<u64, u32>,
     address_list: Vec<u64>,
     /// The number of addresses that have had their name written in this pass.
@@ -60,6 +66,30 @@ impl Metadata {
         self.fds.push((pid, fd));
     }
 
+    /// Notes the device in an event.
+    pub(super) fn add_device(&mut self, device: u64) {
+        self.device = Some(device);
+    }
+
+    /// Notes the inode in an event.
+    pub(super) fn add_inode(&mut self, inode: u64) {
+        self.inode = Some(inode);
+    }
+
+    /// Ends an event of this task: device and inode in it are of one file. What this process does
+    /// itself is of no interest.
+    #[inline]
+    pub(super) fn end_event(&mut self, pid: i32) {
+        if let (Some(device), Some(inode)) = (self.device.take(), self.inode.take()) {
+            let own = *self
+                .own_pid
+                .get_or_insert_with(|| std::process::id() as i32);
+            if pid != own {
+                self.files.insert((device, inode));
+            }
+        }
+    }
+
     /// The number that stands for a kernel address in the trace: 1 for the first one seen.
     ///
     /// Real addresses never reach a trace: they would reveal the kernel's random layout.
@@ -92,6 +122,11 @@ impl Metadata {
         &self.fds
     }
 
+    /// Files that events named, as pairs of device and inode.
+    pub fn files(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.files.iter().copied()
+    }
+
     /// Forgets everything; called after each read pass. Keeps its memory.
     pub fn clear(&mut self) {
         for pid in self.pids.drain(..) {
@@ -102,6 +137,7 @@ impl Metadata {
         }
         self.renamed.clear();
         self.fds.clear();
+        self.files.clear();
         self.addresses.clear();
         self.address_list.clear();
         self.symbols_written = 0;

@@ -1,0 +1,83 @@
+//! The journal of systemd, kept by a systemd-journald of the test's own.
+
+use std::process::Command;
+
+use crate::world::{FERRETTO, Running, World};
+
+/// Runs the rest with a journal that nobody else sees, once that is kept.
+const ALONE: &str = r#"
+mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /var/log && mkdir -p /run/log/journal || exit 77
+/usr/lib/systemd/systemd-journald &
+journal=$!
+trap 'kill $journal; wait $journal' EXIT
+tries=0
+until [ -S /run/systemd/journal/stdout ] && journalctl --quiet -n 1 2>/dev/null | grep -q .; do
+  sleep 0.05
+  tries=$((tries + 1))
+  [ $tries -lt 200 ] || exit 77
+done
+"#;
+
+/// Says something to the journal, and waits until it is there.
+const SAYS: &str = r#"
+echo 'not recorded' | systemd-cat -t other -p err
+echo 'too unimportant' | systemd-cat -t ferretto-test -p debug
+echo 'hello from the test' | systemd-cat -t ferretto-test -p err
+until journalctl --quiet -t ferretto-test -p err | grep -q hello; do sleep 0.02; done
+"#;
+
+#[test]
+fn probes_067_what_programs_say_to_the_journal_is_in_the_trace() {
+    let world = World::new();
+    world.write("says", SAYS);
+    world.write(
+        "config",
+        "buffers { size_kb: 4096 } data_sources { config { name: \"linux.systemd_journald\" \
+         journald_config { min_prio: 4 filter_identifiers: \"ferretto-test\" } } }",
+    );
+    let script = format!("{ALONE}\n\"$0\" record -c config -o trace.pftrace -- sh says");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &script, FERRETTO]);
+    let Ok(child) = world.at_home(command).spawn() else {
+        println!("skipped: there is no unshare");
+        return;
+    };
+    let said = Running::new(child).finish();
+    if said.code == 77 || said.stderr.contains("unshare:") {
+        println!("skipped: a journal of one's own cannot be kept here: {said:?}");
+        return;
+    }
+    let said = said.returned(0);
+    assert!(!said.stderr.contains("is not recorded"), "{said:?}");
+    let text = world
+        .run("ferretto", &["text", "trace.pftrace"])
+        .returned(0);
+    assert!(text.text().contains("message: \"hello from the test\""));
+    assert!(text.text().contains("tag: \"ferretto-test\""));
+    assert!(!text.text().contains("not recorded") && !text.text().contains("too unimportant"));
+    assert!(text.text().contains("num_total: 1\n"));
+}
+
+#[test]
+fn without_a_journal_the_reason_is_told_at_once() {
+    let world = World::new();
+    world.write(
+        "config",
+        "buffers { size_kb: 4096 } data_sources { config { name: \"linux.systemd_journald\" } }",
+    );
+    let script = "mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /var/log || exit 77\n\
+        exec \"$0\" record -c config -o trace.pftrace -- true";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, FERRETTO]);
+    let Ok(child) = world.at_home(command).spawn() else {
+        println!("skipped: there is no unshare");
+        return;
+    };
+    let said = Running::new(child).finish();
+    if said.code == 77 || said.stderr.contains("unshare:") {
+        println!("skipped: journals cannot be hidden here: {said:?}");
+        return;
+    }
+    let reason = "linux.systemd_journald is not recorded: ";
+    assert!(said.stderr.contains(reason), "{said:?}");
+}

@@ -1,0 +1,142 @@
+//! The program that reads the journal.
+
+use std::ffi::OsString;
+use std::io::{self, BufReader};
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::Since;
+use super::entry::{Entry, wanted};
+
+/// Entries that wait to be written. While there are more, the program waits.
+const WAITING: usize = 1024;
+/// Entries that one look at the journal may find.
+const MAX_FOUND: usize = 100_000;
+
+/// The program while it follows the journal. It ends with this.
+#[derive(Debug)]
+pub(super) struct Follower {
+    child: Child,
+    entries: Option<Receiver<Entry>>,
+    thread: Option<JoinHandle<()>>,
+    has_ended: bool,
+}
+
+impl Follower {
+    pub(super) fn start(
+        program: &Path,
+        since: &Since,
+        conditions: &[OsString],
+    ) -> io::Result<Self> {
+        let mut command = command(program, since, conditions);
+        let mut child = command.arg("--follow").arg("--no-tail").spawn()?;
+        let output = child.stdout.take();
+        let (sender, entries) = mpsc::sync_channel(WAITING);
+        let thread = std::thread::Builder::new()
+            .name("journal".to_owned())
+            .spawn(move || pass_on(output, &sender));
+        let mut follower = Self {
+            child,
+            entries: Some(entries),
+            thread: None,
+            has_ended: false,
+        };
+        follower.thread = Some(thread?);
+        Ok(follower)
+    }
+
+    /// Returns the next entry, if one has come.
+    pub(super) fn next(&mut self) -> Option<Entry> {
+        match self.entries.as_ref()?.try_recv() {
+            Ok(entry) => Some(entry),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => {
+                self.entries = None;
+                self.has_ended = true;
+                None
+            }
+        }
+    }
+
+    /// Returns true once if the program has ended by itself.
+    pub(super) fn has_failed(&mut self) -> bool {
+        std::mem::take(&mut self.has_ended)
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        // The thread may wait for room, or for the program.
+        self.entries = None;
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn command(program: &Path, since: &Since, conditions: &[OsString]) -> Command {
+    let mut command = Command::new(program);
+    command
+        .args(["--quiet", "--output=export"])
+        .arg(format!("--output-fields={}", wanted()))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    match since {
+        Since::Time(time) => {
+            let (seconds, rest) = (time / 1_000_000, time % 1_000_000);
+            command.arg(format!("--since=@{seconds}.{rest:06}"));
+        }
+        Since::Cursor(cursor) => {
+            let cursor = [b"--after-cursor=", &cursor[..]].concat();
+            command.arg(OsString::from_vec(cursor));
+        }
+    }
+    command.args(conditions);
+    command
+}
+
+fn pass_on(output: Option<ChildStdout>, entries: &SyncSender<Entry>) {
+    let Some(output) = output else { return };
+    let mut output = BufReader::new(output);
+    while let Ok(Some(entry)) = Entry::read(&mut output) {
+        if entries.send(entry).is_err() {
+            return;
+        }
+    }
+}
+
+/// Returns what the journal has, or `None` if it cannot be read within this time.
+pub(super) fn read(
+    program: &Path,
+    since: &Since,
+    conditions: &[OsString],
+    limit: Duration,
+) -> Option<Vec<Entry>> {
+    let end = Instant::now() + limit;
+    let mut child = command(program, since, conditions).spawn().ok()?;
+    let output = child.stdout.take();
+    let (sender, entries) = mpsc::sync_channel(WAITING);
+    let thread = std::thread::spawn(move || pass_on(output, &sender));
+    let mut found = Vec::new();
+    let is_whole = loop {
+        let left = end.saturating_duration_since(Instant::now());
+        match entries.recv_timeout(left) {
+            Ok(entry) if found.len() < MAX_FOUND => found.push(entry),
+            Err(mpsc::RecvTimeoutError::Disconnected) => break true,
+            _ => break false,
+        }
+    };
+    drop(entries);
+    let _ = child.kill();
+    let _ = child.wait();
+    let _ = thread.join();
+    // What was found comes first in the journal, so the rest can still come the usual way.
+    (is_whole || !found.is_empty()).then_some(found)
+}
