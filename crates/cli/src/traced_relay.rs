@@ -58,6 +58,12 @@ A socket passed by systemd (LISTEN_FDS) is used for producers, and it is told wh
 
     fn check(&self) -> Result<(), Complaint> {
         match names::relay_address() {
+            // Each connection would bring about another one.
+            Ok(Some(host)) if names::producer_address().is_ok_and(|listen| listen == host) => {
+                Err(Complaint::Alone(format!(
+                    "{RELAY_SOCKET_VARIABLE} is {host}, where this relay would listen itself"
+                )))
+            }
             Ok(Some(_)) => Ok(()),
             Ok(None) | Err(ferretto_ipc::address::AddressError::Empty) => Err(Complaint::Option(
                 format!("{RELAY_SOCKET_VARIABLE} is not set: where is the tracing service?"),

@@ -187,14 +187,14 @@ impl Relays {
         departed.map(|departed| (departed.client, &departed.relay))
     }
 
-    fn is_empty(&self) -> bool {
+    fn knows_none(&self) -> bool {
         self.connected.is_empty() && self.departed.is_empty()
     }
 
     /// Returns descriptions of machines that `told` does not have yet, for a recording that began
     /// at this boot time: machine ids with encoded `SystemInfo`.
     pub(crate) fn new_machines(&self, told: &mut ToldMachines, since: u64) -> Vec<(u32, Vec<u8>)> {
-        if self.is_empty() {
+        if self.knows_none() {
             return Vec::new();
         }
         let departed = self.departed_since(since).map(|(_, relay)| relay);
@@ -212,7 +212,7 @@ impl Relays {
         told: &mut ToldMachines,
         since: u64,
     ) -> Vec<(u32, Vec<Exchange>)> {
-        if self.is_empty() {
+        if self.knows_none() {
             return Vec::new();
         }
         let connected = self.speakers().into_values();

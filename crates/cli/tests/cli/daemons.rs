@@ -231,6 +231,11 @@ fn relay_001_a_relay_without_a_host_prints_its_usage() {
     world.set("PERFETTO_RELAY_SOCK_NAME", "@nobody");
     let said = world.run("traced_relay", &permissions).returned(1);
     said.complained("Failed to set socket permissions: \"nobody\" is not GROUP:MODE");
+    let own = world.path("producer.sock");
+    world.set("PERFETTO_RELAY_SOCK_NAME", own.to_str().unwrap());
+    let said = world.run("traced_relay", &[] as &[&str]).returned(1);
+    said.complained("where this relay would listen itself");
+    assert!(world.names().is_empty(), "{:?}", world.names());
 }
 
 #[test]
