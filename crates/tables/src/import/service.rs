@@ -115,7 +115,8 @@ pub(super) fn attributes(cx: &mut Context, bytes: &[u8]) {
 pub(super) fn finish(cx: &mut Context, _sequences: &Sequences) {
     let (start_ts, end_ts) = match bounds(cx) {
         None => (0, 0),
-        Some((start, end)) => (start, end.max(start.saturating_add(1))),
+        // Upstream's ends are never before 0.
+        Some((start, end)) => (start, end.max(start.saturating_add(1)).max(0)),
     };
     let row = TraceBoundsRow { start_ts, end_ts };
     cx.store.tables.trace_bounds.push(row);

@@ -112,14 +112,17 @@ pub(crate) struct CpuTracker {
 }
 
 impl CpuTracker {
+    /// Returns `cpu.id` of a CPU of the machine at hand, which was seen or not; `None` if there are
+    /// not so many.
+    pub(crate) fn row(store: &Store, cpu: u32) -> Option<u32> {
+        (cpu < CPUS_PER_MACHINE).then(|| store.machine * CPUS_PER_MACHINE + cpu)
+    }
+
     /// Returns `cpu.id` of a CPU of the machine at hand; `None` if there are not so many. The CPU
     /// counts as seen.
     #[inline]
     pub(crate) fn intern(&mut self, store: &mut Store, cpu: u32) -> Option<u32> {
-        if cpu >= CPUS_PER_MACHINE {
-            return None;
-        }
-        let ucpu = store.machine * CPUS_PER_MACHINE + cpu;
+        let ucpu = Self::row(store, cpu)?;
         let (place, bit) = (ucpu as usize / 64, 1 << (ucpu % 64));
         if self.seen.get(place).is_none_or(|word| word & bit == 0) {
             if self.seen.len() <= place {

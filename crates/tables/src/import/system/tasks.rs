@@ -15,6 +15,7 @@ use crate::schema::{SchedSliceRow, TableId, ThreadStateRow};
 use crate::stats::Stat;
 use crate::store::Store;
 use crate::strings::StringId;
+use crate::trackers::machine::CpuTracker;
 use crate::trackers::process::{ProcessNameSource, ThreadNameSource};
 use crate::trackers::track::Dimension;
 
@@ -79,11 +80,20 @@ impl Tasks {
         let event = Message::<6>::read(bytes);
         let state = event.u32(field::STATE) as usize;
         let tid = event.int(field::TID);
-        let name = cx.store.strings.intern_bytes(event.bytes(field::COMM));
+        let name = match event.has(field::COMM) {
+            true => cx.store.strings.intern_bytes(event.bytes(field::COMM)),
+            false => StringId::NULL,
+        };
         let Some(utid) = self.thread(cx, ts, tid, name, state) else {
             return;
         };
-        let Some(ucpu) = cx.cpus.intern(&mut cx.store, event.u32(field::CPU)) else {
+        // Only a task that runs tells of a CPU.
+        let cpu = event.u32(field::CPU);
+        let ucpu = match state {
+            RUNNING => cx.cpus.intern(&mut cx.store, cpu),
+            _ => CpuTracker::row(&cx.store, cpu),
+        };
+        let Some(ucpu) = ucpu else {
             return;
         };
         let prio = event.int(field::PRIO) as i32;
