@@ -65,6 +65,8 @@ impl Event<'_> {
                 let named = self.args.iter().any(|(key, _)| *key == "function");
                 let caller = match self.number("caller") {
                     _ if named => arg("function"),
+                    // It has a name instead of an address.
+                    0 => arg("caller"),
                     address => format!("{address:x}"),
                 };
                 format!(
@@ -83,6 +85,24 @@ impl Event<'_> {
                 arg("state"),
                 arg("cpu_id")
             ),
+            "cgroup_attach_task" => {
+                let has = |name: &str| self.args.iter().any(|(key, _)| *key == name);
+                let path = match has("cname") {
+                    true => format!("cgroup={}", arg("cname")),
+                    false => format!(
+                        "dst_level={} dst_path={}",
+                        arg("dst_level"),
+                        arg("dst_path")
+                    ),
+                };
+                format!(
+                    "dst_root={} dst_id={} {path} pid={} comm={}",
+                    arg("dst_root"),
+                    arg("dst_id"),
+                    arg("pid"),
+                    arg("comm")
+                )
+            }
             "irq_handler_entry" => format!("irq={} name={}", arg("irq"), arg("name")),
             "irq_handler_exit" => {
                 let handled = if self.number("ret") == 0 {
