@@ -19,6 +19,7 @@ mod head;
 mod machines;
 mod message;
 mod packets;
+mod parser;
 mod profiles;
 mod protovm;
 mod reflect;
@@ -27,105 +28,40 @@ mod service;
 mod snapshots;
 mod sorter;
 mod system;
+mod tokenizer;
 mod topics;
 mod trace_info;
 mod trace_stats;
 mod track_event;
 
 pub(crate) use self::arena::Batch;
-pub(crate) use self::context::{Context, EventState};
+pub(crate) use self::context::Context;
 pub(crate) use self::event::{Line, LineKind};
 pub(crate) use self::ftrace::Print;
 pub(crate) use self::machines::FilePlace;
 pub(crate) use self::packets::{Source, read_packets};
 pub(crate) use self::snapshots::choose_trace_clock;
+pub(crate) use self::tokenizer::{Input, Out};
 pub(crate) use self::trace_info::{begin_file, end_file, guess_uuid};
 
 use ferretto_format::budget::Budget;
-use ferretto_format::sequence::PacketHeader;
 
-use self::ahead::{Ahead, Chunk};
+use self::ahead::Ahead;
 use self::arena::{Arena, Span};
 use self::event::Event;
 use self::head::{Content, Head};
 use self::machines::Machines;
+use self::parser::Parser;
 use self::protovm::Vms;
 use self::sequence::Sequences;
-use self::sorter::{Sorter, Stream, Take, Token};
+use self::sorter::{Sorter, Stream};
+use self::tokenizer::{Place, Tokenizer};
 use self::topics::Topics;
-use self::track_event::{Annotation, Glance, Resolved};
 use crate::options::Options;
 use crate::schema::ArgValue;
 use crate::stats::Stat;
-use crate::store::{Lost, Store};
+use crate::store::Store;
 use crate::trackers::args::ArgSet;
-use crate::trackers::clock::ClockId;
-
-/// A packet as topics see it in the order of the file.
-#[derive(Debug)]
-pub(crate) struct Input<'a> {
-    /// The field of `TracePacket` that the topic is in.
-    pub(crate) field: u32,
-    /// The value of the field; empty if it is no message.
-    pub(crate) bytes: &'a [u8],
-    /// The track event at a glance, if it was looked at.
-    pub(crate) glance: Option<Glance>,
-    pub(crate) header: &'a PacketHeader<'a>,
-    /// The place of the packet in the file.
-    pub(crate) offset: u64,
-    /// The time of the packet.
-    pub(crate) ts: i64,
-    /// The place of its sequence in [`Sequences::all`].
-    pub(crate) sequence: u32,
-    pub(crate) state: EventState<'a>,
-    arena: &'a Arena,
-    span: Span,
-}
-
-impl Input<'_> {
-    /// Returns true if everything since the last new start of incremental state is known.
-    pub(crate) fn is_state_valid(&self) -> bool {
-        self.state.sequences.all[self.sequence as usize].is_valid
-    }
-
-    /// Returns the span of a length-delimited field in the packet.
-    #[inline]
-    pub(crate) fn span(&self, part: &[u8]) -> Span {
-        self.arena.part(self.span, part)
-    }
-}
-
-/// Takes the events of one packet.
-#[derive(Debug)]
-pub(crate) struct Out<'a> {
-    sorter: &'a mut Sorter,
-    state: u32,
-    /// The events that were taken.
-    events: u32,
-}
-
-impl Out<'_> {
-    /// Puts an event into the sorter.
-    #[inline]
-    pub(crate) fn push(&mut self, store: &mut Store, stream: Stream, ts: i64, event: Event) {
-        self.push_until(store, stream, (ts, ts), event);
-    }
-
-    /// Puts an event that consists of others into the sorter: the times of the first and the last.
-    #[inline]
-    pub(crate) fn push_until(
-        &mut self,
-        store: &mut Store,
-        stream: Stream,
-        times: (i64, i64),
-        event: Event,
-    ) {
-        let sorter = &mut self.sorter;
-        if sorter.push_until(store, stream, times, self.state, event) {
-            self.events += 1;
-        }
-    }
-}
 
 /// An import under way.
 #[derive(Debug)]
@@ -145,9 +81,6 @@ pub(crate) struct Importer {
     is_over: bool,
     machines: Machines,
 }
-
-/// The memory of tables is looked at each time that so many events were parsed.
-const EVENTS_A_CHECK: u32 = 256;
 
 /// Packets whose time cannot be converted yet.
 #[derive(Debug, Default)]
@@ -474,221 +407,6 @@ impl Importer {
         parser.apply_all(&mut self.context);
         self.context.store.set_machine(machine);
         self.arena.shrink();
-    }
-}
-
-/// The place of a packet.
-#[derive(Debug, Clone, Copy)]
-struct Place {
-    span: Span,
-    /// Its beginning in the file.
-    offset: u64,
-    /// The place of its sequence.
-    sequence: u32,
-}
-
-/// The parts of an import that a packet's time and topic concern.
-struct Tokenizer<'a> {
-    context: &'a mut Context,
-    sequences: &'a mut Sequences,
-    sorter: &'a mut Sorter,
-    topics: &'a mut Topics,
-    latest: &'a mut i64,
-    parked: &'a mut Parked,
-}
-
-impl Tokenizer<'_> {
-    /// Finds out a packet's time, and hands it to its topic. Returns the number of events.
-    fn packet(
-        &mut self,
-        arena: &Arena,
-        at: Place,
-        header: &PacketHeader<'_>,
-        content: &Content<'_>,
-    ) -> u32 {
-        let Self {
-            context,
-            sequences,
-            sorter,
-            topics,
-            parked,
-            ..
-        } = self;
-        let Place {
-            span,
-            offset,
-            sequence,
-        } = at;
-        let number = sequences.all[sequence as usize].state;
-        let state = sequences.state(number);
-        let ts = match header.timestamp {
-            None => (*self.latest).max(sorter.latest),
-            Some(value) => {
-                let named = header.clock.filter(|clock| *clock != 0);
-                let named = named.or(state.defaults.clock.filter(|clock| *clock != 0));
-                let clock = match named {
-                    Some(id) if ClockId::is_of_sequence(id) => Some(ClockId {
-                        id,
-                        sequence: header.sequence,
-                        file: context.store.trace_file,
-                        machine: context.store.machine,
-                    }),
-                    Some(id) => Some(ClockId::of_machine(context.store.machine, id)),
-                    None => context.clocks.default_clock(context.store.machine),
-                };
-                let value = value as i64;
-                let converted = match clock {
-                    Some(clock) => context.clocks.trace_time(clock, value),
-                    None => Ok(value),
-                };
-                match converted {
-                    Ok(ts) => ts,
-                    Err(error) => {
-                        let bytes = arena.bytes(span);
-                        if !parked.is_at_end
-                            && parked.bytes + bytes.len() <= MAX_PARKED
-                            && sorter.sort_fully()
-                        {
-                            parked.bytes += bytes.len();
-                            parked.packets.push((bytes.into(), offset));
-                            return 0;
-                        }
-                        if let Some(clock) = clock {
-                            let trace = context.clocks.trace_clock();
-                            error.log(&mut context.store, clock, value, trace, Some(offset));
-                        }
-                        let stat = Stat::clock_sync_failure_undeferrable_packet_loss;
-                        context.store.log_at(stat, offset);
-                        return 0;
-                    }
-                }
-            }
-        };
-        *self.latest = (*self.latest).max(ts);
-        if !header.loss.is_none() && sequences.all[sequence as usize].losses > 0 {
-            let sequence = header.sequence;
-            context.store.lost(ts, Lost::Packets { sequence });
-        }
-        let Some(field) = content.data else {
-            return 0;
-        };
-        let input = Input {
-            field: field.number,
-            bytes: field.as_bytes().unwrap_or_default(),
-            glance: content.glance,
-            header,
-            offset,
-            ts,
-            sequence,
-            state: EventState { sequences, state },
-            arena,
-            span,
-        };
-        let mut out = Out {
-            sorter,
-            state: number,
-            events: 0,
-        };
-        topics.tokenize(context, &input, &mut out);
-        let events = out.events;
-        sequences.keep(number, events);
-        events
-    }
-}
-
-/// Parses events as their time has come.
-struct Parser<'a> {
-    sequences: &'a mut Sequences,
-    arena: &'a mut Arena,
-    topics: &'a mut Topics,
-    ahead: &'a mut Ahead,
-    allowed: usize,
-    is_over: &'a mut bool,
-    events: u32,
-}
-
-impl Take for Parser<'_> {
-    fn expand(&mut self, context: &mut Context, token: Token, out: &mut Vec<Token>) {
-        if let Event::Compact { cpu, kind, span } = token.event {
-            // It looks at what those before it left.
-            self.apply_all(context);
-            let before = out.len();
-            let bytes = self.arena.bytes(span);
-            let topics = &mut self.topics;
-            topics.expand(context, cpu, kind, bytes, |ts, event| {
-                out.push(Token { ts, event, ..token });
-            });
-            let events = out.len() - before;
-            self.sequences.keep(token.state, events as u32);
-            self.sequences.release(token.state);
-            self.arena.release(span);
-        }
-    }
-
-    #[inline]
-    fn take(&mut self, context: &mut Context, token: Token, is_late: bool) {
-        if self.ahead.has_no_use_for(&token) {
-            return self.apply(context, token, is_late, None);
-        }
-        let Self {
-            arena, sequences, ..
-        } = self;
-        if let Some(chunk) = self.ahead.push(token, is_late, arena, sequences) {
-            self.apply_chunk(context, chunk);
-        }
-    }
-}
-
-impl Parser<'_> {
-    /// Applies all events that wait.
-    fn apply_all(&mut self, context: &mut Context) {
-        while let Some(chunk) = self.ahead.take() {
-            self.apply_chunk(context, chunk);
-        }
-    }
-
-    fn apply_chunk(&mut self, context: &mut Context, chunk: Chunk) {
-        for (token, is_late, resolved) in chunk.events() {
-            let resolved = resolved.map(|resolved| (resolved, chunk.annotations()));
-            self.apply(context, token, is_late, resolved);
-        }
-        self.ahead.give_back(chunk);
-    }
-
-    /// Applies an event to the tables.
-    #[inline]
-    fn apply(
-        &mut self,
-        context: &mut Context,
-        token: Token,
-        is_late: bool,
-        resolved: Option<(&Resolved, &[Annotation])>,
-    ) {
-        let Self {
-            sequences,
-            arena,
-            topics,
-            ..
-        } = self;
-        self.events = self.events.wrapping_add(1);
-        if self.events.is_multiple_of(EVENTS_A_CHECK) {
-            // What waits has been allowed: tables take its place.
-            *self.is_over |= context.store.memory() > self.allowed;
-        }
-        if !is_late && !*self.is_over {
-            let state = sequences.state(token.state);
-            let bytes = token.event.span().map_or(&[][..], |span| arena.bytes(span));
-            context.store.set_machine(state.machine);
-            let state = EventState { sequences, state };
-            topics.parse(context, token.ts, &token.event, bytes, state, resolved);
-            for (track, slice) in context.slices.take_begun() {
-                context.flows.slice_began(&mut context.store, track, slice);
-            }
-        }
-        sequences.release(token.state);
-        if let Some(span) = token.event.span() {
-            arena.release(span);
-        }
     }
 }
 

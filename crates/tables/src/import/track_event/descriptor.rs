@@ -1,18 +1,18 @@
 //! Descriptors of tracks, and the tracks that they lead to.
 
-use ferretto_proto::fields::{
-    counter_descriptor, process_descriptor, thread_descriptor, track_descriptor as field,
-};
+use ferretto_proto::fields::{process_descriptor, thread_descriptor, track_descriptor as field};
 use ferretto_wire::Fields;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::Input;
 use super::super::context::Context;
+use super::counter::Counter;
+use super::names::{name_process, name_thread};
 use crate::schema::ArgValue;
 use crate::stats::Stat;
 use crate::strings::StringId;
 use crate::trackers::args::ArgSet;
-use crate::trackers::process::{ProcessNameSource, ThreadNameSource};
+use crate::trackers::process::ThreadNameSource;
 use crate::trackers::track::{Dimension, EventKind, TrackSpec};
 
 /// Tracks above each other beyond this number are a fault.
@@ -58,16 +58,6 @@ struct Descriptor {
     rank: Option<i32>,
     merging: Merging,
     merge_key: StringId,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Counter {
-    category: StringId,
-    multiplier: i64,
-    is_incremental: bool,
-    unit: StringId,
-    builtin: StringId,
-    y_axis: StringId,
 }
 
 /// The way in which tracks with the same parent are shown as one.
@@ -201,7 +191,7 @@ impl Tracks {
             };
             descriptor.pid = Some(i64::from(pid as u32));
         } else if let Some(counter) = counter {
-            descriptor.counter = Some(read_counter(cx, counter, &mut descriptor.name));
+            descriptor.counter = Some(Counter::read(cx, counter, &mut descriptor.name));
         }
         self.add(cx, uuid, descriptor);
         (true, thread)
@@ -627,115 +617,4 @@ fn fault(cx: &mut Context, stat: Stat, uuid: u64) {
     let mut args = ArgSet::default();
     args.put(&mut cx.store, "track_uuid", ArgValue::Uint(uuid));
     cx.store.log(stat, None, args);
-}
-
-fn read_counter(cx: &mut Context, bytes: &[u8], name: &mut StringId) -> Counter {
-    use counter_descriptor as of;
-    let strings = &mut cx.store.strings;
-    let (mut kind, mut unit, mut unit_name) = (0, 0, StringId::NULL);
-    let mut categories = Vec::new();
-    let mut counter = Counter {
-        category: StringId::NULL,
-        multiplier: 0,
-        is_incremental: false,
-        unit: StringId::NULL,
-        builtin: StringId::NULL,
-        y_axis: StringId::NULL,
-    };
-    for part in Fields::new(bytes).map_while(Result::ok) {
-        let number = part.as_u64().unwrap_or(0);
-        let bytes = part.as_bytes().unwrap_or_default();
-        match part.number {
-            of::TYPE => kind = number,
-            of::CATEGORIES if categories.len() < 1 << 16 => {
-                if !categories.is_empty() {
-                    categories.push(b',');
-                }
-                categories.extend_from_slice(bytes);
-            }
-            of::UNIT => unit = number,
-            of::UNIT_NAME => unit_name = strings.intern_bytes(bytes),
-            of::UNIT_MULTIPLIER => counter.multiplier = number as i64,
-            of::IS_INCREMENTAL => counter.is_incremental = number != 0,
-            of::Y_AXIS_SHARE_KEY => counter.y_axis = strings.intern_bytes(bytes),
-            _ => {}
-        }
-    }
-    if !categories.is_empty() {
-        counter.category = strings.intern_bytes(&categories);
-    }
-    let builtin = match kind {
-        1 => Some(("thread_time", "ns")),
-        2 => Some(("thread_instruction_count", "count")),
-        _ => None,
-    };
-    if let Some((builtin, unit)) = builtin {
-        counter.builtin = strings.intern(builtin);
-        counter.unit = strings.intern(unit);
-        *name = name.or(counter.builtin);
-    } else {
-        counter.unit = match unit {
-            1 => strings.intern("ns"),
-            2 => strings.intern("count"),
-            3 => strings.intern("bytes"),
-            _ => unit_name,
-        };
-    }
-    counter
-}
-
-/// Reads a `ThreadDescriptor` in the order of time.
-pub(super) fn name_thread(cx: &mut Context, bytes: &[u8]) {
-    use thread_descriptor as of;
-    let (mut pid, mut tid, mut name) = (0, 0, StringId::NULL);
-    for part in Fields::new(bytes).map_while(Result::ok) {
-        match part.number {
-            of::PID => pid = part.as_i64().unwrap_or(0),
-            of::TID => tid = part.as_i64().unwrap_or(0),
-            of::THREAD_NAME => {
-                let text = part.as_bytes().unwrap_or_default();
-                if !text.is_empty() {
-                    name = cx.store.strings.intern_bytes(text);
-                }
-            }
-            _ => {}
-        }
-    }
-    let pid = i64::from(pid as i32);
-    let utid = cx.processes.thread_in_process(&mut cx.store, tid, pid);
-    let source = ThreadNameSource::TrackDescriptor;
-    cx.processes.name_thread(&mut cx.store, utid, name, source);
-}
-
-/// Reads a `ProcessDescriptor` in the order of time.
-pub(super) fn name_process(cx: &mut Context, bytes: &[u8]) {
-    use process_descriptor as of;
-    let pid = Fields::find(of::PID, bytes).and_then(|pid| pid.as_u32());
-    let upid = cx.processes.process(&mut cx.store, pid.unwrap_or(0).into());
-    let mut labels = 0;
-    for part in Fields::new(bytes).map_while(Result::ok) {
-        let text = part.as_bytes().unwrap_or_default();
-        match part.number {
-            of::PROCESS_NAME if !text.is_empty() => {
-                let name = cx.store.strings.intern_bytes(text);
-                let source = ProcessNameSource::TrackDescriptor;
-                cx.processes.name_process(&mut cx.store, upid, name, source);
-            }
-            of::START_TIMESTAMP_NS => {
-                let start = part.as_i64().unwrap_or(0);
-                if start > 0 {
-                    cx.processes.set_start(&mut cx.store, upid, start);
-                }
-            }
-            of::PROCESS_LABELS if labels < 1 << 10 => {
-                let strings = &mut cx.store.strings;
-                let flat = strings.intern("chrome.process_label");
-                let key = strings.intern(&format!("chrome.process_label[{labels}]"));
-                let label = ArgValue::Text(strings.intern_bytes(text));
-                cx.processes.process_args(upid).add(flat, key, label);
-                labels += 1;
-            }
-            _ => {}
-        }
-    }
 }

@@ -2,8 +2,10 @@
 
 mod apply;
 mod args;
+mod counter;
 mod descriptor;
 mod event;
+mod names;
 mod resolved;
 mod tokenizer;
 
@@ -103,12 +105,12 @@ impl TrackEvents {
 
     /// Reads a `ThreadDescriptor` in the order of time.
     pub(super) fn parse_thread(&mut self, cx: &mut Context, bytes: &[u8]) {
-        descriptor::name_thread(cx, bytes);
+        names::name_thread(cx, bytes);
     }
 
     /// Reads a `ProcessDescriptor` in the order of time.
     pub(super) fn parse_process(&mut self, cx: &mut Context, bytes: &[u8]) {
-        descriptor::name_process(cx, bytes);
+        names::name_process(cx, bytes);
     }
 
     /// Reads a `TrackEvent` in the order of time.
