@@ -7,7 +7,7 @@ import { byId } from './dom';
 import { rowAt, refOf } from './draw';
 import { count, duration } from './format';
 import { Labels, title } from './labels';
-import { isGroup, Layout } from './layout';
+import { depthAt, depthHeight, depthTop, isGroup, Layout } from './layout';
 import { Kind, NONE, type Details, type Found, type Ref, type Step, type Tile, type Trace } from './model';
 import { Panel } from './panel';
 import { Link } from './permalink';
@@ -122,9 +122,13 @@ export class App {
         const { width, height } = this.stage.getBoundingClientRect();
         const em = parseFloat(getComputedStyle(document.body).fontSize);
         const [t0, t1] = [this.axis.t0, this.axis.t1];
+        const index = this.layout.indexOf(this.focus);
+        const inSight = index >= 0 && this.scene.visible(this.picture).some((box) => box.node === this.layout.row(index).node);
         this.axis.width = Math.max(width, 1);
         this.axis.set(t0, t1);
         this.scene.resize(width, height, devicePixelRatio, em);
+        // A panel that opens below does not cover the row of the keyboard.
+        if (inSight) this.scrollTo(this.focus, this.selected?.node === this.focus ? this.selected.depth : 0);
         this.invalidate();
     }
 
@@ -258,12 +262,18 @@ export class App {
 
     private revealRow(node: number, depth = 0): void {
         this.layout.reveal(node);
+        this.layout.deepen(node, depth);
+        this.scrollTo(node, depth);
+    }
+
+    /** Scrolls until the row of a node is in sight. */
+    private scrollTo(node: number, depth: number): void {
         const index = this.layout.indexOf(node);
         if (index < 0) return;
         const row = this.layout.row(index);
         const lane = this.layout.lanes(row.node).find((lane) => lane.node === node);
-        const y = row.y + (lane && depth > 0 ? lane.y + depth * lane.step : 0);
-        const h = depth > 0 && lane ? lane.step : Math.min(row.h, this.bodyHeight);
+        const y = row.y + (lane && depth > 0 ? lane.y + depthTop(lane, depth) : 0);
+        const h = depth > 0 && lane ? depthHeight(lane, depth) : Math.min(row.h, this.bodyHeight);
         if (y < this.scroll) this.scroll = y;
         else if (y + h > this.scroll + this.bodyHeight) this.scroll = y + h - this.bodyHeight + Math.min(this.bodyHeight / 3, 60);
     }
@@ -290,7 +300,7 @@ export class App {
             const { near, whole } = this.cache.tiles(lane.node);
             const tile = near && time >= near.from && time <= near.to ? near : whole;
             if (!tile) continue;
-            const depth = this.trace.nodes.depth[lane.node] > 1 ? Math.floor(inside / lane.step) : 0;
+            const depth = this.trace.nodes.depth[lane.node] > 1 ? depthAt(lane, inside) : 0;
             const row = rowAt(tile, this.trace.nodes.kind[lane.node], depth, time, around);
             if (row >= 0) return { tile, row, node: lane.node };
         }

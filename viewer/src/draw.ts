@@ -2,7 +2,7 @@
 
 import { nameColor, stateColor, type Palette } from './colors';
 import type { RectList } from './gl';
-import type { Lane } from './layout';
+import { depthHeight, depthTop, type Lane } from './layout';
 import { Kind, type Nodes, type Ref, type Tile } from './model';
 
 /** A text on the picture, in device pixels. */
@@ -88,16 +88,17 @@ export function depths(tile: Tile, visit: (depth: number, from: number, to: numb
 
 function drawRows(brush: Brush, kind: number, lane: Lane, y: number, tile: Tile, from: number, to: number): void {
     const { rects, labels, marks, colors, ratio, t0, scale, width } = brush;
-    const step = Math.round(lane.step * ratio);
-    const gap = step > 6 * ratio ? Math.max(1, Math.round(ratio)) : 0;
-    const height = kind === Kind.States ? Math.round(lane.h * ratio) : step - gap;
-    const labelled = height >= 11 * ratio && kind !== Kind.States;
     const least = 18 * ratio;
     const left = (from - t0) * scale;
     const right = (to - t0) * scale;
     depths(tile, (depth, begin, end) => {
-        const top = y + depth * step;
+        const step = Math.round(depthHeight(lane, depth) * ratio);
+        const gap = step > 6 * ratio ? Math.max(1, Math.round(ratio)) : 0;
+        const height = kind === Kind.States ? Math.round(lane.h * ratio) : step - gap;
+        const labelled = height >= 11 * ratio && kind !== Kind.States;
+        const top = y + Math.round(depthTop(lane, depth) * ratio);
         if (top >= brush.bottom || top + height <= brush.top) return;
+        if (top >= y + Math.round(lane.h * ratio)) return;
         let covered = -1;
         for (let i = firstAt(tile, begin, end, from); i < end && tile.start[i] < to; i++) {
             const dur = tile.dur[i];

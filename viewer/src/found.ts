@@ -15,16 +15,33 @@ export function found(app: App): HTMLElement {
     }
     if (!it) return el('p', { class: 'hint' }, 'Searching…');
     const { nodes } = app.trace;
-    // The matches around the one that is selected.
-    const first = Math.max(0, Math.min(app.hit - SHOWN / 2, it.rows.length - SHOWN));
-    const rows = it.rows.slice(first, first + SHOWN).map((row, i) => {
-        const at = first + i;
+    const line = (at: number) => {
+        const row = it.rows[at];
         return el('tr', { 'aria-current': at === app.hit ? 'true' : undefined },
             el('td', { class: 'number' }, count(at + 1)),
             el('td', { class: 'name' }, el('button', { class: 'link', click: () => app.goToHit(at) }, name(row.name))),
             el('td', { class: 'number' }, instant(row.start)),
             el('td', { class: 'number' }, row.dur > 0 ? duration(row.dur) : ''),
             el('td', { class: 'name' }, name(title(nodes, row.node))));
+    };
+    const lines = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => line(from + i));
+    // The matches around the one that is selected.
+    let first = Math.max(0, Math.min(app.hit - SHOWN / 2, it.rows.length - SHOWN));
+    let behind = Math.min(first + SHOWN, it.rows.length);
+    const body = el('tbody', {}, ...lines(first, behind));
+    const earlier = el('button', { class: 'more', hidden: first === 0 }, 'Show earlier ones');
+    const later = el('button', { class: 'more', hidden: behind === it.rows.length }, 'Show more');
+    earlier.addEventListener('click', () => {
+        const from = Math.max(0, first - SHOWN);
+        body.prepend(...lines(from, first));
+        first = from;
+        earlier.hidden = first === 0;
+    });
+    later.addEventListener('click', () => {
+        const to = Math.min(behind + SHOWN, it.rows.length);
+        body.append(...lines(behind, to));
+        behind = to;
+        later.hidden = behind === it.rows.length;
     });
     const head = (text: string, number = false) => el('th', { scope: 'col', class: number ? 'number' : '' }, el('button', { disabled: true }, text));
     return el('div', {},
@@ -34,7 +51,9 @@ export function found(app: App): HTMLElement {
             ? el('section', {}, el('h3', {}, 'Tracks'), el('ul', { class: 'refs' }, ...it.nodes.slice(0, 50).filter((node) => node < nodes.length).map((node) =>
                 el('li', {}, el('button', { class: 'link', click: () => app.setFocus(node) }, name(title(nodes, node)))))))
             : null,
-        rows.length > 0
-            ? el('table', {}, el('thead', {}, el('tr', {}, head('#', true), head('Name'), head('Start', true), head('Duration', true), head('Track'))), el('tbody', {}, ...rows))
+        it.rows.length > 0
+            ? el('div', {}, earlier,
+                el('table', {}, el('thead', {}, el('tr', {}, head('#', true), head('Name'), head('Start', true), head('Duration', true), head('Track'))), body),
+                later)
             : it.nodes.length === 0 ? el('p', { class: 'hint' }, 'No name and no argument has this in it.') : null);
 }

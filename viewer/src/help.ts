@@ -38,6 +38,7 @@ const KEYS: [string, [string[], string][]][] = [
     ]],
     ['Page', [
         [['1', '–', '6'], 'tabs of the panel'],
+        [['0'], 'close the panel'],
         [['T'], 'dark or light'],
         [['?'], 'this help'],
     ]],

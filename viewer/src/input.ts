@@ -15,7 +15,7 @@ const KEY_ZOOM = 0.75;
 export function listen(app: App): void {
     pointer(app);
     wheel(app);
-    edges();
+    edges(app);
     scrollbar(app);
     keys(app);
     bar(app);
@@ -25,6 +25,12 @@ function pointer(app: App): void {
     const { stage } = app;
     type Drag = { mode: 'overview' | 'ruler' | 'box' | 'pan'; x: number; y: number; lastX: number; lastY: number; moved: boolean; time: number };
     let drag: Drag | null = null;
+    // Two fingers zoom and pan at once.
+    const fingers = new Map<number, readonly [number, number]>();
+    const pinch = () => {
+        const [[x0, y0], [x1, y1]] = [...fingers.values()];
+        return { x: (x0 + x1) / 2, y: (y0 + y1) / 2, apart: Math.max(20, Math.hypot(x1 - x0, y1 - y0)) };
+    };
     const at = (event: PointerEvent | MouseEvent) => {
         const { left, top } = stage.getBoundingClientRect();
         return [event.clientX - left, event.clientY - top] as const;
@@ -37,6 +43,12 @@ function pointer(app: App): void {
     stage.addEventListener('pointerdown', (event) => {
         if (event.button > 1) return;
         const [x, y] = at(event);
+        if (event.pointerType === 'touch' && fingers.size < 2) fingers.set(event.pointerId, [x, y]);
+        if (fingers.size === 2) {
+            drag = null;
+            stage.setPointerCapture(event.pointerId);
+            return event.preventDefault();
+        }
         const mode =
             event.button === 1 || event.shiftKey || event.pointerType === 'touch'
                 ? 'pan'
@@ -54,7 +66,18 @@ function pointer(app: App): void {
     });
     stage.addEventListener('pointermove', (event) => {
         const [x, y] = at(event);
-        app.hoverX = x;
+        if (fingers.has(event.pointerId)) {
+            const before = fingers.size === 2 ? pinch() : null;
+            fingers.set(event.pointerId, [x, y]);
+            if (before) {
+                const now = pinch();
+                app.zoom(before.apart / now.apart, before.x);
+                app.pan(before.x - now.x);
+                return app.setScroll(app.scroll + before.y - now.y);
+            }
+            if (!drag) return;
+        }
+        app.hoverX = event.pointerType === 'touch' ? null : x;
         if (!drag) {
             showTip(app, x, y, event.clientX, event.clientY);
             app.invalidate();
@@ -86,6 +109,7 @@ function pointer(app: App): void {
         drag.lastY = y;
     });
     const end = (event: PointerEvent) => {
+        fingers.delete(event.pointerId);
         if (!drag) return;
         const { mode, moved } = drag;
         drag = null;
@@ -98,7 +122,10 @@ function pointer(app: App): void {
         }
     };
     stage.addEventListener('pointerup', end);
-    stage.addEventListener('pointercancel', () => (drag = null));
+    stage.addEventListener('pointercancel', (event) => {
+        fingers.delete(event.pointerId);
+        drag = null;
+    });
     stage.addEventListener('pointerleave', () => {
         app.hoverX = null;
         hideTip();
@@ -147,13 +174,19 @@ function edge(id: string, variable: string, value: () => number, of: (event: Poi
     });
 }
 
-function edges(): void {
+function edges(app: App): void {
     const side = byId('side');
     const panel = byId('panel');
     edge('side-edge', '--side', () => side.offsetWidth, (event) => event.clientX - side.getBoundingClientRect().left,
         ['ArrowRight', 'ArrowLeft'], 120, () => innerWidth * 0.6);
     edge('panel-edge', '--panel', () => panel.offsetHeight, (event) => innerHeight - event.clientY,
         ['ArrowUp', 'ArrowDown'], 60, () => innerHeight * 0.75);
+    for (const event of ['pointerdown', 'keydown']) {
+        byId('panel-edge').addEventListener(event, (of) => {
+            const key = (of as KeyboardEvent).key;
+            if (!app.panel.shown && (key === undefined || key === 'ArrowUp')) app.panel.open(app.panel.tab);
+        });
+    }
 }
 
 function scrollbar(app: App): void {
@@ -219,6 +252,7 @@ function keys(app: App): void {
             '?': () => openHelp(),
             Home: () => app.all(),
         };
+        actions['0'] = () => app.panel.close();
         for (let i = 1; i <= 6; i++) actions[String(i)] = () => app.panel.openNumber(i - 1);
         if (!inContent) {
             Object.assign(actions, {

@@ -83,8 +83,8 @@ export class Labels {
             if (!label) return;
             if ((event.target as Element).closest('.pin')) return this.app.pin(label.node);
             this.app.focus = label.node;
-            const group = isGroup(this.app.trace.nodes.kind[label.node]);
-            if (group || (event.target as Element).closest('.twist')) this.app.toggle(label.node);
+            const low = isGroup(this.app.trace.nodes.kind[label.node]) || !this.app.layout.isOpen(label.node);
+            if (low || (event.target as Element).closest('.twist')) this.app.toggle(label.node);
             this.app.invalidate();
         });
     }
@@ -149,7 +149,8 @@ export class Labels {
             const shown = title(nodes, node);
             label.what.textContent = kind === Kind.Process ? short(shown) : shown;
             label.root.title = `${shown}${nodes.rows[node] ? `, ${count(nodes.rows[node])} events` : ''}`;
-            const more = meta(nodes, node);
+            const deep = kind === Kind.Slices && !open && nodes.depth[node] > 1;
+            const more = deep ? `${nodes.depth[node]} deep` : meta(nodes, node);
             label.meta.textContent = more;
             label.meta.classList.toggle('short', more.length <= 8);
             label.pin.setAttribute('aria-pressed', String(box.pinned));

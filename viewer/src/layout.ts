@@ -7,8 +7,26 @@ export interface Lane {
     node: number;
     y: number;
     h: number;
-    /** The height of one depth of slices. */
+    /** The height of one depth of slices, for so many of them. */
     step: number;
+    full: number;
+    /** The height of each deeper one. */
+    thin: number;
+}
+
+/** The top of a depth within a lane. */
+export function depthTop(lane: Lane, depth: number): number {
+    return Math.min(depth, lane.full) * lane.step + Math.max(0, depth - lane.full) * lane.thin;
+}
+
+export function depthHeight(lane: Lane, depth: number): number {
+    return depth < lane.full ? lane.step : lane.thin;
+}
+
+/** The depth at a height within a lane. */
+export function depthAt(lane: Lane, y: number): number {
+    const below = y - lane.full * lane.step;
+    return below < 0 || lane.thin === 0 ? Math.floor(y / lane.step) : lane.full + Math.floor(below / lane.thin);
 }
 
 export interface Row {
@@ -35,6 +53,11 @@ const ORDER: number[][] = [
 /** More nodes than this are not all opened at the start. */
 const OPEN_ALL = 90;
 const OPEN_ROWS = 60;
+/** Tracks that are nested more deeply are bounded until they are opened: the outer slices, and stripes of the inner ones. */
+const DEEP = 8;
+const DEEP_FULL = 6;
+const STRIPE = 3;
+const MOST_STRIPES = 20;
 
 export class Layout {
     readonly first: Int32Array;
@@ -42,7 +65,8 @@ export class Layout {
     /** The top of the tree: the first node without a parent. */
     private root = NONE;
     private open: Uint8Array;
-    private compact: Uint8Array;
+    /** Of tracks of slices: drawn lower than they are deep. */
+    private low: Uint8Array;
     private shown: Uint8Array | null = null;
     private inRow: Uint8Array;
     /** Events of the node and all below it. */
@@ -63,13 +87,14 @@ export class Layout {
         this.first = new Int32Array(count).fill(NONE);
         this.next = new Int32Array(count).fill(NONE);
         this.open = new Uint8Array(count);
-        this.compact = new Uint8Array(count);
+        this.low = new Uint8Array(count);
         this.inRow = new Uint8Array(count);
         this.weight = new Float64Array(count);
         const cpus = new Uint8Array(count);
         const counters = new Uint8Array(count);
         for (let node = count - 1; node >= 0; node--) {
             this.weight[node] += nodes.rows[node];
+            this.low[node] = this.isDeep(node) ? 1 : 0;
             if (parent[node] === NONE) continue;
             this.weight[parent[node]] += this.weight[node];
             if (kind[node] === Kind.Cpu) cpus[parent[node]] = 1;
@@ -162,8 +187,19 @@ export class Layout {
         }
     }
 
+    private isDeep(node: number): boolean {
+        return this.nodes.kind[node] === Kind.Slices && this.nodes.depth[node] > DEEP;
+    }
+
+    /** The tracks in a thread's row that are bounded. */
+    private bounded(thread: number): number[] {
+        return this.threadLanes(thread).filter((lane) => this.isDeep(lane) && this.low[lane]);
+    }
+
     isOpen(node: number): boolean {
-        return this.nodes.kind[node] === Kind.Slices ? !this.compact[node] : this.open[node] === 1;
+        const { kind } = this.nodes;
+        if (kind[node] === Kind.Slices) return !this.low[node];
+        return this.open[node] === 1 && (kind[node] !== Kind.Thread || this.bounded(node).length === 0);
     }
 
     /** Tells if there is something to open or to make small. */
@@ -177,14 +213,24 @@ export class Layout {
     }
 
     setOpen(node: number, open: boolean): void {
-        this.compact[node] = open ? 0 : 1;
         this.open[node] = open ? 1 : 0;
+        this.low[node] = open ? 0 : 1;
+        if (this.nodes.kind[node] === Kind.Thread) {
+            for (const lane of this.threadLanes(node)) this.low[lane] = !open && this.isDeep(lane) ? 1 : 0;
+        }
         this.arrange();
     }
 
     setAllOpen(open: boolean): void {
         this.open.fill(open ? 1 : 0);
-        this.compact.fill(0);
+        for (let node = 0; node < this.nodes.length; node++) this.low[node] = this.isDeep(node) ? 1 : 0;
+        this.arrange();
+    }
+
+    /** Draws a track in its whole height, if a depth of it has no room for a name. */
+    deepen(node: number, depth: number): void {
+        if (!this.isDeep(node) || !this.low[node] || depth < DEEP_FULL) return;
+        this.low[node] = 0;
         this.arrange();
     }
 
@@ -340,33 +386,40 @@ export class Layout {
     lanes(node: number): Lane[] {
         const { kind } = this.nodes;
         const unit = this.unit;
-        if (kind[node] === Kind.Process) return [{ node, y: 2, h: unit + 4, step: unit }];
+        if (kind[node] === Kind.Process) return [{ node, y: 2, h: unit + 4, step: unit, full: 1, thin: 0 }];
         if (kind[node] === Kind.Machine || kind[node] === Kind.Group) return [];
         if (kind[node] === Kind.Thread) {
             let y = 3;
             const lanes: Lane[] = [];
             const order = (lane: number) => (kind[lane] === Kind.States ? 0 : kind[lane] === Kind.Samples ? 1 : 2);
             for (const lane of this.threadLanes(node).sort((a, b) => order(a) - order(b))) {
-                const step = this.step(lane, this.isOpen(lane) && this.isOpen(node));
-                const h = this.laneHeight(lane, step);
-                lanes.push({ node: lane, y, h, step });
-                y += h + 2;
+                const placed = this.lane(lane, y, this.open[node] === 1);
+                lanes.push(placed);
+                y += placed.h + 2;
             }
             return lanes;
         }
-        const step = this.step(node, this.isOpen(node));
-        return [{ node, y: 2, h: this.laneHeight(node, step), step }];
+        return [this.lane(node, 2, true)];
     }
 
-    private step(node: number, open: boolean): number {
-        const deep = this.nodes.kind[node] === Kind.Slices && this.nodes.depth[node] > 1;
-        return deep && !open ? Math.max(3, Math.round(this.unit / (this.nodes.depth[node] > 4 ? 6 : 4))) : this.unit;
+    private lane(node: number, y: number, open: boolean): Lane {
+        const { unit } = this;
+        const depth = this.nodes.kind[node] === Kind.Slices ? Math.max(1, this.nodes.depth[node]) : 1;
+        let [step, full, thin] = [unit, depth, 0];
+        if (depth > 1 && !open) {
+            step = Math.max(STRIPE, Math.round(unit / (depth > 4 ? 6 : 4)));
+            full = Math.min(depth, DEEP_FULL + MOST_STRIPES);
+        } else if (depth > 1 && this.low[node]) {
+            if (this.isDeep(node)) [full, thin] = [DEEP_FULL, STRIPE];
+            else step = Math.max(STRIPE, Math.round(unit / (depth > 4 ? 6 : 4)));
+        }
+        const stripes = thin > 0 ? Math.min(depth - full, MOST_STRIPES) : 0;
+        const h = depth > 1 ? full * step + stripes * thin : this.laneHeight(node);
+        return { node, y, h, step, full, thin };
     }
 
-    private laneHeight(node: number, step: number): number {
+    private laneHeight(node: number): number {
         switch (this.nodes.kind[node]) {
-            case Kind.Slices:
-                return Math.max(1, this.nodes.depth[node]) * step;
             case Kind.Counter:
                 // One that never changes needs no room.
                 return this.nodes.min[node] === this.nodes.max[node] ? this.unit : Math.round(this.unit * 2.1);

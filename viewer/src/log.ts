@@ -13,12 +13,15 @@ export async function log(app: App): Promise<HTMLElement> {
         return el('p', { class: 'hint' }, 'This trace has no messages and no kernel events to list.');
     }
     const { range } = app;
-    const window = range
+    let window = range
         ? { from: range.from, to: range.to, nodes: app.rangeNodes() }
         : { from: 0, to: app.trace.end + 1, nodes: null };
     let { total, rows } = await app.source.list(window, 0, PAGE);
     // Boxes that touch no row with lines still have a time.
-    if (total === 0 && window.nodes) ({ total, rows } = await app.source.list({ ...window, nodes: null }, 0, PAGE));
+    if (total === 0 && window.nodes) {
+        window = { ...window, nodes: null };
+        ({ total, rows } = await app.source.list(window, 0, PAGE));
+    }
     const body = el('tbody');
     const add = (lines: Line[]) => body.append(...lines.map((line) => row(app, line)));
     add(rows);

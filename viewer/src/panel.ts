@@ -1,4 +1,4 @@
-// The panel below the picture: one tab at a time.
+// The panel below the picture: one tab at a time. It is closed until there is something to show.
 
 import type { App } from './app';
 import { text } from './app';
@@ -33,7 +33,8 @@ export class Panel {
         this.flame = new FlameTab(app);
         const tabs = byId('tabs');
         for (const tab of TABS) {
-            const button = el('button', { role: 'tab', id: `tab-${tab}`, 'aria-controls': 'content', click: () => this.open(tab) }, NAMES[tab]);
+            const toggle = () => (this.shown === tab ? this.close() : this.open(tab));
+            const button = el('button', { role: 'tab', id: `tab-${tab}`, 'aria-controls': 'content', click: toggle }, NAMES[tab]);
             this.buttons.set(tab, button);
             tabs.append(button);
         }
@@ -44,19 +45,39 @@ export class Panel {
             this.open(TABS[at]);
             this.buttons.get(TABS[at])!.focus();
         });
-        this.open('details');
+        byId('panel-close').addEventListener('click', () => this.close());
+        this.mark();
+    }
+
+    /** The tab that is open, or null. */
+    get shown(): Tab | null {
+        return document.body.dataset.panel === 'closed' ? null : this.tab;
     }
 
     open(tab: Tab): void {
         if (!TABS.includes(tab)) return;
         this.tab = tab;
-        for (const [other, button] of this.buttons) {
-            button.setAttribute('aria-selected', String(other === tab));
-            button.tabIndex = other === tab ? 0 : -1;
-        }
-        this.content.setAttribute('aria-labelledby', `tab-${tab}`);
+        delete document.body.dataset.panel;
+        this.mark();
         this.redraw();
         this.app.invalidate();
+    }
+
+    close(): void {
+        if (byId('panel').contains(document.activeElement)) this.buttons.get(this.tab)!.focus();
+        document.body.dataset.panel = 'closed';
+        this.mark();
+        this.app.invalidate();
+    }
+
+    private mark(): void {
+        const { shown } = this;
+        for (const [tab, button] of this.buttons) {
+            button.setAttribute('aria-selected', String(tab === shown));
+            button.tabIndex = tab === this.tab ? 0 : -1;
+        }
+        this.content.setAttribute('aria-labelledby', `tab-${this.tab}`);
+        byId('panel-close').hidden = shown === null;
     }
 
     openNumber(at: number): void {
@@ -65,18 +86,18 @@ export class Panel {
 
     /** Shows a tab that got something to show, unless the reader is in the list of matches. */
     show(tab: Tab): void {
-        if (this.tab === 'search' && tab === 'details') return this.redraw();
+        if (this.shown === 'search' && tab === 'details') return this.redraw();
         this.open(tab);
     }
 
     /** A tab's content is on its way. */
     loading(tab: Tab): void {
-        if (this.tab === tab) this.content.setAttribute('aria-busy', 'true');
+        if (this.shown === tab) this.content.setAttribute('aria-busy', 'true');
     }
 
     /** A range was chosen: the tab that is open shows it if it can. */
     ranged(): void {
-        this.open(this.tab === 'flame' || this.tab === 'log' ? this.tab : 'range');
+        this.open(this.shown === 'flame' || this.shown === 'log' ? this.shown : 'range');
     }
 
     setBaseline(): void {
@@ -92,6 +113,7 @@ export class Panel {
     redraw(): void {
         const { app, content } = this;
         const drawn = ++this.drawn;
+        if (this.shown === null) return;
         content.classList.toggle('flame', this.tab === 'flame');
         content.removeAttribute('aria-busy');
         const put = (...nodes: Node[]) => {
@@ -120,7 +142,8 @@ export class Panel {
             case 'log':
                 return later(log(app));
             case 'search':
-                return put(found(app));
+                put(found(app));
+                return content.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest' });
             case 'trace':
                 return put(facts(app));
         }

@@ -30,7 +30,7 @@ export class Link {
         }
         if (app.layout.pinned.length > 0) parts.push(`pin=${app.layout.pinned.join('.')}`);
         if (app.query) parts.push(`find=${encodeURIComponent(app.query)}`);
-        parts.push(`tab=${app.panel.tab}`);
+        if (app.panel.shown) parts.push(`tab=${app.panel.shown}`);
         const hash = `#${parts.join('&')}`;
         if (hash === this.shown) return;
         this.shown = hash;

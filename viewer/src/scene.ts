@@ -7,7 +7,7 @@ import type { Palette } from './colors';
 import { drawLane, type Brush, type Label, type Mark } from './draw';
 import { clock, date, duration, tick } from './format';
 import { painter, RectList, type Painter } from './gl';
-import type { Lane, Layout } from './layout';
+import { depthHeight, depthTop, type Lane, type Layout } from './layout';
 import type { Loss, Nodes, Ref } from './model';
 
 export const OVERVIEW = 30;
@@ -269,8 +269,9 @@ export class Scene {
             for (const lane of picture.layout.lanes(box.node)) {
                 if (lane.node !== ref.node) continue;
                 const deep = picture.nodes.depth[ref.node] > 1;
-                const h = deep ? lane.step : lane.h;
-                return { y: (box.y + lane.y + (deep ? ref.depth * lane.step : 0)) * this.ratio, h: h * this.ratio, box };
+                const h = deep ? depthHeight(lane, ref.depth) : lane.h;
+                const y = deep ? Math.min(depthTop(lane, ref.depth), lane.h - h) : 0;
+                return { y: (box.y + lane.y + y) * this.ratio, h: h * this.ratio, box };
             }
         }
         return null;

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { clickEvent, folder, launch, open, row, seen, settled, span, xOf } from './browser.mjs';
 import { Kind, Trace } from './fixture.mjs';
-import { hostile, NAMES, nothing, server } from './traces.mjs';
+import { deep, hostile, NAMES, nothing, server } from './traces.mjs';
 
 const MS = 1e6;
 let browser;
@@ -168,6 +168,88 @@ test('search counts matches and goes through them', () =>
         assert.match(await page.locator('#hits').innerText(), /No match/);
     }));
 
+test('a long list of matches is shown in parts, and keys go through all of it', async () => {
+    const trace = new Trace();
+    const thread = trace.node(trace.node(-1, Kind.Process, 'loop', { number: 1 }), Kind.Thread, 'main', { number: 1 });
+    const slices = trace.node(thread, Kind.Slices, 'main');
+    for (let i = 0; i < 1000; i++) trace.slice(slices, i * 1000, 500, `turn ${i}`, { args: { even: i % 2 === 0 ? 'yes' : 'no' } });
+    await on(dir.write('turns.html', trace.html()), async (page) => {
+        const hits = () => page.locator('#hits').innerText();
+        const listed = () => page.locator('#content tbody tr').count();
+        await press(page, '/');
+        await page.keyboard.type('turn');
+        await press(page, 'Enter');
+        assert.equal(await hits(), '1 of 1,000');
+        assert.equal(await listed(), 300);
+        await page.getByRole('button', { name: 'Show more' }).click();
+        assert.equal(await listed(), 600);
+        await page.getByRole('button', { name: 'turn 599', exact: true }).click();
+        await settled(page);
+        assert.equal(await hits(), '600 of 1,000');
+        await page.getByRole('button', { name: 'Show earlier ones' }).click();
+        assert.equal(await listed(), 600);
+        await page.getByRole('button', { name: 'turn 150', exact: true }).scrollIntoViewIfNeeded();
+        // From the field, by buttons and by keys, and around the end.
+        await press(page, 'n');
+        assert.equal(await hits(), '601 of 1,000');
+        assert.equal(await page.locator('#content [aria-current]').innerText().then((text) => /turn 600/.test(text)), true);
+        const current = await page.locator('#content [aria-current]').boundingBox();
+        const content = await page.locator('#content').boundingBox();
+        assert.ok(current.y >= content.y - 1 && current.y + current.height <= content.y + content.height + 1);
+        await page.getByLabel('Previous match').click();
+        await page.getByLabel('Next match').click();
+        await settled(page);
+        assert.equal(await hits(), '601 of 1,000');
+        await press(page, '/', 'Enter');
+        assert.equal(await hits(), '602 of 1,000');
+        await page.locator('#query').fill('even=no');
+        await press(page, 'Enter');
+        assert.match(await hits(), / of 500$/);
+        await press(page, 'Escape', 'Home');
+        await page.locator('#query').fill('turn 99');
+        await press(page, 'Enter', 'Escape');
+        assert.equal(await hits(), '1 of 11');
+        await press(page, 'Shift+N');
+        assert.equal(await hits(), '11 of 11');
+        await press(page, 'n');
+        assert.equal(await hits(), '1 of 11');
+    });
+});
+
+test('fingers pan, and two of them zoom to where they are', () =>
+    on(url, async (page) => {
+        const { x, y, width } = await page.locator('#stage').boundingBox();
+        const session = await page.context().newCDPSession(page);
+        const touch = (type, ...points) =>
+            session.send('Input.dispatchTouchEvent', { type, touchPoints: points.map(([dx, dy], id) => ({ x: x + dx, y: y + dy, id })) });
+        const middle = width / 2;
+        const under = await xOf(page, 100 * MS);
+        const at = under - x;
+        const before = await span(page);
+        await touch('touchStart', [at - 50, 300]);
+        await touch('touchStart', [at - 50, 300], [at + 50, 300]);
+        for (const by of [60, 80, 100]) await touch('touchMove', [at - by, 300], [at + by, 300]);
+        await touch('touchEnd');
+        await settled(page);
+        const after = await span(page);
+        assert.ok(Math.abs((after[1] - after[0]) / (before[1] - before[0]) - 0.5) < 0.02, `${before} became ${after}`);
+        assert.ok(Math.abs((await xOf(page, 100 * MS)) - under) < 3, `${under} became ${await xOf(page, 100 * MS)}`);
+        assert.equal((await seen(page)).has('event'), false);
+        await touch('touchStart', [middle, 300]);
+        for (const by of [20, 60, 120]) await touch('touchMove', [middle - by, 300]);
+        await touch('touchEnd');
+        await settled(page);
+        const panned = await span(page);
+        assert.ok(panned[0] > after[0] && Math.abs(panned[1] - panned[0] - after[1] + after[0]) < 10);
+        // A tap selects.
+        const caller = await row(page, 'caller');
+        const call = (await xOf(page, 104 * MS)) - x;
+        await touch('touchStart', [call, caller.y - y + 12]);
+        await touch('touchEnd');
+        await settled(page);
+        assert.match(await content(page), /^call 10/);
+    }, { hasTouch: true }));
+
 const drag = async (page, from, to, y0, y1 = y0) => {
     await page.mouse.move(await xOf(page, from), y0);
     await page.mouse.down();
@@ -249,6 +331,48 @@ test('a flamegraph is compared with that of another file', () =>
         assert.match(await share(page), /points \(before: [\d.]+ %\)/);
     }));
 
+test('times of waiting and heaps are flamegraphs, too', async () => {
+    const trace = new Trace();
+    trace.header.profiles = [
+        { id: 0, kind: 'cpu', name: 'CPU samples', unit: 'samples' },
+        { id: 1, kind: 'offcpu', name: 'Waiting', unit: 'ns' },
+        { id: 2, kind: 'heap', name: 'malloc: not freed', unit: 'bytes' },
+    ];
+    const process = trace.node(-1, Kind.Process, 'server', { number: 1 });
+    const thread = trace.node(process, Kind.Thread, 'main', { number: 1 });
+    const samples = trace.node(thread, Kind.Samples, 'samples');
+    const slices = trace.node(thread, Kind.Slices, 'main');
+    const dumps = trace.node(process, Kind.Heap, 'dumps');
+    trace.slice(slices, 0, 10 * MS, 'all of it');
+    for (let i = 0; i < 10; i++) {
+        trace.add('samples', samples, { start: i * MS, profile: 0, callsite: trace.callsite('main', 'compute'), weight: 1 });
+        trace.add('samples', samples, { start: i * MS + 10, profile: 1, callsite: trace.callsite('main', 'recv', 'poll'), weight: 300_000 });
+    }
+    for (const [start, weight] of [[2 * MS, 1 << 20], [8 * MS, 3 << 20]]) {
+        trace.add('heap', dumps, { start, process, profile: 2, callsite: trace.callsite('main', 'load', 'Vec::with_capacity'), weight });
+    }
+    await on(dir.write('profiles.html', trace.html()), async (page) => {
+        await press(page, 'Home', '3');
+        assert.match(await share(page), /^10 samples of the whole trace/);
+        await page.getByLabel('Samples').selectOption({ label: 'Waiting' });
+        await settled(page);
+        assert.match(await share(page), /^3 ms of the whole trace/);
+        await page.locator('#content canvas').focus();
+        await press(page, 'ArrowDown', 'ArrowDown', 'ArrowDown');
+        assert.match(await share(page), /poll: 3 ms, 100 %/);
+        await page.getByLabel('Samples').selectOption({ label: 'malloc: not freed' });
+        await settled(page);
+        assert.match(await share(page), /^4 MiB of the whole trace/);
+        const ruler = (await page.locator('#stage').boundingBox()).y + 50;
+        await drag(page, 7 * MS, 9 * MS, ruler);
+        await page.getByLabel('Grouped').selectOption('process');
+        await settled(page);
+        await page.locator('#content canvas').focus();
+        await press(page, 'ArrowDown');
+        assert.match(await share(page), /server 1: 3 MiB, 100 %/);
+    });
+});
+
 test('messages are a list that leads to their time', () =>
     on(url, async (page) => {
         await page.getByRole('tab', { name: 'Log' }).click();
@@ -280,6 +404,70 @@ test('rows are pinned, closed, filtered and moved', () =>
         await press(page, 'Shift+ArrowDown');
         const order = await names();
         assert.ok(order.indexOf('CPU 1') < order.indexOf('CPU 0'));
+    }));
+
+test('deep tracks are bounded until they are opened, and leave room for others', async () => {
+    await on(dir.write('deep.html', deep().html()), async (page) => {
+        const height = async (name) => (await row(page, name)).height;
+        const bounded = await height('requests');
+        assert.ok(bounded < 200, `${bounded} pixels`);
+        assert.ok((await height('main')) < 200);
+        const stage = await page.locator('#stage').boundingBox();
+        const process = await row(page, 'server');
+        assert.ok(process.y + process.height < stage.y + stage.height / 2);
+        // The inner ones are stripes, which can be clicked.
+        const { y } = await row(page, 'requests');
+        await page.mouse.click(await xOf(page, 50 * MS), y + 2 + 6 * 18 + 3 * 4 + 1);
+        await settled(page);
+        assert.match(await content(page), /^request 10/);
+        assert.equal(await height('requests'), bounded);
+        // By a click and by a key.
+        await page.locator('#labels .label', { hasText: 'requests' }).locator('.twist').click();
+        await settled(page);
+        assert.ok((await height('requests')) > 30 * 16);
+        await press(page, 'g', 'ArrowLeft');
+        assert.equal(await height('requests'), bounded);
+        await press(page, 'ArrowRight');
+        assert.ok((await height('requests')) > 30 * 16);
+        await press(page, 'ArrowLeft');
+        // What is searched for has room for its name.
+        await press(page, '/');
+        await page.locator('#query').fill('call 11');
+        await press(page, 'Enter', 'Escape');
+        assert.ok((await height('main')) > 12 * 16);
+    });
+});
+
+test('the panel is closed until there is something in it', () =>
+    on(url, async (page) => {
+        const shown = () => page.locator('#content').isVisible();
+        const hint = () => page.locator('#hint').isVisible();
+        assert.deepEqual([await shown(), await hint()], [false, true]);
+        const { height } = await page.locator('#stage').boundingBox();
+        await clickEvent(page, 'caller', 34 * MS);
+        assert.deepEqual([await shown(), await hint()], [true, false]);
+        assert.ok((await page.locator('#stage').boundingBox()).height < height);
+        await press(page, '0');
+        assert.equal(await shown(), false);
+        assert.equal((await seen(page)).has('tab'), false);
+        await press(page, '6');
+        assert.match(await content(page), /CPU 2 was not recorded/);
+        await page.getByRole('tab', { name: 'Trace' }).click();
+        assert.equal(await shown(), false);
+        await page.getByRole('tab', { name: 'Trace' }).click();
+        await page.getByLabel('Close the panel').click();
+        assert.equal(await shown(), false);
+        // Dragging its edge opens it, too, and the row that was selected stays in sight.
+        const edge = await page.locator('#panel-edge').boundingBox();
+        await page.mouse.move(edge.x + 300, edge.y + 2);
+        await page.mouse.down();
+        await page.mouse.move(edge.x + 300, edge.y - 300, { steps: 3 });
+        await page.mouse.up();
+        await settled(page);
+        assert.equal(await shown(), true);
+        const stage = await page.locator('#stage').boundingBox();
+        const selected = await row(page, 'caller');
+        assert.ok(selected && selected.y < stage.y + stage.height);
     }));
 
 test('all of it goes by keyboard alone', () =>
@@ -338,7 +526,8 @@ test('an address brings back what was seen', () =>
         });
         // One that somebody made up does no harm.
         await on(`${url}#at=x,NaN&event=9999,0,-1,e&range=5&pin=77.-1&find=%E0%A4%A&tab=constructor&y=1e99`, async (again) => {
-            assert.equal((await seen(again)).get('tab'), 'details');
+            assert.equal((await seen(again)).has('tab'), false);
+            assert.equal((await seen(again)).has('event'), false);
         });
     }));
 

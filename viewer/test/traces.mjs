@@ -71,6 +71,19 @@ export function nothing() {
     return trace;
 }
 
+/** A track nested thirty deep above a process, and a thread nested twelve deep. */
+export function deep() {
+    const trace = new Trace();
+    const machine = trace.node(-1, Kind.Machine, 'Machine');
+    const requests = trace.node(machine, Kind.Slices, 'requests');
+    const process = trace.node(machine, Kind.Process, 'server', { number: 1 });
+    const thread = trace.node(process, Kind.Thread, 'main', { number: 1 });
+    const calls = trace.node(thread, Kind.Slices, 'main');
+    for (let depth = 0; depth < 30; depth++) trace.slice(requests, depth * 1e6, 100e6 - 2 * depth * 1e6, `request ${depth}`, { depth });
+    for (let depth = 0; depth < 12; depth++) trace.slice(calls, depth * 1e6, 100e6 - 2 * depth * 1e6, `call ${depth}`, { depth });
+    return trace;
+}
+
 /** Names that would be markup, in scripts from right to left, and that turn the direction of writing. */
 export const NAMES = ['<img src=x onerror="window.hacked=1">', '<script>window.hacked=1</script>', 'שלום עולם', 'مرحبا', '\u202Egnirts\u202C', '&amp;', '</script><b>bold</b>'];
 
