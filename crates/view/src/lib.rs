@@ -10,7 +10,7 @@ mod details;
 mod export;
 mod facts;
 mod frame;
-mod http;
+pub mod http;
 mod lanes;
 mod list;
 mod nodes;

@@ -239,15 +239,7 @@ impl Shared {
     /// Returns what is asked for, if it is asked of this server, by its own page or by a person,
     /// and with the token.
     fn requested<'a>(&self, head: &'a Head) -> Option<&'a str> {
-        let (numbers, name) = (
-            format!("127.0.0.1:{}", self.port),
-            format!("localhost:{}", self.port),
-        );
-        // A page of a foreign name that leads here is not ours.
-        let host = head.host.as_deref()?;
-        if host != numbers && host != name {
-            return None;
-        }
+        let host = head.host.as_deref().filter(|_| head.is_for(self.port))?;
         if let Some(origin) = &head.origin
             && *origin != format!("http://{host}")
         {

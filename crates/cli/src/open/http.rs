@@ -1,16 +1,16 @@
-//! As much of HTTP as it takes to hand out one file, once, to one page.
+//! One file that is handed out once, to one page.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::TcpStream;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use ferretto_view::http::{Connection, Head};
+
 use crate::browser::peer;
 
-/// Most bytes of a request.
-const MAX_HEAD: usize = 16 << 10;
-/// The longest silence of a browser.
+/// The longest silence of a browser, which opens connections in advance.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The trace that is handed out, and to whom.
@@ -45,19 +45,19 @@ enum Request {
 
 impl Site {
     /// Answers one request.
-    pub(super) fn answer(&self, stream: &TcpStream) -> io::Result<Served> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        let Some(head) = read_head(stream)? else {
+    pub(super) fn answer(&self, stream: TcpStream) -> io::Result<Served> {
+        let mut connection = Connection::new(stream)?;
+        let Some(head) = connection.head(PATIENCE)? else {
             return Ok(Served::Nothing);
         };
+        let stream = connection.stream();
         let is_stranger = self.user.is_some_and(|user| {
             // Root could read the file anyway.
             peer::user(stream).is_some_and(|peer| peer != user && peer != 0)
         });
         let request = match is_stranger {
             true => Request::Other,
-            false => self.parse(&head),
+            false => self.sort(&head),
         };
         let served = match request {
             Request::Get => self.send_trace(stream)?,
@@ -75,43 +75,18 @@ impl Site {
                 Served::Nothing
             }
         };
-        stream.shutdown(Shutdown::Write)?;
-        // What is left unread would cut the answer off.
-        let mut rest = Vec::new();
-        let _ = stream.take(MAX_HEAD as u64).read_to_end(&mut rest);
+        connection.close();
         Ok(served)
     }
 
-    fn parse(&self, head: &[u8]) -> Request {
-        let mut lines = head
-            .split(|byte| *byte == b'\n')
-            .map(|line| line.trim_ascii_end());
-        let mut words = lines.next().unwrap_or_default().split(|byte| *byte == b' ');
-        let (method, path) = (words.next(), words.next().unwrap_or_default());
-        let (mut host, mut origin) = (None, None);
-        for line in lines {
-            let Some(colon) = line.iter().position(|byte| *byte == b':') else {
-                continue;
-            };
-            let value = line[colon + 1..].trim_ascii();
-            match line[..colon].to_ascii_lowercase().as_slice() {
-                b"host" => host = host.or(Some(value)),
-                b"origin" => origin = origin.or(Some(value)),
-                _ => {}
-            }
-        }
-        // A page of a foreign name that leads here is not the UI.
-        let here = [
-            format!("127.0.0.1:{}", self.port),
-            format!("localhost:{}", self.port),
-        ];
-        let is_here = host.is_some_and(|host| here.iter().any(|here| host == here.as_bytes()));
+    fn sort(&self, head: &Head) -> Request {
         // Browsers name the page in every request to another site.
-        let is_page = origin == Some(self.origin.as_bytes());
-        let is_trace = path == self.path.as_bytes();
-        match method {
-            Some(b"GET") if is_here && is_page && is_trace => Request::Get,
-            Some(b"OPTIONS") if is_here && is_page && is_trace => Request::Preflight,
+        let is_page = head.origin.as_ref() == Some(&self.origin);
+        let is_trace = head.path == self.path && head.query.is_empty();
+        match head.method.as_str() {
+            _ if !head.is_for(self.port) || !is_page || !is_trace => Request::Other,
+            "GET" => Request::Get,
+            "OPTIONS" => Request::Preflight,
             _ => Request::Other,
         }
     }
@@ -156,27 +131,6 @@ impl Site {
     }
 }
 
-/// The request up to its empty line; `None` if none comes.
-fn read_head(mut stream: &TcpStream) -> io::Result<Option<Vec<u8>>> {
-    let mut head = Vec::new();
-    let mut buffer = [0; 1024];
-    while head.len() < MAX_HEAD {
-        let count = match stream.read(&mut buffer) {
-            Ok(0) => return Ok(None),
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            // A connection that a browser opens in advance and does not need.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        head.extend_from_slice(&buffer[..count]);
-        if head.windows(4).any(|end| end == b"\r\n\r\n") {
-            return Ok(Some(head));
-        }
-    }
-    Ok(None)
-}
-
 /// A name as part of a URL's path.
 pub(super) fn encode(name: &[u8]) -> String {
     use std::fmt::Write as _;
@@ -205,7 +159,8 @@ mod tests {
             port: 9001,
             user: None,
         };
-        site.parse(format!("{line}\r\nX: y\r\nHost: {host}\r\n{origin}\r\n\r\n").as_bytes())
+        let text = format!("{line}\r\nX: y\r\nHost: {host}\r\n{origin}\r\n\r\n");
+        Head::parse(text.as_bytes()).map_or(Request::Other, |head| site.sort(&head))
     }
 
     #[test]

@@ -125,7 +125,7 @@ fn start(
     let spawned = thread.spawn({
         let connections = connections.clone();
         move || {
-            match site.answer(&stream) {
+            match site.answer(stream) {
                 Ok(Served::Trace) => {
                     // The receiver ends the process.
                     let _ = tell.send(());

@@ -2,23 +2,28 @@
 
 /// A request without its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Head {
-    pub(crate) method: String,
+pub struct Head {
+    /// `GET` and the like.
+    pub method: String,
     /// The path, as it came.
-    pub(crate) path: String,
+    pub path: String,
     /// The part behind the question mark.
-    pub(crate) query: String,
-    pub(crate) host: Option<String>,
-    pub(crate) origin: Option<String>,
+    pub query: String,
+    /// The name and port by which the server was found.
+    pub host: Option<String>,
+    /// The page that asks, if the browser says so.
+    pub origin: Option<String>,
     /// The relation between the page that asks and this server, if the browser says so.
-    pub(crate) site: Option<String>,
-    pub(crate) length: usize,
-    pub(crate) keep: bool,
+    pub site: Option<String>,
+    /// The number of bytes of the body.
+    pub length: usize,
+    /// True if the connection is kept for more requests.
+    pub keep: bool,
 }
 
 impl Head {
     /// Returns a request; `None` if it is none that can be answered.
-    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?;
         let mut lines = text.split("\r\n");
         let mut words = lines.next()?.split(' ');
@@ -56,8 +61,17 @@ impl Head {
         Some(head)
     }
 
+    /// Returns true if it was sent to this port of the loopback address by a name of our own. A
+    /// page of a foreign name that leads here is not ours.
+    pub fn is_for(&self, port: u16) -> bool {
+        let host = self.host.as_deref().and_then(|host| host.rsplit_once(':'));
+        host.is_some_and(|(name, shown)| {
+            matches!(name, "127.0.0.1" | "localhost") && shown == port.to_string()
+        })
+    }
+
     /// Returns a value of the query.
-    pub(crate) fn value(&self, name: &str) -> Option<String> {
+    pub fn value(&self, name: &str) -> Option<String> {
         let pairs = self.query.split('&');
         let mut values = pairs.filter_map(|pair| pair.split_once('='));
         values
@@ -66,7 +80,7 @@ impl Head {
     }
 
     /// Returns a number of the query.
-    pub(crate) fn number(&self, name: &str) -> Option<u32> {
+    pub fn number(&self, name: &str) -> Option<u32> {
         self.value(name)?.parse().ok()
     }
 }
@@ -95,7 +109,65 @@ fn decoded(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// Bytes that nearly are a request.
+    fn requests() -> impl Strategy<Value = Vec<u8>> {
+        let parts = prop::sample::select(vec![
+            "GET ",
+            "/t/a",
+            "?text=",
+            "%4",
+            "%zz",
+            "+",
+            "&",
+            "=",
+            " HTTP/1.1",
+            " HTTP/2",
+            "\r\n",
+            "\r",
+            "\n",
+            "Host:",
+            " 127.0.0.1:1",
+            ":",
+            "Origin: x",
+            "Content-Length: ",
+            "9",
+            "-",
+            "Transfer-Encoding: chunked",
+            "Connection: close",
+            "\0",
+            "ü",
+        ]);
+        let bytes = vec(any::<u8>(), 0..3);
+        vec((parts, bytes), 0..24).prop_map(|parts| {
+            let both = |(text, bytes): (&str, Vec<u8>)| [text.as_bytes(), &bytes].concat();
+            parts.into_iter().flat_map(both).collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_do_harm(bytes in requests()) {
+            if let Some(head) = Head::parse(&bytes) {
+                prop_assert!(head.path.starts_with('/') && !head.path.contains(['?', ' ', '\n']));
+                prop_assert!(head.host.is_some() || !head.is_for(1));
+                let _ = (head.value("text"), head.number("text"));
+            }
+        }
+
+        #[test]
+        fn texts_come_as_they_were_sent(text in any::<String>(), port: u16) {
+            let sent: String = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
+            let request = format!("GET /a/b?x=1&text={sent} HTTP/1.1\r\nHOST: localhost:{port}\r\n\r\n");
+            let head = Head::parse(request.as_bytes()).expect("a request");
+            prop_assert_eq!(head.value("text"), Some(text));
+            prop_assert!(head.is_for(port) && !head.is_for(port ^ 1));
+        }
+    }
 
     #[test]
     fn requests_are_taken_apart() {

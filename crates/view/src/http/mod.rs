@@ -8,7 +8,7 @@ use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 pub(crate) use self::gate::Gate;
-pub(crate) use self::head::Head;
+pub use self::head::Head;
 
 /// Most bytes of a body.
 const MAX_BODY: usize = 1 << 20;
@@ -60,14 +60,19 @@ const HEADERS: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosnif
 
 /// A connection of a client.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub struct Connection {
     stream: TcpStream,
     /// Bytes that came with the last request and belong to the next one.
     rest: Vec<u8>,
 }
 
 impl Connection {
-    pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
+    /// Returns a connection on which nothing was said yet.
+    ///
+    /// # Errors
+    ///
+    /// If it has ended.
+    pub fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(WRITE_PATIENCE))?;
         Ok(Self {
@@ -76,13 +81,18 @@ impl Connection {
         })
     }
 
-    pub(crate) fn stream(&self) -> &TcpStream {
+    /// Returns the socket.
+    pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
 
     /// Reads a request without its body. `None` if none comes: at the end of the connection, or
-    /// when a client takes too long for it or says too much.
-    pub(crate) fn head(&mut self, idle: Duration) -> io::Result<Option<Head>> {
+    /// when a client takes too long for it, says too much, or says something else.
+    ///
+    /// # Errors
+    ///
+    /// If the connection breaks.
+    pub fn head(&mut self, idle: Duration) -> io::Result<Option<Head>> {
         let mut until = Instant::now() + idle;
         let mut seen = 0;
         loop {
@@ -186,7 +196,7 @@ impl Connection {
     }
 
     /// Ends the connection so that the answer arrives.
-    pub(crate) fn close(mut self) {
+    pub fn close(mut self) {
         let _ = self.stream.shutdown(Shutdown::Write);
         // What is left unread would cut the answer off.
         let until = Instant::now() + Duration::from_secs(1);
