@@ -14,7 +14,6 @@ import { Link } from './permalink';
 import { OVERVIEW, RULER, Scene, type Arrow, type Box, type Picture } from './scene';
 import type { Source } from './source';
 import { flowArrows } from './flows';
-import { load } from './overview';
 
 export interface Selection {
     from: number;
@@ -46,8 +45,6 @@ export class App {
     hoverX: number | null = null;
     readonly labels: Labels;
     readonly panel: Panel;
-    private overview: Float32Array | null = null;
-    private overviewAsked = false;
     private scheduled = false;
     private pending = 0;
     private link: Link;
@@ -71,7 +68,10 @@ export class App {
         this.sayEmpty();
         new ResizeObserver(() => this.resize()).observe(this.stage);
         this.resize();
+        this.layout.openIfRoom(this.bodyHeight);
         this.link.read();
+        // The first picture does not wait for the screen's next frame.
+        this.want();
         addEventListener('hashchange', () => this.link.read());
     }
 
@@ -104,7 +104,6 @@ export class App {
             this.arrows = [];
         } else this.layout.renew(trace.nodes);
         this.cache.renew(this.trace.end);
-        this.overviewAsked = false;
         if (whole) this.axis.all();
         else if (atEnd) this.axis.set(trace.end - this.axis.span * 0.98, trace.end + this.axis.span * 0.02);
         this.sayEmpty();
@@ -146,7 +145,7 @@ export class App {
             arrows: this.arrows,
             losses: this.trace.losses,
             hits: this.found?.rows ?? [],
-            overview: this.overview,
+            overview: this.trace.overview,
             wall: this.trace.wall,
             hoverX: this.hoverX,
             end: this.trace.end,
@@ -164,26 +163,22 @@ export class App {
         });
     }
 
+    /** Asks for what is in sight. Returns what there is already: a picture, and one in which nothing is coarse. */
+    private want(): ('picture' | 'sharp')[] {
+        const nodes = this.scene.wanted(this.picture);
+        return this.cache.want(nodes, this.axis.t0, this.axis.t1, this.axis.perPixel / this.scene.ratio);
+    }
+
     private frame(): void {
         this.setScroll(this.scroll, false);
         const picture = this.picture;
-        const complete = this.cache.want(
-            this.scene.wanted(picture),
-            this.axis.t0,
-            this.axis.t1,
-            this.axis.perPixel / this.scene.ratio,
-        );
+        const got = this.want();
         this.scene.draw(picture);
         this.labels.draw(this.scene.visible(picture));
         const root = document.documentElement;
         root.dataset.frames = String(Number(root.dataset.frames ?? 0) + 1);
-        if (complete && !this.overviewAsked) {
-            this.overviewAsked = true;
-            performance.mark('picture');
-            void this.task(load(this.source, this.trace, this.layout), (overview) => {
-                this.overview = overview;
-                this.invalidate();
-            });
+        for (const mark of got) {
+            if (performance.getEntriesByName(mark).length === 0) performance.mark(mark);
         }
         this.link.note();
         this.settle();

@@ -17,7 +17,9 @@ const KEPT_NODES = 600;
 /** Nodes of one request. */
 const MOST_NODES = 2000;
 /** Rows that are kept: about 50 bytes each. */
-const KEPT_ROWS = 1_000_000;
+const KEPT_ROWS = 600_000;
+/** As many nodes that have nothing yet are drawn coarsely first. */
+const MANY = 8;
 
 export class Cache {
     private nodes = new Map<number, Kept>();
@@ -50,15 +52,22 @@ export class Cache {
         this.generation += 1;
     }
 
-    /** Asks for what the nodes lack to be drawn between two times. Returns whether all is there. */
-    want(nodes: number[], t0: number, t1: number, perPixel: number): boolean {
+    /** Asks for what the nodes lack to be drawn between two times. Returns what there is already. */
+    want(nodes: number[], t0: number, t1: number, perPixel: number): ('picture' | 'sharp')[] {
         this.clock += 1;
         const level = Math.max(0, Math.floor(Math.log2(Math.max(1, perPixel))));
         const from = Math.max(t0, 0);
         const to = Math.min(t1, this.end);
         const lacking = nodes.filter((node) => !this.serves(node, from, to, level)).slice(0, MOST_NODES);
-        if (lacking.length === 0) return true;
-        if (this.running) return false;
+        if (lacking.length === 0) return ['picture', 'sharp'];
+        const bare = lacking.filter((node) => !this.nodes.has(node));
+        const got: 'picture'[] = bare.length === 0 ? ['picture'] : [];
+        if (this.running) return got;
+        const { coarse } = this.source;
+        if (coarse > 0 && bare.length > MANY) {
+            void this.fetch({ from, to: Math.min(t1, this.end + 1), level: level + coarse, nodes: bare });
+            return got;
+        }
         const grid = 2 ** level * 1024;
         const room = t1 - t0;
         void this.fetch({
@@ -67,7 +76,7 @@ export class Cache {
             level,
             nodes: lacking,
         });
-        return false;
+        return got;
     }
 
     private serves(node: number, t0: number, t1: number, level: number): boolean {

@@ -17,6 +17,8 @@ export async function openExport(html: string): Promise<Source> {
 }
 
 export class EmbeddedSource implements Source {
+    readonly coarse = 0;
+
     constructor(private store: Store) {}
 
     async open(): Promise<Trace> {

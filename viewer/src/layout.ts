@@ -227,6 +227,17 @@ export class Layout {
         this.arrange();
     }
 
+    /** Draws all tracks in their whole heights if there is room for that. */
+    openIfRoom(room: number): void {
+        const before = this.low;
+        if (this.total > room || !before.includes(1)) return;
+        this.low = new Uint8Array(before.length);
+        this.arrange();
+        if (this.total <= room) return;
+        this.low = before;
+        this.arrange();
+    }
+
     /** Draws a track in its whole height, if a depth of it has no room for a name. */
     deepen(node: number, depth: number): void {
         if (!this.isDeep(node) || !this.low[node] || depth < DEEP_FULL) return;

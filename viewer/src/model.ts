@@ -65,6 +65,8 @@ export interface Trace {
     /** Sentences on what is missing. */
     remarks: string[];
     facts: [string, string][];
+    /** The load of the whole trace in equal steps, from 0 to 255. */
+    overview: Uint8Array;
     nodes: Nodes;
 }
 

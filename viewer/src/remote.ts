@@ -8,6 +8,8 @@ import { readTiles } from './tiles';
 import { readTrace } from './trace';
 
 export class RemoteSource implements Source {
+    readonly coarse = 3;
+
     /** Requests are relative to the page's own address, which has the token in it. */
     constructor(private base: string) {}
 

@@ -41,8 +41,8 @@ export interface Picture {
     arrows: Arrow[];
     losses: Loss[];
     hits: Ref[];
-    /** The load of the whole trace, from 0 to 1, in equal steps. */
-    overview: Float32Array | null;
+    /** The load of the whole trace, from 0 to 255, in equal steps. */
+    overview: Uint8Array;
     wall: bigint | null;
     hoverX: number | null;
     end: number;
@@ -394,12 +394,10 @@ export class Scene {
         this.rects.add(0, small, width, head - small, colors.ground);
         this.rects.add(0, head - 1, width, 1, colors.border);
         const scale = width / Math.max(end, 1);
-        if (overview) {
-            const step = width / overview.length;
-            for (let i = 0; i < overview.length; i++) {
-                const h = Math.round(overview[i] * (small - 6 * ratio));
-                if (h > 0) this.rects.add(Math.floor(i * step), small - h, Math.ceil(step), h, colors.busy);
-            }
+        const wide = width / Math.max(1, overview.length);
+        for (let i = 0; i < overview.length; i++) {
+            const h = Math.round((overview[i] / 255) * (small - 6 * ratio));
+            if (h > 0) this.rects.add(Math.floor(i * wide), small - h, Math.ceil(wide), h, colors.busy);
         }
         let last = -9;
         for (const hit of hits) {

@@ -2,6 +2,8 @@ import type { By, Details, Found, Lines, Range, Ref, Stacks, Step, Summary, Tile
 
 /** The place that the page has its trace from. */
 export interface Source {
+    /** The levels by which rows are coarser where there are none yet: less to wait for. */
+    readonly coarse: number;
     open(): Promise<Trace>;
     /** Answers for each node in the order of the request. */
     tiles(window: Window): Promise<Tile[]>;

@@ -17,6 +17,7 @@ export function readTrace(frame: Frame): Trace {
         losses: header.losses ?? [],
         remarks: [...(header.remarks ?? []), ...(header.left_out ? [header.left_out] : [])],
         facts: header.facts ?? [],
+        overview: frame.u8('overview'),
         nodes: readNodes(frame, strings),
     };
 }

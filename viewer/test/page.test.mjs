@@ -407,7 +407,8 @@ test('rows are pinned, closed, filtered and moved', () =>
     }));
 
 test('deep tracks are bounded until they are opened, and leave room for others', async () => {
-    await on(dir.write('deep.html', deep().html()), async (page) => {
+    const address = dir.write('deep.html', deep().html());
+    await on(address, async (page) => {
         const height = async (name) => (await row(page, name)).height;
         const bounded = await height('requests');
         assert.ok(bounded < 200, `${bounded} pixels`);
@@ -436,6 +437,10 @@ test('deep tracks are bounded until they are opened, and leave room for others',
         await press(page, 'Enter', 'Escape');
         assert.ok((await height('main')) > 12 * 16);
     });
+    // Where there is room for all of it, all of it is there.
+    await on(address, async (page) => {
+        assert.ok((await row(page, 'requests')).height > 30 * 16);
+    }, { viewport: { width: 1280, height: 1400 } });
 });
 
 test('the panel is closed until there is something in it', () =>

@@ -84,15 +84,20 @@ try {
             console.log(`skipped: ${name}: ${String(error.stderr ?? error).trim().split('\n').pop()}`);
             continue;
         }
+        // As it opens.
+        const url = pathToFileURL(join(dir.path, `${name}.html`)).href;
+        const opened = await open(browser, url, { viewport: { width: 1400, height: 900 } });
+        await opened.page.screenshot({ path: join(out, `${name}-opened.png`) });
+        await opened.close();
         for (const [width, height, colorScheme] of [[800, 600, 'light'], [1280, 800, 'dark'], [1280, 800, 'light'], [2560, 1440, 'dark']]) {
-            const { page, wrong, close } = await open(browser, pathToFileURL(join(dir.path, `${name}.html`)).href, { viewport: { width, height }, colorScheme });
+            const { page, wrong, close } = await open(browser, url, { viewport: { width, height }, colorScheme });
             await scenes[name](page);
             await settled(page);
             await page.screenshot({ path: join(out, `${name}-${width}-${colorScheme}.png`) });
             await close();
             if (wrong.length > 0) throw new Error(`${name}: ${wrong.join(', ')}`);
         }
-        console.log(`${name}: 4 pictures in ${out}`);
+        console.log(`${name}: 5 pictures in ${out}`);
     }
 } finally {
     await browser.close();

@@ -1,6 +1,7 @@
 // The page on what the program makes of a trace: served, and exported. Needs $FERRETTO, the program.
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { after, before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
@@ -86,9 +87,9 @@ async function look(url) {
     }
 }
 
-test('a served trace and an exported one show the same', async (t) => {
-    if (!ferretto) return t.skip('$FERRETTO names no program');
-    const server = spawn(ferretto, ['view', '--no-browser', 'shop.json'], { cwd: dir.path, stdio: ['ignore', 'pipe', 'pipe'] });
+/** Serves a trace while `work` looks at its address. */
+async function served(args, work) {
+    const server = spawn(ferretto, ['view', '--no-browser', ...args], { cwd: dir.path, stdio: ['ignore', 'pipe', 'pipe'] });
     try {
         const url = await new Promise((done, failed) => {
             let text = '';
@@ -101,12 +102,184 @@ test('a served trace and an exported one show the same', async (t) => {
             }
             server.on('exit', () => failed(new Error(`no address: ${text}`)));
         });
-        const served = await look(url);
-        execFileSync(ferretto, ['view', 'shop.json', '-o', 'shop.html'], { cwd: dir.path, stdio: 'pipe' });
-        const exported = await look(pathToFileURL(`${dir.path}/shop.html`).href);
-        assert.equal(served, exported);
+        await work(url, server);
     } finally {
         server.kill('SIGINT');
-        if (server.exitCode === null) await new Promise((done) => server.on('exit', done));
+        if (server.exitCode === null && server.signalCode === null) await new Promise((done) => server.on('exit', done));
     }
+}
+
+/** Runs a test on a page of its own, on which nothing may go wrong. */
+async function on(address, work) {
+    const { page, wrong, close } = await open(browser, address);
+    try {
+        await work(page);
+        assert.deepEqual(wrong, []);
+    } finally {
+        await close();
+    }
+}
+
+const press = async (page, ...keys) => {
+    for (const key of keys) {
+        await page.keyboard.press(key);
+        await settled(page);
+    }
+};
+const foot = (page) => page.locator('.flamefoot').innerText();
+
+/** The names of the boxes of a row of the flamegraph, by keyboard. */
+async function boxes(page, depth) {
+    await page.locator('#content canvas').focus();
+    await press(page, ...Array(depth).fill('ArrowDown'));
+    const names = [];
+    for (let text = ''; text !== (await foot(page)); await press(page, 'ArrowRight')) {
+        text = await foot(page);
+        names.push(/^(.*?): \d/.exec(text)[1]);
+    }
+    return names;
+}
+
+test('a served trace and an exported one show the same', async (t) => {
+    if (!ferretto) return t.skip('$FERRETTO names no program');
+    await served(['shop.json'], async (url) => {
+        const first = await look(url);
+        execFileSync(ferretto, ['view', 'shop.json', '-o', 'shop.html'], { cwd: dir.path, stdio: 'pipe' });
+        const exported = await look(pathToFileURL(`${dir.path}/shop.html`).href);
+        assert.equal(first, exported);
+    });
+});
+
+/** What `perf script` prints: samples of two functions. */
+function samples(parse, query) {
+    let time = 1;
+    const sample = (name) => `app 10/10 [000] ${(time += 0.001).toFixed(6)}: 1 cycles:\n\t10 ${name}+0x4 (/bin/app)\n\t20 main+0x4 (/bin/app)\n\n`;
+    return sample('parse').repeat(parse) + sample('query').repeat(query);
+}
+
+test('a trace is compared with the one before', async (t) => {
+    if (!ferretto) return t.skip('$FERRETTO names no program');
+    dir.write('old.txt', samples(10, 10));
+    dir.write('new.txt', samples(30, 10));
+    await served(['--before', 'old.txt', 'new.txt'], (url) =>
+        on(url, async (page) => {
+            await press(page, '3');
+            assert.match(await foot(page), /^40 samples/);
+            await page.getByLabel('Compare with').selectOption({ label: 'the trace before' });
+            await settled(page);
+            await page.locator('#content canvas').focus();
+            await press(page, 'ArrowDown', 'ArrowDown');
+            const both = [await foot(page)];
+            await press(page, 'ArrowRight');
+            both.push(await foot(page));
+            both.sort();
+            assert.match(both[0], /^parse: 30 samples, 75 %.*\+25\.0 points \(before: 50 %\)/);
+            assert.match(both[1], /^query: 10 samples, 25 %.*−25\.0 points \(before: 50 %\)/);
+        }),
+    );
+});
+
+test('a recording is shown while it grows', async (t) => {
+    if (!ferretto) return t.skip('$FERRETTO names no program');
+    execFileSync('mkfifo', [`${dir.path}/gate`]);
+    let why = '';
+    // The command ends when somebody writes into the pipe.
+    const work = (url, server) =>
+        on(url, async (page) => {
+            const live = page.locator('#live');
+            await live.waitFor({ state: 'visible' });
+            assert.equal(await live.getAttribute('aria-pressed'), 'true');
+            const length = () => page.evaluate(() => Number(location.hash.split('at=')[1].split(/[,&]/)[1]));
+            const before = await length();
+            await page.waitForFunction((before) => Number(location.hash.split('at=')[1].split(/[,&]/)[1]) > before, before, { timeout: 0 });
+            writeFileSync(`${dir.path}/gate`, 'x');
+            await live.waitFor({ state: 'hidden', timeout: 0 });
+            await settled(page);
+            // All of it is there, and stays after the recording has ended.
+            await page.getByLabel('Filter tracks').fill('head');
+            await settled(page);
+            assert.ok(await row(page, 'head'));
+            assert.equal(server.exitCode, null);
+        });
+    try {
+        await served(['--live', 'live.pftrace', '--', 'sh', '-c', 'head -c 1 gate'], work);
+    } catch (error) {
+        if (!/no address/.test(error.message)) throw error;
+        why = error.message;
+    }
+    if (why) t.skip(`nothing can be recorded here: ${why}`);
+});
+
+test('a stripped program has one box for each function', async (t) => {
+    if (!ferretto) return t.skip('$FERRETTO names no program');
+    const words = Array.from({ length: 200_000 }, (_, i) => `${Math.imul(i, 2654435761) >>> 0} word`);
+    dir.write('words', words.join('\n'));
+    try {
+        execFileSync(ferretto, ['record', '-q', '--perf', '-o', 'sort.pftrace', '--', 'sort', '--parallel=1', '-o', 'sorted', 'words'], { cwd: dir.path, stdio: 'pipe' });
+    } catch (error) {
+        return t.skip(`no samples here: ${String(error.stderr).trim().split('\n').pop()}`);
+    }
+    await served(['sort.pftrace'], (url) =>
+        on(url, async (page) => {
+            await press(page, '3');
+            if (/^0 samples/.test(await foot(page))) return t.skip('no samples here');
+            await page.getByRole('button', { name: 'Invert' }).click();
+            await settled(page);
+            const names = (await boxes(page, 1)).filter((name) => name.startsWith('sort+0x'));
+            if (names.length === 0) return t.skip('this sort has symbols');
+            assert.deepEqual(names, [...new Set(names)], 'functions have several boxes');
+            await page.getByLabel('Search functions').fill('sort+0x');
+            assert.match(await foot(page), /“sort\+0x”: [\d.]+ %/);
+        }),
+    );
+});
+
+/** A million tracks, each with an instant; one in a thousand has a slice. */
+function million() {
+    const bytes = Buffer.alloc(64 << 20);
+    let at = 0;
+    const varint = (value) => {
+        const out = [];
+        for (; value > 127; value = Math.floor(value / 128)) out.push((value % 128) | 128);
+        return [...out, value];
+    };
+    const number = (field, value) => [...varint(field * 8), ...varint(value)];
+    const text = (field, value) => [...varint(field * 8 + 2), ...varint(value.length), ...value];
+    const packet = (...parts) => {
+        const body = parts.flat();
+        for (const byte of [10, ...varint(body.length), ...body]) bytes[at++] = byte;
+    };
+    for (let i = 1; i <= 1_000_000; i++) {
+        packet(number(10, 1), text(60, [...number(1, i), ...text(2, Buffer.from(`track ${i}`))]));
+        const event = (type, name) => text(11, [...number(9, type), ...number(11, i), ...(name ? text(23, Buffer.from(name)) : [])]);
+        const long = i % 1000 === 0;
+        packet(number(8, i), number(10, 1), event(long ? 1 : 3, long ? `event ${i}` : 'i'));
+        if (long) packet(number(8, i + 500), number(10, 1), event(2));
+    }
+    return bytes.subarray(0, at);
+}
+
+test('a million tracks are served', async (t) => {
+    if (!ferretto) return t.skip('$FERRETTO names no program');
+    dir.write('million.pftrace', million());
+    await served(['million.pftrace'], (url) =>
+        on(url, async (page) => {
+            const sizes = await page.evaluate(() => performance.getEntriesByType('resource').map((it) => [it.name.split('/').pop(), it.transferSize]));
+            const tiles = sizes.filter(([name]) => name === 'tiles');
+            // Only what is in sight is asked for.
+            assert.ok(tiles.length <= 3 && tiles.every(([, size]) => size < 100_000), JSON.stringify(sizes));
+            await page.getByLabel('Filter tracks').fill('track 999000');
+            await settled(page);
+            assert.ok(await row(page, 'track 999000'));
+            await page.getByLabel('Filter tracks').fill('');
+            await settled(page);
+            await press(page, '/');
+            await page.locator('#query').fill('event 777000');
+            await press(page, 'Enter', 'Escape');
+            assert.match(await page.locator('#hits').innerText(), /^1 of 1$/);
+            assert.ok(await row(page, 'track 777000'));
+            await press(page, '1');
+            assert.match(await page.locator('#content').innerText(), /^event 777000/);
+        }),
+    );
 });

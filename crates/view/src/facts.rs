@@ -1,6 +1,7 @@
 //! The trace as a whole: the frame `trace`.
 
 use ferretto_tables::{Lost, StringId};
+use ferretto_trace::summary::human_bytes;
 use serde_json::{Value, json};
 
 use crate::frame::{Frame, Texts};
@@ -56,6 +57,7 @@ impl View {
         frame.field("remarks", remarks);
         frame.field("facts", self.facts());
         self.add_nodes(&mut frame);
+        frame.u8s("overview", &self.overview());
         frame.finish()
     }
 
@@ -191,6 +193,7 @@ impl View {
             }
         }
         let mut remarks: Vec<Value> = self.trace.remarks().iter().map(|r| json!(r)).collect();
+        remarks.extend(self.rings());
         for row in bad.into_iter().take(MAX_REMARKS) {
             let name = strings.text(stats.name().get(row));
             let text = strings.text(stats.description().get(row));
@@ -202,6 +205,23 @@ impl View {
             remarks.push(json!(format!("{name}{place}: {value}. {text}").trim_end()));
         }
         (losses, remarks)
+    }
+
+    /// Returns a sentence on each buffer in which newer data took the place of older.
+    fn rings(&self) -> impl Iterator<Item = Value> {
+        let (stats, strings) = (&self.trace.tables().stats, self.trace.strings());
+        let is_ring = |row: &u32| {
+            let name = strings.text(stats.name().get(*row));
+            name == "traced_buf_bytes_overwritten" && stats.value().get(*row) > 0
+        };
+        let rows = (0..stats.len()).filter(is_ring).take(MAX_REMARKS);
+        rows.map(|row| {
+            let bytes = human_bytes(stats.value().get(row).unsigned_abs());
+            let buffer = stats.idx().get(row).unwrap_or_default();
+            json!(format!(
+                "Buffer {buffer}: {bytes} of older data made room for newer, as in a ring."
+            ))
+        })
     }
 
     /// Returns rows about the trace to show: label and text.

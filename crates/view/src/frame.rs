@@ -15,6 +15,53 @@ pub(crate) enum Code {
 /// The largest whole number that all readers keep exactly.
 const MAX_WHOLE: u64 = 1 << 53;
 
+/// Whole numbers as they are written into a column.
+#[derive(Debug)]
+pub(crate) struct Coded {
+    code: Code,
+    bytes: Vec<u8>,
+    length: usize,
+    before: i64,
+}
+
+impl Coded {
+    /// Returns a column without values.
+    pub(crate) fn new(code: Code) -> Self {
+        Self {
+            code,
+            bytes: Vec::new(),
+            length: 0,
+            before: 0,
+        }
+    }
+
+    /// Adds a value.
+    #[inline]
+    pub(crate) fn push(&mut self, value: u64) {
+        let value = value.min(MAX_WHOLE);
+        let coded = match self.code {
+            Code::Varint => value,
+            Code::Delta => {
+                let difference = value as i64 - self.before;
+                self.before = value as i64;
+                (difference << 1 ^ difference >> 63) as u64
+            }
+        };
+        varint(&mut self.bytes, coded);
+        self.length += 1;
+    }
+
+    /// Returns true if it has no values.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Returns true if all values are 0.
+    pub(crate) fn is_zero(&self) -> bool {
+        self.bytes.iter().all(|byte| *byte == 0)
+    }
+}
+
 /// A table that is being written: a header of JSON, and columns behind it.
 ///
 /// The encoding is described in `PROTOCOL.md`.
@@ -91,31 +138,24 @@ impl Frame {
         name: &str,
         kind: &str,
         code: Code,
-        values: impl ExactSizeIterator<Item = u64>,
+        values: impl Iterator<Item = u64>,
     ) {
-        self.begin(name, kind, values.len());
-        let start = self.data.len();
-        let mut before = 0;
-        for value in values {
-            let value = value.min(MAX_WHOLE);
-            let coded = match code {
-                Code::Varint => value,
-                Code::Delta => {
-                    let difference = value as i64 - before;
-                    before = value as i64;
-                    (difference << 1 ^ difference >> 63) as u64
-                }
-            };
-            varint(&mut self.data, coded);
-        }
-        let bytes = self.data.len() - start;
+        let mut coded = Coded::new(code);
+        values.for_each(|value| coded.push(value));
+        self.coded(name, kind, &coded);
+    }
+
+    /// Adds a column of whole numbers that are coded already.
+    pub(crate) fn coded(&mut self, name: &str, kind: &str, coded: &Coded) {
+        self.begin(name, kind, coded.length);
+        self.data.extend_from_slice(&coded.bytes);
         if let Some(Value::Object(column)) = self.columns.get_mut(name) {
-            let code = match code {
+            let code = match coded.code {
                 Code::Varint => "varint",
                 Code::Delta => "delta",
             };
             column.insert("code".to_owned(), code.into());
-            column.insert("bytes".to_owned(), bytes.into());
+            column.insert("bytes".to_owned(), coded.bytes.len().into());
         }
     }
 
@@ -139,6 +179,7 @@ impl Frame {
     }
 }
 
+#[inline]
 fn varint(data: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         data.push(value as u8 | 0x80);

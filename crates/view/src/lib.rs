@@ -14,6 +14,7 @@ pub mod http;
 mod lanes;
 mod list;
 mod nodes;
+mod overview;
 mod page;
 mod parallel;
 mod profile;

@@ -1,18 +1,15 @@
 //! A trace and its page as one HTML file.
 
 mod base64;
+mod gzip;
 mod pools;
 mod rows;
 
 use std::io::{self, Write};
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
-
 use self::base64::Base64;
 use crate::facts::Circumstances;
 use crate::page::PAGE;
-use crate::parallel;
 use crate::view::View;
 
 /// The line of the page that frames take the place of.
@@ -94,7 +91,8 @@ impl Export {
         });
         let mut frames = vec![("trace", index)];
         frames.extend(rows::frames(view, part));
-        let packed = parallel::map(&frames, threads, |(_, frame)| pack(frame));
+        let bytes: Vec<&[u8]> = frames.iter().map(|(_, frame)| frame.as_slice()).collect();
+        let packed = gzip::pack(&bytes, threads);
         let names = frames.iter().map(|(name, _)| *name);
         Self {
             frames: names.zip(packed).collect(),
@@ -136,13 +134,6 @@ const CLOSE: &str = "</script>\n";
 
 fn open(name: &str) -> String {
     format!("<script type=\"text/plain\" class=\"ferretto-frame\" data-kind=\"{name}\">")
-}
-
-fn pack(frame: &[u8]) -> Vec<u8> {
-    let mut gzip = GzEncoder::new(Vec::new(), Compression::new(6));
-    // Writing to memory does not fail.
-    let _ = gzip.write_all(frame);
-    gzip.finish().unwrap_or_default()
 }
 
 impl View {

@@ -4,7 +4,7 @@ use ferretto_tables::StringId;
 
 use super::Part;
 use super::pools::{Callsites, Sets};
-use crate::frame::{Code, Frame, Texts};
+use crate::frame::{Code, Coded, Frame, Texts};
 use crate::list::level;
 use crate::nodes::{Content, NONE, Node};
 use crate::profile::{Measure, Profile};
@@ -15,9 +15,11 @@ struct Rows<'a> {
     view: &'a View,
     kind: &'static str,
     texts: Texts<'a>,
+    /// The places of texts of the trace, by number; `NONE` for those that were not met.
+    places: Vec<u32>,
     /// Nodes, and the number of their rows.
     blocks: Vec<(u32, u32)>,
-    columns: Vec<(&'static str, &'static str, Code, Vec<u64>)>,
+    columns: Vec<(&'static str, &'static str, Coded)>,
 }
 
 impl<'a> Rows<'a> {
@@ -31,21 +33,38 @@ impl<'a> Rows<'a> {
             view,
             kind,
             texts: Texts::default(),
+            places: Vec::new(),
             blocks: Vec::new(),
             columns: columns
-                .map(|(name, kind, code)| (*name, *kind, *code, Vec::new()))
+                .map(|(name, kind, code)| (*name, *kind, Coded::new(*code)))
                 .collect(),
         }
     }
 
+    #[inline]
     fn text(&mut self, id: StringId) -> u64 {
-        self.texts.of(self.view.trace.strings(), id).into()
+        let raw = id.raw() as usize;
+        match self.places.get(raw) {
+            Some(place) if *place != NONE => u64::from(*place),
+            _ => self.new_text(id),
+        }
+    }
+
+    fn new_text(&mut self, id: StringId) -> u64 {
+        let raw = id.raw() as usize;
+        if self.places.len() <= raw {
+            self.places.resize(raw + 1, NONE);
+        }
+        let place = self.texts.of(self.view.trace.strings(), id);
+        self.places[raw] = place;
+        place.into()
     }
 
     fn time(&self, ts: i64) -> u64 {
         ts.saturating_sub(self.view.origin).max(0) as u64
     }
 
+    #[inline]
     fn push(&mut self, row: &[u64]) {
         for ((.., column), value) in self.columns.iter_mut().zip(row) {
             column.push(*value);
@@ -72,12 +91,11 @@ impl<'a> Rows<'a> {
             frame.whole("node", "u32", Code::Delta, wide(nodes));
             frame.whole("rows", "u32", Code::Varint, wide(rows));
         }
-        for (name, kind, code, column) in self.columns {
+        for (name, kind, column) in &self.columns {
             // Defaults need not be written.
-            if name == "flags" && column.iter().all(|flags| *flags == 0) {
-                continue;
+            if *name != "flags" || !column.is_zero() {
+                frame.coded(name, kind, column);
             }
-            frame.whole(name, kind, code, column.into_iter());
         }
         Some((self.kind, frame.finish()))
     }
@@ -123,14 +141,30 @@ fn nodes(view: &View, is_wanted: impl Fn(&Content) -> bool) -> impl Iterator<Ite
     wanted.map(|(place, node)| (place as u32, node))
 }
 
-/// Returns the rows of a node, and the line of each, lane by lane.
-fn events<'a>(view: &'a View, node: &'a Node, part: Part) -> impl Iterator<Item = (u32, u16)> {
+/// A row of a node.
+struct Event {
+    row: u32,
+    /// The line that it is on.
+    depth: u16,
+    start: u64,
+    dur: u64,
+}
+
+/// Returns the rows of a node, lane by lane.
+fn events<'a>(view: &'a View, node: &'a Node, part: Part) -> impl Iterator<Item = Event> {
     let lanes = view.lanes(&node.content);
     lanes.into_iter().flat_map(move |(lanes, times)| {
         (0..node.depth).flat_map(move |depth| {
-            let rows = lanes.rows(node.lane + u32::from(depth)).iter().copied();
-            let rows = rows.filter(move |row| times.start(*row) < part.until);
-            rows.map(move |row| (row, depth))
+            let rows = lanes.rows(node.lane + u32::from(depth)).iter();
+            rows.filter_map(move |row| {
+                let ts = times.start(*row);
+                (ts < part.until).then(|| Event {
+                    row: *row,
+                    depth,
+                    start: ts.saturating_sub(view.origin).max(0) as u64,
+                    dur: times.end(*row).saturating_sub(ts) as u64,
+                })
+            })
         })
     })
 }
@@ -155,8 +189,13 @@ fn slices(
     let mut count = 0;
     for (place, node) in nodes(view, |content| matches!(content, Content::Slices(_))) {
         rows.blocks.push((place, 0));
-        for (row, depth) in events(view, node, part) {
-            let (start, dur) = view.time_of(&node.content, row).unwrap_or_default();
+        for Event {
+            row,
+            depth,
+            start,
+            dur,
+        } in events(view, node, part)
+        {
             let name = rows.text(table.name().get(row));
             let category = rows.text(table.category().get(row));
             let args = match part.args {
@@ -166,8 +205,8 @@ fn slices(
             let is_open = table.dur().get(row) < 0;
             let args = args.into();
             rows.push(&[
-                start.max(0.0) as u64,
-                dur as u64,
+                start,
+                dur,
                 depth.into(),
                 name,
                 category,
@@ -193,19 +232,15 @@ fn sched(view: &View, part: Part) -> Option<(&'static str, Vec<u8>)> {
     let table = &view.trace.tables().sched_slice;
     for (place, node) in nodes(view, |content| matches!(content, Content::Cpu(_))) {
         rows.blocks.push((place, 0));
-        for (row, _) in events(view, node, part) {
-            let (start, dur) = view.time_of(&node.content, row).unwrap_or_default();
+        for Event {
+            row, start, dur, ..
+        } in events(view, node, part)
+        {
             let thread = view.thread_node(table.utid().get(row));
             let state = rows.text(table.end_state().get(row));
             // Negative ones wrap in 32 bits.
             let priority = u64::from(table.priority().get(row) as u32);
-            rows.push(&[
-                start.max(0.0) as u64,
-                dur as u64,
-                thread.into(),
-                priority,
-                state,
-            ]);
+            rows.push(&[start, dur, thread.into(), priority, state]);
         }
     }
     rows.frame()
@@ -228,15 +263,17 @@ fn states(view: &View, part: Part) -> Option<(&'static str, Vec<u8>)> {
     let mut places = vec![NONE; table.len() as usize];
     let mut count = 0;
     for (_, node) in nodes(view, is_states) {
-        for (row, _) in events(view, node, part) {
+        for Event { row, .. } in events(view, node, part) {
             places[row as usize] = count;
             count += 1;
         }
     }
     for (place, node) in nodes(view, is_states) {
         rows.blocks.push((place, 0));
-        for (row, _) in events(view, node, part) {
-            let (start, dur) = view.time_of(&node.content, row).unwrap_or_default();
+        for Event {
+            row, start, dur, ..
+        } in events(view, node, part)
+        {
             let state = rows.text(table.state().get(row));
             let cpu = table.ucpu().get(row);
             let cpu = cpu
@@ -253,8 +290,8 @@ fn states(view: &View, part: Part) -> Option<(&'static str, Vec<u8>)> {
                 | u64::from(table.io_wait().get(row) == Some(true)) << 1
                 | u64::from(table.irq_context().get(row) == Some(true)) << 2;
             rows.push(&[
-                start.max(0.0) as u64,
-                dur as u64,
+                start,
+                dur,
                 state,
                 cpu.unwrap_or(NONE).into(),
                 waker.into(),
@@ -280,15 +317,16 @@ fn values(view: &View, part: Part, sets: &mut Sets) -> Option<(&'static str, Vec
     let table = &view.trace.tables().state;
     for (place, node) in nodes(view, |content| matches!(content, Content::Values(_))) {
         rows.blocks.push((place, 0));
-        for (row, _) in events(view, node, part) {
-            let (start, dur) = view.time_of(&node.content, row).unwrap_or_default();
+        for Event {
+            row, start, dur, ..
+        } in events(view, node, part)
+        {
             let name = rows.text(table.value().get(row));
             let category = rows.text(table.category().get(row));
             let set = table.arg_set_id().get(row).filter(|_| part.args);
             let args = sets.number(set).into();
             let is_open = table.dur().get(row) < 0;
-            let start = start.max(0.0) as u64;
-            rows.push(&[start, dur as u64, name, category, args, is_open.into()]);
+            rows.push(&[start, dur, name, category, args, is_open.into()]);
         }
     }
     rows.frame()
@@ -345,7 +383,7 @@ fn logs(view: &View, part: Part, sets: &mut Sets) -> Option<(&'static str, Vec<u
     let is_log = |content: &Content| matches!(content, Content::Ftrace(_) | Content::Lines);
     for (place, node) in nodes(view, is_log) {
         rows.blocks.push((place, 0));
-        for (row, _) in events(view, node, part) {
+        for Event { row, .. } in events(view, node, part) {
             let label = view.label(&node.content, row);
             let name = rows.text(label.name);
             let (ts, text, level, set) = match node.content {
@@ -385,7 +423,7 @@ fn samples(
     let table = &view.trace.tables().profiler_sample;
     for (place, node) in nodes(view, |content| matches!(content, Content::Samples(_))) {
         rows.blocks.push((place, 0));
-        for (row, _) in events(view, node, part) {
+        for Event { row, .. } in events(view, node, part) {
             let session = table.session_id().get(row).unwrap_or(NONE);
             let is_of = |profile: &Profile| match profile.measure {
                 Measure::Samples(of) | Measure::OffCpu(of) => of == session,

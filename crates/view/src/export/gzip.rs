@@ -1,0 +1,100 @@
+//! Gzip, on several threads: pieces that are compressed apart and follow each other in one stream.
+
+use flate2::{Compress, Compression, Crc, FlushCompress, Status};
+
+use crate::parallel;
+
+/// The length of a piece. What is behind its beginning cannot refer to what is before it.
+const PIECE: usize = 1 << 20;
+const LEVEL: Compression = Compression::new(6);
+/// The header: deflate, no name, no time, any system.
+const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
+
+/// Compresses each of these.
+pub(super) fn pack(all: &[&[u8]], threads: usize) -> Vec<Vec<u8>> {
+    let mut pieces = Vec::new();
+    for (place, bytes) in all.iter().enumerate() {
+        let count = bytes.len().div_ceil(PIECE).max(1);
+        for number in 0..count {
+            let end = ((number + 1) * PIECE).min(bytes.len());
+            pieces.push((place, number + 1 == count, &bytes[number * PIECE..end]));
+        }
+    }
+    let packed = parallel::map(&pieces, threads, |(_, is_last, bytes)| {
+        let mut crc = Crc::new();
+        crc.update(bytes);
+        (deflate(bytes, *is_last), crc)
+    });
+    let mut streams: Vec<(Vec<u8>, Crc)> = Vec::new();
+    for ((place, ..), (bytes, crc)) in pieces.iter().zip(packed) {
+        if streams.len() == *place {
+            streams.push((HEADER.to_vec(), Crc::new()));
+        }
+        if let Some((stream, sum)) = streams.last_mut() {
+            stream.extend_from_slice(&bytes);
+            sum.combine(&crc);
+        }
+    }
+    let finished = streams.into_iter().map(|(mut stream, crc)| {
+        stream.extend_from_slice(&crc.sum().to_le_bytes());
+        stream.extend_from_slice(&crc.amount().to_le_bytes());
+        stream
+    });
+    finished.collect()
+}
+
+/// Compresses a piece; its end is that of a byte.
+fn deflate(bytes: &[u8], is_last: bool) -> Vec<u8> {
+    let mut compress = Compress::new(LEVEL, false);
+    let flush = match is_last {
+        true => FlushCompress::Finish,
+        false => FlushCompress::Sync,
+    };
+    let mut out = Vec::with_capacity(bytes.len() / 2 + 64);
+    loop {
+        let rest = &bytes[compress.total_in() as usize..];
+        // Writing to memory does not fail.
+        let status = compress.compress_vec(rest, &mut out, flush);
+        let is_written = match status {
+            Ok(Status::StreamEnd) | Err(_) => true,
+            // What is left over is written as soon as there is room for it.
+            Ok(_) => !is_last && out.len() < out.capacity(),
+        };
+        if is_written {
+            return out;
+        }
+        out.reserve(bytes.len() / 2 + 64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use flate2::read::GzDecoder;
+
+    use super::*;
+
+    #[test]
+    fn pieces_are_one_stream() {
+        let mut state = 1_u32;
+        let mut noise = |_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        };
+        let random: Vec<u8> = (0..2 * PIECE + 7).map(&mut noise).collect();
+        let even = vec![7_u8; 3 * PIECE];
+        let all: [&[u8]; 4] = [&random, b"", &even, b"short"];
+        for threads in [1, 3] {
+            let packed = pack(&all, threads);
+            assert_eq!(packed.len(), all.len());
+            for (packed, bytes) in packed.iter().zip(all) {
+                let mut read = Vec::new();
+                let mut decoder = GzDecoder::new(packed.as_slice());
+                decoder.read_to_end(&mut read).expect("gzip");
+                assert!(read == bytes);
+                assert!(decoder.into_inner().is_empty());
+            }
+        }
+    }
+}
