@@ -13,7 +13,8 @@ use std::io::{self, Write};
 use anstyle::{AnsiColor, Style};
 use ferretto_trace::Summary;
 use ferretto_trace::summary::{
-    CounterSummary, MachineSummary, ProcessSummary, SourceSummary, human_bytes, human_time,
+    Cause, CounterSummary, Loss, MachineSummary, ProcessSummary, SourceSummary, human_bytes,
+    human_time,
 };
 
 use ferretto_text::terminal::shown;
@@ -307,11 +308,22 @@ pub(crate) fn brief(out: &mut impl Write, name: &str, summary: &Summary) -> io::
 
 /// The last words: what was lost and how to keep it, or that nothing was, and what is not known.
 fn losses(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
-    for loss in &summary.losses {
+    // What a ring does is no loss.
+    let is_ring = |loss: &&Loss| loss.cause == Cause::Ring;
+    let (rings, lost): (Vec<&Loss>, Vec<&Loss>) = summary.losses.iter().partition(is_ring);
+    for ring in &rings {
+        let (place, amount) = (shown(&ring.place), shown(&ring.amount));
+        writeln!(out, "{GOOD}ring{GOOD:#}  {place}: {amount}")?;
+        writeln!(out, "      to keep more: {}", shown(&ring.advice))?;
+    }
+    for loss in &lost {
         writeln!(out, "{BAD}lost{BAD:#}  {}", shown(&loss.to_string()))?;
         writeln!(out, "      to avoid it: {}", shown(&loss.advice))?;
     }
-    match (summary.losses.is_empty(), summary.losses_known()) {
+    match (lost.is_empty(), summary.losses_known()) {
+        (true, true) if !rings.is_empty() => {
+            return writeln!(out, "{GOOD}nothing else is missing{GOOD:#}");
+        }
         (true, true) => return writeln!(out, "{GOOD}no data lost{GOOD:#}"),
         (false, true) => return Ok(()),
         (true, false) => writeln!(out, "{BAD}no loss is recorded, but there may be one{BAD:#}")?,

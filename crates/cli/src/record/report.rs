@@ -4,6 +4,7 @@ use std::io::{self, BufWriter, Write};
 
 use anyhow::{Result, bail};
 use ferretto_proto::TraceConfig;
+use ferretto_trace::summary::Cause;
 
 use super::output::Target;
 use crate::errors::without_numbers;
@@ -91,7 +92,8 @@ pub(super) fn closing(
         anstream::eprintln!("ferretto: {which}, so nothing was recorded");
         return Ok(true);
     }
-    if quiet && summary.losses.is_empty() {
+    let is_lossy = summary.losses.iter().any(|loss| loss.cause != Cause::Ring);
+    if quiet && !is_lossy {
         return Ok(true);
     }
     let stderr = io::stderr();

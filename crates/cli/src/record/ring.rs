@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use clap::Args;
 use ferretto_probes::PROCESS_STATS;
+use ferretto_proto::trace_config::buffer_config::FillPolicy;
 use ferretto_proto::trace_config::{BufferConfig, DataSource, IncrementalStateConfig};
 use ferretto_proto::{Message, MessageField, ProcessStatsConfig, TraceConfig, decode_lazy};
 
@@ -95,6 +96,7 @@ pub(super) fn keep(config: &mut TraceConfig, bytes: u64) {
         // As they are when they stream: where most comes, there is most room.
         let share = u64::from(buffer.size_kb.unwrap_or(0)) * kb / asked.max(1);
         buffer.size_kb = Some(u32::try_from(share.max(64)).unwrap_or(u32::MAX));
+        buffer.fill_policy = Some(FillPolicy::RING_BUFFER);
     }
     keep_names(config);
     config.incremental_state_config = MessageField::some(IncrementalStateConfig {

@@ -13,6 +13,8 @@ const MAX_BUFFERS: usize = 1 << 10;
 pub(super) struct BufferConfig {
     pub(super) size_kb: u64,
     pub(super) discard: bool,
+    /// True if the config asks for a ring, which is also what it is if nothing is said.
+    pub(super) is_ring: bool,
     pub(super) name: String,
 }
 
@@ -130,7 +132,10 @@ fn read_buffer(bytes: &[u8]) -> BufferConfig {
     for field in Fields::new(bytes).map_while(Result::ok) {
         match field.number {
             1 => buffer.size_kb = field.as_u64().unwrap_or(0),
-            4 => buffer.discard = field.as_u64() == Some(2),
+            4 => {
+                buffer.is_ring = field.as_u64() == Some(1);
+                buffer.discard = field.as_u64() == Some(2);
+            }
             7 => buffer.name = printable(field.as_bytes().unwrap_or_default()),
             _ => {}
         }

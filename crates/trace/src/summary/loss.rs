@@ -13,6 +13,8 @@ pub enum Cause {
     SharedMemory,
     /// A central buffer that overwrites its oldest data did so before that was read.
     Overwritten,
+    /// A ring in memory kept the newest, as it was told to.
+    Ring,
     /// A central buffer that keeps its oldest data was full.
     BufferFull,
     /// It came after what was written later had been read.
@@ -45,6 +47,7 @@ impl Cause {
             Self::KernelParse => "kernel buffer not understood",
             Self::SharedMemory => "shared memory full",
             Self::Overwritten => "overwritten",
+            Self::Ring => "kept the newest",
             Self::BufferFull => "buffer full",
             Self::Late => "came too late",
             Self::Incomplete => "incomplete packets",

@@ -214,16 +214,20 @@ impl BufferStats {
             _ => self.size / 1024,
         };
         if self.chunks_overwritten > 0 {
-            let amount = format!(
-                "{} in {} overwritten before they were read",
-                human_bytes(self.bytes_overwritten),
-                plural(self.chunks_overwritten, "chunk")
-            );
-            add(
-                Cause::Overwritten,
-                amount,
-                self.ring_advice(index, size_kb, config),
-            );
+            let bytes = human_bytes(self.bytes_overwritten);
+            let chunks = plural(self.chunks_overwritten, "chunk");
+            let is_asked_for = config.buffers.get(index).is_some_and(|it| it.is_ring);
+            let (cause, amount) = match is_asked_for && !config.write_into_file {
+                true => (
+                    Cause::Ring,
+                    format!("{bytes} of older data made room for newer, as in a ring"),
+                ),
+                false => (
+                    Cause::Overwritten,
+                    format!("{bytes} in {chunks} overwritten before they were read"),
+                ),
+            };
+            add(cause, amount, self.ring_advice(index, size_kb, config));
         }
         if self.chunks_discarded > 0 {
             let amount = format!("{} discarded", plural(self.chunks_discarded, "chunk"));

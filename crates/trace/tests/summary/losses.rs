@@ -30,6 +30,41 @@ fn an_overwritten_buffer_is_told_with_the_size_that_would_have_done() {
 }
 
 #[test]
+fn a_ring_that_was_asked_for_keeps_the_newest() {
+    for (policy, is_streamed, cause) in [
+        (1, false, Cause::Ring),
+        (0, false, Cause::Overwritten),
+        (1, true, Cause::Overwritten),
+    ] {
+        let trace = Trace::default().packet(|p| {
+            p.nested(33, |config| {
+                config.nested(1, |buffer| {
+                    buffer.varint(1, 4096);
+                    buffer.varint(4, policy);
+                });
+                config.varint(8, is_streamed.into());
+            });
+        });
+        let trace = trace.packet(|p| {
+            p.nested(35, |stats| {
+                stats.nested(1, |buffer| {
+                    buffer.varint(13, 2 << 20);
+                    buffer.varint(3, 500);
+                });
+            });
+        });
+        let loss = find(&trace.summary().losses, cause).clone();
+        if cause == Cause::Ring {
+            assert_eq!(
+                loss.amount,
+                "2.0 MiB of older data made room for newer, as in a ring"
+            );
+            assert!(loss.advice.contains("raise buffers[0].size_kb"));
+        }
+    }
+}
+
+#[test]
 fn chunks_that_a_buffer_did_not_take_came_too_late_or_found_it_full() {
     for (policy, cause) in [(1, Cause::Late), (2, Cause::BufferFull)] {
         let trace = Trace::default().packet(|p| {
