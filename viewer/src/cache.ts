@@ -18,8 +18,6 @@ const KEPT_NODES = 600;
 const MOST_NODES = 2000;
 /** Rows that are kept: about 50 bytes each. */
 const KEPT_ROWS = 600_000;
-/** As many nodes that have nothing yet are drawn coarsely first. */
-const MANY = 8;
 
 export class Cache {
     private nodes = new Map<number, Kept>();
@@ -64,7 +62,7 @@ export class Cache {
         const got: 'picture'[] = bare.length === 0 ? ['picture'] : [];
         if (this.running) return got;
         const { coarse } = this.source;
-        if (coarse > 0 && bare.length > MANY) {
+        if (coarse > 0 && bare.length > 0) {
             void this.fetch({ from, to: Math.min(t1, this.end + 1), level: level + coarse, nodes: bare });
             return got;
         }

@@ -8,13 +8,13 @@ import { chromium } from 'playwright-core';
 const candidates = [process.env.CHROMIUM, '/usr/lib/chromium/chromium', '/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
 
 /** Without a graphics card, with `gl` that WebGL is computed. */
-export async function launch(gl = false) {
+export async function launch(gl = false, ...more) {
     const { existsSync } = await import('node:fs');
     const executablePath = candidates.find((path) => path && existsSync(path));
     if (!executablePath) throw new Error('no Chromium found; install the package `chromium`, or name the program in $CHROMIUM');
     return chromium.launch({
         executablePath,
-        args: ['--no-sandbox', ...(gl ? ['--use-angle=swiftshader', '--enable-unsafe-swiftshader'] : []), '--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1', '--disable-background-networking'],
+        args: ['--no-sandbox', ...(gl ? ['--use-angle=swiftshader', '--enable-unsafe-swiftshader'] : []), '--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1', '--disable-background-networking', ...more],
     });
 }
 

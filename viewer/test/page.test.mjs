@@ -637,6 +637,35 @@ test('nothing overlaps from narrow to wide, and with large letters', async () =>
     }
 });
 
+test('with a default font of 125 % rows are higher, and no text is cut', async () => {
+    const large = await launch(false, '--blink-settings=defaultFontSize=20');
+    const { page, wrong, close } = await open(large, url, { viewport: { width: 1280, height: 800 } });
+    try {
+        assert.equal(await page.evaluate(() => getComputedStyle(document.documentElement).fontSize), '20px');
+        await clickEvent(page, 'caller', 34 * MS);
+        const cut = () =>
+            page.evaluate(() => {
+                const texts = '#labels .label .what, #tabs button, #bar button, #content dt, #content dd, #filter, #query';
+                return [...document.querySelectorAll(texts)]
+                    .filter((it) => it.checkVisibility() && it.closest('[role="treeitem"]')?.offsetTop !== 0)
+                    .filter((it) => {
+                        const row = it.closest('[role="treeitem"]');
+                        return it.scrollHeight > it.clientHeight + 2 && it.clientHeight > 0 || (row && it.offsetTop + it.offsetHeight > row.offsetHeight + 2);
+                    })
+                    .map((it) => it.textContent || it.id);
+            });
+        assert.deepEqual(await cut(), []);
+        const { height } = await row(page, 'caller');
+        await close();
+        const usual = await open(browser, url, { viewport: { width: 1280, height: 800 } });
+        assert.ok(height > (await row(usual.page, 'caller')).height);
+        await usual.close();
+        assert.deepEqual(wrong, []);
+    } finally {
+        await large.close();
+    }
+});
+
 test('with a graphics card the picture is the same', async () => {
     const computed = await launch(true);
     const shots = [];

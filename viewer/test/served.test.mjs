@@ -234,29 +234,83 @@ test('a stripped program has one box for each function', async (t) => {
     );
 });
 
-/** A million tracks, each with an instant; one in a thousand has a slice. */
-function million() {
-    const bytes = Buffer.alloc(64 << 20);
-    let at = 0;
-    const varint = (value) => {
+/** A trace as it is in a file, packet by packet. */
+class Packets {
+    bytes = Buffer.alloc(64 << 20);
+    at = 0;
+    static varint(value) {
         const out = [];
         for (; value > 127; value = Math.floor(value / 128)) out.push((value % 128) | 128);
         return [...out, value];
-    };
-    const number = (field, value) => [...varint(field * 8), ...varint(value)];
-    const text = (field, value) => [...varint(field * 8 + 2), ...varint(value.length), ...value];
-    const packet = (...parts) => {
-        const body = parts.flat();
-        for (const byte of [10, ...varint(body.length), ...body]) bytes[at++] = byte;
-    };
-    for (let i = 1; i <= 1_000_000; i++) {
-        packet(number(10, 1), text(60, [...number(1, i), ...text(2, Buffer.from(`track ${i}`))]));
-        const event = (type, name) => text(11, [...number(9, type), ...number(11, i), ...(name ? text(23, Buffer.from(name)) : [])]);
-        const long = i % 1000 === 0;
-        packet(number(8, i), number(10, 1), event(long ? 1 : 3, long ? `event ${i}` : 'i'));
-        if (long) packet(number(8, i + 500), number(10, 1), event(2));
     }
-    return bytes.subarray(0, at);
+    static number(field, value) {
+        return [...Packets.varint(field * 8), ...Packets.varint(value)];
+    }
+    static text(field, value) {
+        return [...Packets.varint(field * 8 + 2), ...Packets.varint(value.length), ...value];
+    }
+    packet(...parts) {
+        const body = parts.flat();
+        for (const byte of [10, ...Packets.varint(body.length), ...body]) this.bytes[this.at++] = byte;
+    }
+    track(uuid, name) {
+        this.packet(Packets.number(10, 1), Packets.text(60, [...Packets.number(1, uuid), ...Packets.text(2, Buffer.from(name))]));
+    }
+    event(time, type, track, name) {
+        const event = [...Packets.number(9, type), ...Packets.number(11, track), ...(name ? Packets.text(23, Buffer.from(name)) : [])];
+        this.packet(Packets.number(8, time), Packets.number(10, 1), Packets.text(11, event));
+    }
+    get all() {
+        return this.bytes.subarray(0, this.at);
+    }
+}
+const [BEGIN, END, INSTANT] = [1, 2, 3];
+
+const requests = (page, before = 'sharp') =>
+    page.evaluate((before) => {
+        const until = performance.getEntriesByName(before)[0].startTime;
+        const all = performance.getEntriesByType('resource').filter((it) => it.responseEnd <= until);
+        return all.map((it) => ({ name: it.name.split('/').pop(), bytes: it.transferSize }));
+    }, before);
+
+test('a picture of many events begins with few bytes', async (t) => {
+    if (!ferretto) return t.skip('$FERRETTO names no program');
+    const trace = new Packets();
+    const tracks = 40;
+    for (let track = 1; track <= tracks; track++) trace.track(track, `track ${track}`);
+    for (let i = 0; i < 200_000; i++) {
+        const track = 1 + (i % tracks);
+        trace.event(i * 100, BEGIN, track, `step ${i % 50}`);
+        trace.event(i * 100 + 60 + ((i * 7919) % 3000), END, track);
+    }
+    dir.write('events.pftrace', trace.all);
+    await served(['events.pftrace'], (url) =>
+        on(url, async (page) => {
+            const first = await requests(page, 'picture');
+            assert.deepEqual(first.map(({ name }) => name), ['trace', 'tiles']);
+            assert.ok(first.every(({ bytes }) => bytes < 300_000), JSON.stringify(first));
+            const all = await requests(page);
+            assert.deepEqual(all.map(({ name }) => name), ['trace', 'tiles', 'tiles']);
+            assert.ok(all[2].bytes > first[1].bytes && all[2].bytes < 4_000_000, JSON.stringify(all));
+            // Nothing is asked for again that is there.
+            await press(page, 'w', 's', 'Home');
+            const again = await page.evaluate(() => performance.getEntriesByType('resource').length);
+            await press(page, 'Home', 'ArrowDown', 't');
+            assert.equal(await page.evaluate(() => performance.getEntriesByType('resource').length), again);
+        }),
+    );
+});
+
+/** A million tracks, each with an instant; one in a thousand has a slice instead. */
+function million() {
+    const trace = new Packets();
+    for (let i = 1; i <= 1_000_000; i++) {
+        trace.track(i, `track ${i}`);
+        const long = i % 1000 === 0;
+        trace.event(i, long ? BEGIN : INSTANT, i, long ? `event ${i}` : 'i');
+        if (long) trace.event(i + 500, END, i);
+    }
+    return trace.all;
 }
 
 test('a million tracks are served', async (t) => {
@@ -264,10 +318,9 @@ test('a million tracks are served', async (t) => {
     dir.write('million.pftrace', million());
     await served(['million.pftrace'], (url) =>
         on(url, async (page) => {
-            const sizes = await page.evaluate(() => performance.getEntriesByType('resource').map((it) => [it.name.split('/').pop(), it.transferSize]));
-            const tiles = sizes.filter(([name]) => name === 'tiles');
             // Only what is in sight is asked for.
-            assert.ok(tiles.length <= 3 && tiles.every(([, size]) => size < 100_000), JSON.stringify(sizes));
+            const sizes = await requests(page);
+            assert.ok(sizes.length <= 3 && sizes.slice(1).every(({ bytes }) => bytes < 100_000), JSON.stringify(sizes));
             await page.getByLabel('Filter tracks').fill('track 999000');
             await settled(page);
             assert.ok(await row(page, 'track 999000'));

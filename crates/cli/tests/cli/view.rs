@@ -3,23 +3,33 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 
-use crate::world::World;
+use crate::world::{Running, World};
 
 /// A trace in the JSON format.
 const TRACE: &str = r#"[{"ph":"X","pid":1,"tid":2,"name":"work","ts":5,"dur":9}]"#;
+
+/// Returns the port that a server says, and the path of its page without the first slash.
+fn address(running: &mut Running) -> (String, String) {
+    let mut line = String::new();
+    let mut out = BufReader::new(running.child().stdout.take().unwrap());
+    while !line.starts_with("http://127.0.0.1:") {
+        line.clear();
+        assert_ne!(out.read_line(&mut line).unwrap(), 0, "no address");
+    }
+    let rest = line.trim().strip_prefix("http://127.0.0.1:").unwrap();
+    let (port, path) = rest.split_once('/').unwrap();
+    (port.to_owned(), path.to_owned())
+}
 
 #[test]
 fn a_page_is_served_until_it_is_closed() {
     let world = World::new();
     world.write("a.json", TRACE.as_bytes());
     let mut running = world.start("ferretto", &["view", "--no-browser", "a.json"]);
-    let mut address = String::new();
-    BufReader::new(running.child().stdout.as_mut().unwrap())
-        .read_line(&mut address)
-        .unwrap();
-    let rest = address.trim().strip_prefix("http://127.0.0.1:").unwrap();
-    let (port, path) = rest.split_once('/').unwrap();
+    let (port, path) = address(&mut running);
     let ask = |name: &str| {
         let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
         let request = format!("GET /{path}{name} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n");
@@ -69,14 +79,7 @@ fn a_page_is_written_whole() {
 fn a_recording_ends_in_its_page() {
     let world = World::new();
     let mut running = world.start("ferretto", &["record", "-q", "--view", "--", "false"]);
-    let mut address = String::new();
-    let mut out = BufReader::new(running.child().stdout.take().unwrap());
-    while !address.starts_with("http://127.0.0.1:") {
-        address.clear();
-        assert_ne!(out.read_line(&mut address).unwrap(), 0, "no address");
-    }
-    let rest = address.trim().strip_prefix("http://127.0.0.1:").unwrap();
-    let (port, path) = rest.split_once('/').unwrap();
+    let (port, path) = address(&mut running);
     let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
     let request = format!("GET /{path}alive HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
@@ -94,14 +97,7 @@ fn a_recording_is_seen_while_it_grows() {
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
     let args = ["view", "--live", "--no-browser", "--", "cat", "pipe"];
     let mut running = world.start("ferretto", &args);
-    let mut address = String::new();
-    let mut out = BufReader::new(running.child().stdout.take().unwrap());
-    while !address.starts_with("http://127.0.0.1:") {
-        address.clear();
-        assert_ne!(out.read_line(&mut address).unwrap(), 0, "no address");
-    }
-    let rest = address.trim().strip_prefix("http://127.0.0.1:").unwrap();
-    let (port, path) = rest.split_once('/').unwrap();
+    let (port, path) = address(&mut running);
     let ask = |name: &str| {
         let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
         let request = format!("GET /{path}{name} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n");
@@ -134,4 +130,50 @@ fn a_recording_is_seen_while_it_grows() {
     }
     drop(events);
     assert!(running.child().wait().unwrap().success());
+}
+
+#[test]
+fn a_page_is_for_its_user_alone() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can be several users");
+        return;
+    }
+    const USER: u32 = 65_534;
+    const OTHER: u32 = 65_533;
+    let world = World::new();
+    let readable = |name: &str, mode| {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(world.path(name), permissions).unwrap();
+    };
+    world.write("a.json", TRACE.as_bytes());
+    readable("", 0o755);
+    readable("a.json", 0o644);
+    let mut command = world.command("ferretto", &["view", "--no-browser", "a.json"]);
+    let Ok(child) = command.uid(USER).gid(USER).spawn() else {
+        println!("skipped: others may not run the binary where it is");
+        return;
+    };
+    let mut running = Running::new(child);
+    let (port, path) = address(&mut running);
+    let ask = |user: u32| {
+        let script = format!(
+            "exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET /{path}trace HTTP/1.1\\r\\nHost: \
+             127.0.0.1:{port}\\r\\nConnection: close\\r\\n\\r\\n' >&3; cat <&3"
+        );
+        let asked = Command::new("bash")
+            .args(["-c", &script])
+            .uid(user)
+            .output();
+        asked.map(|asked| asked.stdout)
+    };
+    let Ok(own) = ask(USER) else {
+        println!("skipped: there is no bash");
+        return;
+    };
+    assert!(own.starts_with(b"HTTP/1.1 200 OK"));
+    // Root could read the file anyway; others know the address, say from the list of processes.
+    assert!(ask(0).unwrap().starts_with(b"HTTP/1.1 200 OK"));
+    assert_eq!(ask(OTHER).unwrap(), b"");
+    running.signal(rustix::process::Signal::INT);
+    running.finish();
 }
