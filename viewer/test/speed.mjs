@@ -28,8 +28,12 @@ try {
     const page = await browser.newPage({ viewport: { width: 1280, height: 800 } });
     await page.goto(url);
     await settled(page);
-    const picture = await page.evaluate(() => performance.getEntriesByName('picture')[0].startTime);
-    console.log(`first picture ${Math.round(picture)} ms after navigation`);
+    const [picture, sharp, bytes] = await page.evaluate(() => {
+        const at = (mark) => performance.getEntriesByName(mark)[0].startTime;
+        const all = performance.getEntriesByType('resource').filter((it) => it.responseEnd <= at('picture'));
+        return [at('picture'), at('sharp'), all.reduce((sum, it) => sum + it.transferSize, 0)];
+    });
+    console.log(`first picture ${Math.round(picture)} ms after navigation, of ${Math.round(bytes / 1000)} KB; sharp after ${Math.round(sharp)} ms`);
     for (const [name, make] of [
         ['zooming', (i) => ({ ctrlKey: true, deltaY: i % 120 < 60 ? -30 : 30 })],
         ['panning', (i) => ({ deltaX: i % 120 < 60 ? 25 : -25 })],

@@ -181,11 +181,18 @@ impl Frame {
 
 #[inline]
 fn varint(data: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        data.push(value as u8 | 0x80);
-        value >>= 7;
+    if value < 0x80 {
+        return data.push(value as u8);
     }
-    data.push(value as u8);
+    let mut bytes = [0; 10];
+    let mut length = 0;
+    while value >= 0x80 {
+        bytes[length] = value as u8 | 0x80;
+        value >>= 7;
+        length += 1;
+    }
+    bytes[length] = value as u8;
+    data.extend_from_slice(&bytes[..=length]);
 }
 
 /// The texts of a frame, each there once. The first is no text.

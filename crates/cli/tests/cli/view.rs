@@ -1,6 +1,6 @@
 //! Showing a trace in a page of our own.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -11,8 +11,9 @@ use crate::world::{Running, World};
 /// A trace in the JSON format.
 const TRACE: &str = r#"[{"ph":"X","pid":1,"tid":2,"name":"work","ts":5,"dur":9}]"#;
 
-/// Returns the port that a server says, and the path of its page without the first slash.
-fn address(running: &mut Running) -> (String, String) {
+/// Returns the port that a server says, the path of its page without the first slash, and the rest
+/// of what it says.
+fn address(running: &mut Running) -> (String, String, impl BufRead + use<>) {
     let mut line = String::new();
     let mut out = BufReader::new(running.child().stdout.take().unwrap());
     while !line.starts_with("http://127.0.0.1:") {
@@ -21,7 +22,7 @@ fn address(running: &mut Running) -> (String, String) {
     }
     let rest = line.trim().strip_prefix("http://127.0.0.1:").unwrap();
     let (port, path) = rest.split_once('/').unwrap();
-    (port.to_owned(), path.to_owned())
+    (port.to_owned(), path.to_owned(), out)
 }
 
 #[test]
@@ -29,7 +30,7 @@ fn a_page_is_served_until_it_is_closed() {
     let world = World::new();
     world.write("a.json", TRACE.as_bytes());
     let mut running = world.start("ferretto", &["view", "--no-browser", "a.json"]);
-    let (port, path) = address(&mut running);
+    let (port, path, _out) = address(&mut running);
     let ask = |name: &str| {
         let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
         let request = format!("GET /{path}{name} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n");
@@ -79,7 +80,7 @@ fn a_page_is_written_whole() {
 fn a_recording_ends_in_its_page() {
     let world = World::new();
     let mut running = world.start("ferretto", &["record", "-q", "--view", "--", "false"]);
-    let (port, path) = address(&mut running);
+    let (port, path, _out) = address(&mut running);
     let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
     let request = format!("GET /{path}alive HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
@@ -97,7 +98,7 @@ fn a_recording_is_seen_while_it_grows() {
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
     let args = ["view", "--live", "--no-browser", "--", "cat", "pipe"];
     let mut running = world.start("ferretto", &args);
-    let (port, path) = address(&mut running);
+    let (port, path, _out) = address(&mut running);
     let ask = |name: &str| {
         let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
         let request = format!("GET /{path}{name} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n");
@@ -154,7 +155,7 @@ fn a_page_is_for_its_user_alone() {
         return;
     };
     let mut running = Running::new(child);
-    let (port, path) = address(&mut running);
+    let (port, path, _out) = address(&mut running);
     let ask = |user: u32| {
         let script = format!(
             "exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET /{path}trace HTTP/1.1\\r\\nHost: \

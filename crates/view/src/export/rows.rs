@@ -189,33 +189,34 @@ fn slices(
     let mut count = 0;
     for (place, node) in nodes(view, |content| matches!(content, Content::Slices(_))) {
         rows.blocks.push((place, 0));
-        for Event {
-            row,
-            depth,
-            start,
-            dur,
-        } in events(view, node, part)
-        {
-            let name = rows.text(table.name().get(row));
-            let category = rows.text(table.category().get(row));
-            let args = match part.args {
-                true => sets.number(table.arg_set_id().get(row)),
-                false => 0,
-            };
-            let is_open = table.dur().get(row) < 0;
-            let args = args.into();
-            rows.push(&[
-                start,
-                dur,
-                depth.into(),
-                name,
-                category,
-                args,
-                is_open.into(),
-            ]);
-            slice_rows[row as usize] = count;
-            count += 1;
-        }
+        events(view, node, part).for_each(
+            |Event {
+                 row,
+                 depth,
+                 start,
+                 dur,
+             }| {
+                let name = rows.text(table.name().get(row));
+                let category = rows.text(table.category().get(row));
+                let args = match part.args {
+                    true => sets.number(table.arg_set_id().get(row)),
+                    false => 0,
+                };
+                let is_open = table.dur().get(row) < 0;
+                let args = args.into();
+                rows.push(&[
+                    start,
+                    dur,
+                    depth.into(),
+                    name,
+                    category,
+                    args,
+                    is_open.into(),
+                ]);
+                slice_rows[row as usize] = count;
+                count += 1;
+            },
+        );
     }
     rows.frame()
 }
@@ -232,16 +233,17 @@ fn sched(view: &View, part: Part) -> Option<(&'static str, Vec<u8>)> {
     let table = &view.trace.tables().sched_slice;
     for (place, node) in nodes(view, |content| matches!(content, Content::Cpu(_))) {
         rows.blocks.push((place, 0));
-        for Event {
-            row, start, dur, ..
-        } in events(view, node, part)
-        {
-            let thread = view.thread_node(table.utid().get(row));
-            let state = rows.text(table.end_state().get(row));
-            // Negative ones wrap in 32 bits.
-            let priority = u64::from(table.priority().get(row) as u32);
-            rows.push(&[start, dur, thread.into(), priority, state]);
-        }
+        events(view, node, part).for_each(
+            |Event {
+                 row, start, dur, ..
+             }| {
+                let thread = view.thread_node(table.utid().get(row));
+                let state = rows.text(table.end_state().get(row));
+                // Negative ones wrap in 32 bits.
+                let priority = u64::from(table.priority().get(row) as u32);
+                rows.push(&[start, dur, thread.into(), priority, state]);
+            },
+        );
     }
     rows.frame()
 }
@@ -263,43 +265,44 @@ fn states(view: &View, part: Part) -> Option<(&'static str, Vec<u8>)> {
     let mut places = vec![NONE; table.len() as usize];
     let mut count = 0;
     for (_, node) in nodes(view, is_states) {
-        for Event { row, .. } in events(view, node, part) {
+        events(view, node, part).for_each(|Event { row, .. }| {
             places[row as usize] = count;
             count += 1;
-        }
+        });
     }
     for (place, node) in nodes(view, is_states) {
         rows.blocks.push((place, 0));
-        for Event {
-            row, start, dur, ..
-        } in events(view, node, part)
-        {
-            let state = rows.text(table.state().get(row));
-            let cpu = table.ucpu().get(row);
-            let cpu = cpu
-                .and_then(|cpu| view.cpu_nodes.get(cpu as usize))
-                .copied();
-            let waker = table.waker_utid().get(row);
-            let waker = waker.map_or(NONE, |utid| view.thread_node(utid));
-            let waker_state = table.waker_id().get(row);
-            let waker_state = waker_state
-                .and_then(|row| places.get(row as usize))
-                .copied();
-            let blocked = rows.text(table.blocked_function().get(row));
-            let flags = u64::from(table.dur().get(row) < 0)
-                | u64::from(table.io_wait().get(row) == Some(true)) << 1
-                | u64::from(table.irq_context().get(row) == Some(true)) << 2;
-            rows.push(&[
-                start,
-                dur,
-                state,
-                cpu.unwrap_or(NONE).into(),
-                waker.into(),
-                waker_state.unwrap_or(NONE).into(),
-                blocked,
-                flags,
-            ]);
-        }
+        events(view, node, part).for_each(
+            |Event {
+                 row, start, dur, ..
+             }| {
+                let state = rows.text(table.state().get(row));
+                let cpu = table.ucpu().get(row);
+                let cpu = cpu
+                    .and_then(|cpu| view.cpu_nodes.get(cpu as usize))
+                    .copied();
+                let waker = table.waker_utid().get(row);
+                let waker = waker.map_or(NONE, |utid| view.thread_node(utid));
+                let waker_state = table.waker_id().get(row);
+                let waker_state = waker_state
+                    .and_then(|row| places.get(row as usize))
+                    .copied();
+                let blocked = rows.text(table.blocked_function().get(row));
+                let flags = u64::from(table.dur().get(row) < 0)
+                    | u64::from(table.io_wait().get(row) == Some(true)) << 1
+                    | u64::from(table.irq_context().get(row) == Some(true)) << 2;
+                rows.push(&[
+                    start,
+                    dur,
+                    state,
+                    cpu.unwrap_or(NONE).into(),
+                    waker.into(),
+                    waker_state.unwrap_or(NONE).into(),
+                    blocked,
+                    flags,
+                ]);
+            },
+        );
     }
     rows.frame()
 }
@@ -317,17 +320,18 @@ fn values(view: &View, part: Part, sets: &mut Sets) -> Option<(&'static str, Vec
     let table = &view.trace.tables().state;
     for (place, node) in nodes(view, |content| matches!(content, Content::Values(_))) {
         rows.blocks.push((place, 0));
-        for Event {
-            row, start, dur, ..
-        } in events(view, node, part)
-        {
-            let name = rows.text(table.value().get(row));
-            let category = rows.text(table.category().get(row));
-            let set = table.arg_set_id().get(row).filter(|_| part.args);
-            let args = sets.number(set).into();
-            let is_open = table.dur().get(row) < 0;
-            rows.push(&[start, dur, name, category, args, is_open.into()]);
-        }
+        events(view, node, part).for_each(
+            |Event {
+                 row, start, dur, ..
+             }| {
+                let name = rows.text(table.value().get(row));
+                let category = rows.text(table.category().get(row));
+                let set = table.arg_set_id().get(row).filter(|_| part.args);
+                let args = sets.number(set).into();
+                let is_open = table.dur().get(row) < 0;
+                rows.push(&[start, dur, name, category, args, is_open.into()]);
+            },
+        );
     }
     rows.frame()
 }
@@ -383,7 +387,7 @@ fn logs(view: &View, part: Part, sets: &mut Sets) -> Option<(&'static str, Vec<u
     let is_log = |content: &Content| matches!(content, Content::Ftrace(_) | Content::Lines);
     for (place, node) in nodes(view, is_log) {
         rows.blocks.push((place, 0));
-        for Event { row, .. } in events(view, node, part) {
+        events(view, node, part).for_each(|Event { row, .. }| {
             let label = view.label(&node.content, row);
             let name = rows.text(label.name);
             let (ts, text, level, set) = match node.content {
@@ -403,7 +407,7 @@ fn logs(view: &View, part: Part, sets: &mut Sets) -> Option<(&'static str, Vec<u
             let args = sets.number(set.filter(|_| part.args)).into();
             let start = rows.time(ts);
             rows.push(&[start, name, text, level.into(), label.other.into(), args]);
-        }
+        });
     }
     rows.frame()
 }
@@ -423,7 +427,7 @@ fn samples(
     let table = &view.trace.tables().profiler_sample;
     for (place, node) in nodes(view, |content| matches!(content, Content::Samples(_))) {
         rows.blocks.push((place, 0));
-        for Event { row, .. } in events(view, node, part) {
+        events(view, node, part).for_each(|Event { row, .. }| {
             let session = table.session_id().get(row).unwrap_or(NONE);
             let is_of = |profile: &Profile| match profile.measure {
                 Measure::Samples(of) | Measure::OffCpu(of) => of == session,
@@ -444,7 +448,7 @@ fn samples(
             let profile = profile.map_or(NONE, |profile| profile as u32);
             let start = rows.time(table.ts().get(row));
             rows.push(&[start, profile.into(), callsite.into(), weight]);
-        }
+        });
     }
     rows.frame()
 }
