@@ -125,6 +125,17 @@ export class Trace {
         return parent;
     }
 
+    /** The share of each of 200 steps in which CPUs are busy. */
+    overview() {
+        const step = this.end / 200;
+        const cpus = this.nodes.filter(({ kind }) => kind === Kind.Cpu).length;
+        return Array.from({ length: 200 }, (_, i) => {
+            const inside = ({ start, dur }) => Math.max(0, Math.min(start + dur, (i + 1) * step) - Math.max(start, i * step));
+            const busy = this.rows.sched.reduce((sum, row) => sum + inside(row), 0);
+            return cpus > 0 ? Math.round((255 * busy) / (step * cpus)) : 0;
+        });
+    }
+
     frames() {
         const texts = new Texts();
         const { nodes } = this;
@@ -141,6 +152,7 @@ export class Trace {
                 unit: named(nodes, 'unit', texts),
                 min: column(nodes, 'min', 'f64'),
                 max: column(nodes, 'max', 'f64'),
+                overview: ['u8', this.end > 0 ? this.overview() : []],
             })],
         ];
         const ordered = {};
