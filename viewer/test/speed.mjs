@@ -24,6 +24,13 @@ if (!file.endsWith('.html')) {
     console.log(`server ready after ${Math.round(performance.now() - began)} ms, import included`);
 }
 const browser = await launch();
+const session = await browser.newBrowserCDPSession();
+const renderers = async () => (await session.send('SystemInfo.getProcessInfo')).processInfo.filter((it) => it.type === 'renderer').map((it) => it.id);
+/** The CPU time of the page's process in milliseconds: other programs do not count. */
+const used = async () => {
+    const of = (id) => readFileSync(`/proc/${id}/stat`, 'utf8').split(') ')[1].split(' ');
+    return Math.max(...(await renderers()).map((id) => 10 * (Number(of(id)[11]) + Number(of(id)[12]))));
+};
 try {
     const page = await browser.newPage({ viewport: { width: 1280, height: 800 } });
     await page.goto(url);
@@ -38,6 +45,7 @@ try {
         ['zooming', (i) => ({ ctrlKey: true, deltaY: i % 120 < 60 ? -30 : 30 })],
         ['panning', (i) => ({ deltaX: i % 120 < 60 ? 25 : -25 })],
     ]) {
+        const before = await used();
         const { frames, elapsed, worst } = await page.evaluate(async (text) => {
             const make = new Function(`return ${text}`)();
             const stage = document.getElementById('stage');
@@ -55,14 +63,12 @@ try {
             }
             return { frames: Number(document.documentElement.dataset.frames) - first, elapsed: performance.now() - begin, worst };
         }, make.toString());
-        console.log(`${name}: ${((1000 * frames) / elapsed).toFixed(1)} frames/s, the longest took ${Math.round(worst)} ms`);
+        console.log(`${name}: ${((1000 * frames) / elapsed).toFixed(1)} frames/s, the longest took ${Math.round(worst)} ms; ${(((await used()) - before) / frames).toFixed(1)} ms of CPU time each`);
         await settled(page);
     }
-    const session = await browser.newBrowserCDPSession();
-    const { processInfo } = await session.send('SystemInfo.getProcessInfo');
-    for (const { id, type } of processInfo.filter((it) => it.type === 'renderer')) {
+    for (const id of await renderers()) {
         const of = /^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${id}/smaps_rollup`, 'utf8'));
-        console.log(`memory of the ${type} process: ${Math.round(Number(of[1]) / 1024)} MB`);
+        console.log(`memory of a renderer process: ${Math.round(Number(of[1]) / 1024)} MB`);
     }
     const metrics = await (await page.context().newCDPSession(page)).send('Runtime.getHeapUsage');
     console.log(`of which script: ${Math.round((metrics.usedSize + (metrics.backingStorageSize ?? 0)) / 1e6)} MB`);
