@@ -229,7 +229,7 @@ fn prints(instance: &str, buffer: u32) -> DataSourceConfig {
 fn probes_001_sources_are_registered_in_upstreams_order() {
     let mut script = Script::start();
     let mut names = Vec::new();
-    while names.len() < 5 {
+    while names.len() < 7 {
         if let Request::RegisterDataSource(request) = script.next() {
             let descriptor = request.data_source_descriptor.as_option();
             let name = descriptor.and_then(|it| it.name.clone());
@@ -238,6 +238,8 @@ fn probes_001_sources_are_registered_in_upstreams_order() {
     }
     let wanted = [
         "linux.ftrace",
+        "linux.inode_file_map",
+        "linux.systemd_journald",
         "linux.sysfs_power",
         "linux.process_stats",
         "linux.sys_stats",

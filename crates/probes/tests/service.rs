@@ -201,10 +201,12 @@ fn probes_002_registered_again_after_a_restart() {
     };
     let wanted = [
         "linux.ftrace",
+        "linux.inode_file_map",
         "linux.process_stats",
         "linux.sys_stats",
         "linux.sysfs_power",
         "linux.system_info",
+        "linux.systemd_journald",
         "perfetto.metatrace",
     ];
     assert_eq!(names(&world), wanted);
