@@ -43,6 +43,8 @@ pub const MFD_ALLOW_SEALING: u32 = 2;
 pub const CLOCK_MONOTONIC_COARSE: c_int = 6;
 pub const AT_SECURE: u64 = 23;
 pub const RLIMIT_STACK: c_int = 3;
+pub const PR_GET_DUMPABLE: c_int = 3;
+pub const PR_SET_DUMPABLE: c_int = 4;
 
 pub const EINTR: c_int = 4;
 pub const EAGAIN: c_int = 11;
@@ -173,6 +175,7 @@ unsafe extern "C" {
     pub fn clock_gettime(clock: c_int, time: *mut Timespec) -> c_int;
     pub fn nanosleep(time: *const Timespec, rest: *mut Timespec) -> c_int;
     pub fn sched_yield() -> c_int;
+    pub fn prctl(option: c_int, argument: usize, ...) -> c_int;
     pub fn getrandom(buffer: *mut c_void, length: usize, flags: u32) -> isize;
     pub fn getrlimit(resource: c_int, limit: *mut Limit) -> c_int;
     pub fn getauxval(kind: u64) -> u64;
@@ -190,14 +193,6 @@ unsafe extern "C" {
         parent: Option<extern "C" fn()>,
         child: Option<extern "C" fn()>,
     ) -> c_int;
-    pub fn pthread_self() -> usize;
-    pub fn pthread_getattr_np(thread: usize, attributes: *mut [u64; 8]) -> c_int;
-    pub fn pthread_attr_getstack(
-        attributes: *const [u64; 8],
-        address: *mut *mut c_void,
-        size: *mut usize,
-    ) -> c_int;
-    pub fn pthread_attr_destroy(attributes: *mut [u64; 8]) -> c_int;
     pub fn __errno_location() -> *mut c_int;
     pub fn malloc(size: usize) -> *mut c_void;
     pub fn calloc(count: usize, size: usize) -> *mut c_void;

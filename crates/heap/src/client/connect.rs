@@ -99,6 +99,25 @@ fn open(path: &CStr) -> Option<Fd> {
     (fd >= 0).then_some(Fd(fd))
 }
 
+/// Opens the maps and the memory of this process. Those of one that has changed its user are
+/// root's: for a moment it has to be like others.
+fn own_files() -> Option<(Fd, Fd)> {
+    // SAFETY: takes numbers.
+    let dumpable = unsafe { sys::prctl(sys::PR_GET_DUMPABLE, 0) };
+    let set = |value: usize| {
+        // SAFETY: takes numbers.
+        unsafe { sys::prctl(sys::PR_SET_DUMPABLE, value) };
+    };
+    if dumpable != 1 {
+        set(1);
+    }
+    let files = (open(c"/proc/self/maps"), open(c"/proc/self/mem"));
+    if dumpable != 1 {
+        set(0);
+    }
+    Some((files.0?, files.1?))
+}
+
 /// Asks the profiler for a session.
 pub(super) fn connect(path: &[u8]) -> Option<Granted> {
     let kind = sys::SOCK_STREAM | sys::SOCK_CLOEXEC;
@@ -129,7 +148,7 @@ pub(super) fn connect(path: &[u8]) -> Option<Granted> {
     if connected != 0 || !is_trusted(socket.0) {
         return None;
     }
-    let (maps, memory) = (open(c"/proc/self/maps")?, open(c"/proc/self/mem")?);
+    let (maps, memory) = own_files()?;
     if !hello(socket.0, [maps.0, memory.0]) {
         return None;
     }

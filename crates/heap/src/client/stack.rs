@@ -5,7 +5,7 @@ use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::thread::Thread;
+use super::thread::{self, Thread};
 use crate::sys;
 use crate::wire::REGISTER_BYTES;
 
@@ -91,6 +91,12 @@ pub(super) fn find_main() {
 
 /// Reads the end of the line `[stack]` in the process's maps.
 fn main_end() -> Option<u64> {
+    let line = find_line(|line, seen| seen == Seen::Stack && line.end > 0)?;
+    Some(line.end)
+}
+
+/// Looks for a line of the process's maps, as far as it is read when `is_it` says so.
+fn find_line(mut is_it: impl FnMut(&Line, Seen) -> bool) -> Option<Line> {
     let flags = sys::O_RDONLY | sys::O_CLOEXEC;
     // SAFETY: the path ends with a 0.
     let fd = unsafe { sys::open(c"/proc/self/maps".as_ptr(), flags, 0) };
@@ -99,7 +105,7 @@ fn main_end() -> Option<u64> {
     }
     let mut buffer = [0_u8; 1024];
     let mut line = Line::default();
-    let mut found = None;
+    let mut is_found = false;
     'file: loop {
         // SAFETY: the buffer has that size.
         let got = unsafe { sys::read(fd, buffer.as_mut_ptr().cast::<c_void>(), buffer.len()) };
@@ -110,19 +116,31 @@ fn main_end() -> Option<u64> {
             break;
         }
         for &byte in bytes {
-            if line.take(byte) {
-                found = Some(line.end);
+            let seen = line.take(byte);
+            if seen != Seen::Nothing && is_it(&line, seen) {
+                is_found = true;
                 break 'file;
             }
         }
     }
     sys::close_fd(fd);
-    found
+    is_found.then_some(line)
+}
+
+/// The part of a line that ends with a byte.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    Nothing,
+    /// Both addresses.
+    Range,
+    /// The name `[stack]`.
+    Stack,
 }
 
 /// A line of maps, read byte by byte.
 #[derive(Default)]
 struct Line {
+    start: u64,
     end: u64,
     /// Before the `-`, in the second address, or behind it.
     part: u8,
@@ -131,22 +149,25 @@ struct Line {
 }
 
 impl Line {
-    /// Returns true behind the name `[stack]`.
-    fn take(&mut self, byte: u8) -> bool {
+    fn take(&mut self, byte: u8) -> Seen {
         const NAME: &[u8] = b"[stack]";
+        let digit = || u64::from((byte as char).to_digit(16).unwrap_or(0));
         match (self.part, byte) {
             (_, b'\n') => *self = Self::default(),
             (0, b'-') => self.part = 1,
-            (1, b' ') => self.part = 2,
-            (1, _) => {
-                let digit = (byte as char).to_digit(16).unwrap_or(0);
-                self.end = self.end << 4 | u64::from(digit);
+            (0, _) => self.start = self.start << 4 | digit(),
+            (1, b' ') => {
+                self.part = 2;
+                return Seen::Range;
             }
-            (2, _) if NAME.get(self.matched) == Some(&byte) => self.matched += 1,
-            (2, _) => self.matched = usize::from(byte == b'['),
-            _ => {}
+            (1, _) => self.end = self.end << 4 | digit(),
+            (_, _) if NAME.get(self.matched) == Some(&byte) => self.matched += 1,
+            _ => self.matched = usize::from(byte == b'['),
         }
-        self.matched == NAME.len()
+        match self.matched == NAME.len() {
+            true => Seen::Stack,
+            false => Seen::Nothing,
+        }
     }
 }
 
@@ -168,21 +189,13 @@ pub(super) fn end(thread: &mut Thread, sp: u64) -> Option<u64> {
         .then_some(thread.stack_end)
 }
 
-/// Asks the C library. It may allocate, so the thread has to be busy.
+/// Returns the bounds of this thread's stack. What the C library has of a thread lies behind its
+/// stack, in the same mapping, and the thread pointer there. The C library itself is not asked: it
+/// would take a lock that this thread may hold, as it allocates under it.
 fn bounds() -> Option<(u64, u64)> {
-    let mut attributes = [0_u64; 8];
-    let mut low = ptr::null_mut();
-    let mut size = 0;
-    // SAFETY: the attributes are as large as those of the C library, and destroyed only if they
-    // were made.
-    unsafe {
-        if sys::pthread_getattr_np(sys::pthread_self(), &mut attributes) != 0 {
-            return None;
-        }
-        let got = sys::pthread_attr_getstack(&attributes, &mut low, &mut size);
-        sys::pthread_attr_destroy(&mut attributes);
-        (got == 0).then_some((low as u64, (low as u64).saturating_add(size as u64)))
-    }
+    let end = thread::pointer();
+    let line = find_line(|line, seen| seen == Seen::Range && (line.start..line.end).contains(&end));
+    Some((line?.start, end))
 }
 
 /// Follows frame pointers between `sp` and `end`, which is all stack. Returns the number of
@@ -274,11 +287,23 @@ mod tests {
         let mut line = Line::default();
         let maps =
             b"55e0-55f0 r--p 0 08:01 7 /bin/[stac]\n7ffc1000-7ffc2fff rw-p 0 0 0    [stack]\n";
-        let at = maps.iter().position(|&byte| line.take(byte));
+        let at = maps.iter().position(|&byte| line.take(byte) == Seen::Stack);
         assert_eq!(at, Some(maps.len() - 2));
-        assert_eq!(line.end, 0x7ffc_2fff);
+        assert_eq!((line.start, line.end), (0x7ffc_1000, 0x7ffc_2fff));
         let local = 0_u8;
         assert!(main_end().unwrap() > ptr::from_ref(&local) as u64);
+    }
+
+    #[test]
+    fn the_stack_of_a_thread_is_found() {
+        let check = || {
+            let (_, sp, _) = pointers(&registers());
+            let (low, end) = bounds().unwrap();
+            assert!((low..end).contains(&sp));
+            // Threads of tests have 2 MiB.
+            assert!(end - sp < 2 << 20, "{} bytes", end - sp);
+        };
+        std::thread::spawn(check).join().unwrap();
     }
 
     #[test]

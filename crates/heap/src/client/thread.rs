@@ -77,6 +77,22 @@ pub(super) fn current() -> &'static mut Thread {
     unsafe { &mut *address }
 }
 
+/// Returns the thread pointer: the address of what the C library has of this thread.
+pub(super) fn pointer() -> u64 {
+    let pointer: u64;
+    // SAFETY: the first word there is its own address.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(nostack, readonly, pure));
+    }
+    // SAFETY: reads a register.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, nomem, pure));
+    }
+    pointer
+}
+
 impl Thread {
     /// Leaves a free to whoever is busy in this thread; `false` if there is no room.
     pub(super) fn leave(&mut self, address: u64) -> bool {
