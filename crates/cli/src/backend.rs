@@ -8,15 +8,15 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use ferretto_client::Notice;
 use ferretto_client::transport::SERVICE_USER_VARIABLE;
+use ferretto_client::{DaemonOptions, Notice};
 use ferretto_heapprofd::Live;
 use ferretto_host::{Host, HostOptions, Notice as HostNotice, NoticeSink, Stopper};
 use ferretto_ipc::address::Address;
 use ferretto_ipc::names;
 use ferretto_perf::Profiler;
 use ferretto_perf::event::Scope;
-use ferretto_probes::{Probes, ProbesOptions};
+use ferretto_probes::Probes;
 
 use crate::errors::without_numbers;
 use crate::preload;
@@ -186,19 +186,11 @@ impl Own {
 
     fn start_probes(&mut self, tell: impl Fn(&str, &str) + Send + Sync + 'static) -> Result<()> {
         let (ready, is_ready) = mpsc::channel();
-        let options = ProbesOptions {
-            address: Some(self.producer.clone()),
-            on_notice: Some(Arc::new(move |notice| {
-                if let Notice::Failed { source, reason } = notice {
-                    tell(source, reason);
-                }
-            })),
-            on_ready: Some(Arc::new(move || {
-                // Nobody listens any more after the first time.
-                let _ = ready.send(());
-            })),
-            ..ProbesOptions::default()
-        };
+        let options = self.daemon_options(ready, move |notice| {
+            if let Notice::Failed { source, reason } = notice {
+                tell(source, reason);
+            }
+        });
         let probes = Probes::new(options).context("cannot set up the data sources")?;
         let stopper = probes.stopper();
         let thread = spawn("ferretto-probes", move || {
@@ -241,15 +233,9 @@ impl Own {
         let is_private = socket.is_none();
         let socket = socket.unwrap_or_else(|| self.folder.path().join("heap"));
         let options = ferretto_heapprofd::Options {
-            address: Some(self.producer.clone()),
-            on_notice: Some(Arc::new(move |notice| noted.note(notice, &tell))),
-            on_ready: Some(Arc::new(move || {
-                // Nobody listens any more after the first time.
-                let _ = ready.send(());
-            })),
+            daemon: self.daemon_options(ready, move |notice| noted.note(notice, &tell)),
             socket: Some(socket.clone()),
             live: Some(Arc::clone(&live)),
-            ..Default::default()
         };
         let profiler = ferretto_heapprofd::Profiler::new(options)
             .context("cannot set up the heap profiler")?;
@@ -270,6 +256,24 @@ impl Own {
         Ok((starts, live))
     }
 
+    /// Returns the options of data sources of this process. The first time that the service has
+    /// registered them, `ready` is told.
+    fn daemon_options(
+        &self,
+        ready: mpsc::Sender<()>,
+        on_notice: impl Fn(&Notice) + Send + Sync + 'static,
+    ) -> DaemonOptions {
+        DaemonOptions {
+            address: Some(self.producer.clone()),
+            on_notice: Some(Arc::new(on_notice)),
+            on_ready: Some(Arc::new(move || {
+                // Nobody listens any more after the first time.
+                let _ = ready.send(());
+            })),
+            ..DaemonOptions::default()
+        }
+    }
+
     fn run_profiler(
         &mut self,
         scope: Option<Scope>,
@@ -277,12 +281,7 @@ impl Own {
     ) -> Result<()> {
         let (ready, is_ready) = mpsc::channel();
         let options = ferretto_perf::Options {
-            address: Some(self.producer.clone()),
-            on_notice: Some(Arc::new(on_notice)),
-            on_ready: Some(Arc::new(move || {
-                // Nobody listens any more after the first time.
-                let _ = ready.send(());
-            })),
+            daemon: self.daemon_options(ready, on_notice),
             scope,
             tell_names: true,
             ..Default::default()

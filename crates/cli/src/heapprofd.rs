@@ -57,10 +57,7 @@ ferretto_heap::Allocator along.";
             self.service,
             |connection| {
                 let profiler = Profiler::new(Options {
-                    address: connection.address,
-                    trusted_users: connection.trusted_users,
-                    on_notice: connection.on_notice,
-                    on_ready: connection.on_ready,
+                    daemon: connection,
                     socket: self.socket,
                     live: None,
                 })?;

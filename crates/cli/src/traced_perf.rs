@@ -80,10 +80,7 @@ with CAP_PERFMON and CAP_SYS_PTRACE, otherwise those of its user that a config n
             self.service,
             |connection| {
                 let profiler = Profiler::new(Options {
-                    address: connection.address,
-                    trusted_users: connection.trusted_users,
-                    on_notice: connection.on_notice,
-                    on_ready: connection.on_ready,
+                    daemon: connection,
                     format: if self.stack_samples {
                         Format::StackSample
                     } else {

@@ -11,6 +11,7 @@
 //!   to restart and how, timestamps, and what packets refer to by iid.
 //! - [`machine_clock`]: the clocks of other machines, compared with those of the host.
 //! - [`Process`] and [`Thread`]: the tracks of those who write track events.
+//! - [`heap_sample`]: fields of heap profiles that upstream does not know.
 //! - [`kernel_names`]: names of the kernel that traces have numbers for.
 //! - [`sequence`]: reading sequences, by the rules of upstream's trace processor.
 #![forbid(unsafe_code)]
@@ -20,6 +21,7 @@ pub mod clock;
 mod flush;
 mod framing;
 mod hash;
+pub mod heap_sample;
 mod incremental;
 mod interned_data;
 pub mod kernel_names;

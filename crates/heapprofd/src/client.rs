@@ -7,13 +7,12 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use ferretto_heap::ring::{Read, Reader, error_state};
-use ferretto_heap::wire::{AllocMetadata, NAME_BYTES, Record};
-use ferretto_profiling::Frame;
+use ferretto_heap::wire::{AllocMetadata, HELLO_EXTENDED, NAME_BYTES, Record};
+use ferretto_profiling::{Frame, HandOver};
 use ferretto_shm::Clock;
 use ferretto_unwind::Cache;
 
 use crate::books::{Kind, Operation};
-use crate::listener::Hello;
 use crate::output::{State, Unwinding};
 use crate::unwind::Unwinder;
 use crate::worker::{drain, is_quiet};
@@ -71,19 +70,20 @@ pub(crate) enum Event {
 
 impl Client {
     /// A client that is to be granted a session, and the ring to be sent to it.
-    pub(crate) fn new(hello: Hello, ring_size: u64) -> io::Result<(Self, OwnedFd)> {
+    pub(crate) fn new(hello: HandOver, ring_size: u64) -> io::Result<(Self, OwnedFd)> {
         let Some((reader, ring)) = Reader::create(ring_size) else {
             return Err(io::ErrorKind::OutOfMemory.into());
         };
-        if hello.is_extended {
+        let is_extended = hello.byte == HELLO_EXTENDED;
+        if is_extended {
             reader.extend(STACK_BYTES);
         }
-        let Hello {
+        let HandOver {
             stream,
             pid,
             maps,
             memory,
-            is_extended,
+            ..
         } = hello;
         let client = Self {
             stream,

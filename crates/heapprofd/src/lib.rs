@@ -31,8 +31,7 @@ mod target;
 mod unwind;
 mod worker;
 
-pub use ferretto_client::{Notice, NoticeHandler, Stopper};
+pub use ferretto_client::{DaemonOptions, Notice, NoticeHandler, Stopper};
 pub use live::Live;
 pub use options::Options;
-pub use output::{PEAK, PEAK_COUNT};
 pub use producer::{HEAPPROFD, Profiler, descriptors};

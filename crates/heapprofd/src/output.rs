@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ferretto_format::InternedData;
+use ferretto_format::heap_sample::{PEAK, PEAK_COUNT};
 use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 use ferretto_profiling::{Frame, Frames, Role};
 use ferretto_proto::fields::profile_packet::histogram::{self, bucket};
@@ -22,12 +23,6 @@ const TOO_MANY: &str = "[callstacks beyond the memory of the profiler]";
 
 /// The callstack of a sample whose registers are of another machine.
 const UNREADABLE: &str = "ERROR READING REGISTERS";
-
-/// Fields of `HeapSample` that upstream does not know: bytes and samples when most was allocated,
-/// in dumps that are not of that moment alone.
-pub const PEAK: u32 = 15_601;
-/// Samples at that moment.
-pub const PEAK_COUNT: u32 = 15_602;
 
 /// The state of a process, as it is told.
 #[derive(Debug, Clone, Default)]
@@ -66,6 +61,15 @@ impl Unwinding {
     }
 }
 
+/// Writes a packet that explains numbers.
+fn write_interned(writer: &mut TraceWriter, data: &[u8]) {
+    let packet = encode(|out| {
+        out.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
+        out.raw(data);
+    });
+    writer.write_packet(&packet);
+}
+
 /// The state of a heap, as it is told.
 #[derive(Debug)]
 pub(crate) struct HeapState<'a> {
@@ -83,6 +87,10 @@ pub(crate) struct Output {
     writer: TraceWriter,
     frames: Frames,
     index: u64,
+    /// The explanations of numbers, as they were told, to be told again.
+    told: Vec<Vec<u8>>,
+    /// Readers may not have it any more.
+    is_cleared: bool,
     /// The time of the last packet: those of a sequence may not go back.
     time: u64,
     too_many: u64,
@@ -101,9 +109,17 @@ impl Output {
             unreadable: frames.placeholder(UNREADABLE),
             frames,
             index: 0,
+            told: Vec::new(),
+            is_cleared: false,
             time: 0,
             at_max,
         };
+        this.begin();
+        this
+    }
+
+    /// Begins the incremental state.
+    fn begin(&mut self) {
         let mut empty = InternedData::new();
         for role in Role::ALL {
             empty.add_text(role.field(), 0, b"");
@@ -112,8 +128,15 @@ impl Output {
             out.varint(trace_packet::SEQUENCE_FLAGS, INCREMENTAL_STATE_CLEARED);
             empty.write_to(out);
         });
-        this.writer.write_packet(&fixed);
-        this
+        self.writer.write_packet(&fixed);
+        for data in &self.told {
+            write_interned(&mut self.writer, data);
+        }
+    }
+
+    /// Has the next dump explain its numbers again.
+    pub(crate) fn clear(&mut self) {
+        self.is_cleared = true;
     }
 
     /// Returns the number of a callstack.
@@ -135,11 +158,9 @@ impl Output {
         if self.frames.new_entries().is_empty() {
             return;
         }
-        let packet = encode(|out| {
-            out.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
-            self.frames.new_entries().write_to(out);
-        });
-        self.writer.write_packet(&packet);
+        let data = encode(|out| self.frames.new_entries().write_to(out));
+        write_interned(&mut self.writer, &data);
+        self.told.push(data);
     }
 
     /// Hands over what was written.
@@ -161,6 +182,9 @@ impl Output {
 
     /// Writes what is known of a heap of a process.
     pub(crate) fn dump(&mut self, state: &State, heap: &HeapState<'_>) {
+        if std::mem::take(&mut self.is_cleared) {
+            self.begin();
+        }
         self.tell_interned();
         let mut rows: Vec<(u64, Totals)> = heap
             .books

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use ferretto_client::{
     Daemon, Event, ExhaustedPolicy, InstanceId, Notice, Pauses, ProducerOptions, Scraping, Stopper,
 };
+use ferretto_profiling::HandOver;
 use ferretto_proto::{DataSourceConfig, DataSourceDescriptor};
 use ferretto_shm::Clock;
 
 use crate::client::Client;
 use crate::config::Plan;
 use crate::guardrails;
-use crate::listener::{Hello, Listener, grant};
+use crate::listener::{Listener, grant};
 use crate::options::Options;
 use crate::target::Candidate;
 use crate::worker::{Message, SourceKey, Worker};
@@ -31,6 +32,7 @@ pub fn descriptors() -> Vec<DataSourceDescriptor> {
     vec![DataSourceDescriptor {
         name: Some(HEAPPROFD.into()),
         will_notify_on_stop: Some(true),
+        handles_incremental_state_clear: Some(true),
         ..Default::default()
     }]
 }
@@ -41,7 +43,6 @@ pub fn descriptors() -> Vec<DataSourceDescriptor> {
 /// their rings, the books and the packets. A service that goes away is tried again.
 #[derive(Debug)]
 pub struct Profiler {
-    options: Options,
     daemon: Daemon,
     listener: Listener,
     sources: BTreeMap<InstanceId, Source>,
@@ -81,8 +82,8 @@ impl Profiler {
         let listener = Listener::bind(&path).map_err(|error| {
             io::Error::new(error.kind(), format!("{}: {error}", path.display()))
         })?;
-        let daemon = Daemon::new(options.daemon(), producer, descriptors())?;
-        let worker = Worker::start(daemon.handle().clone(), options.live.clone())?;
+        let daemon = Daemon::new(options.daemon, producer, descriptors())?;
+        let worker = Worker::start(daemon.handle().clone(), options.live)?;
         Ok(Self {
             daemon,
             listener,
@@ -90,7 +91,6 @@ impl Profiler {
             next_key: 0,
             worker,
             next_guard: Instant::now(),
-            options,
         })
     }
 
@@ -121,9 +121,9 @@ impl Profiler {
         let timers = dumps.chain(guards);
         let limit = timers
             .map(|at| at.saturating_duration_since(now))
-            .chain(self.listener.due(now))
+            .chain(self.listener.socket().due(now))
             .min();
-        let fds: Vec<_> = self.listener.fds().collect();
+        let fds: Vec<_> = self.listener.socket().fds().collect();
         self.daemon.wait(&fds, limit);
     }
 
@@ -135,7 +135,12 @@ impl Profiler {
                 }
                 self.listener.set_active(0);
             }
-            Event::Connected | Event::Setup { .. } | Event::ClearIncrementalState { .. } => {}
+            Event::Connected | Event::Setup { .. } => {}
+            Event::ClearIncrementalState { instances } => {
+                for source in instances.iter().filter_map(|id| self.sources.get(id)) {
+                    self.worker.send(Message::Clear(source.key));
+                }
+            }
             Event::Start { instance, config } => self.start(instance, &config),
             Event::Stop { instance } => self.stop(instance),
             Event::Flush {
@@ -158,14 +163,14 @@ impl Profiler {
         let plan = match Plan::new(config) {
             Ok(plan) => plan,
             Err(refusal) => {
-                return self.options.notify(Notice::Failed {
+                return self.daemon.notify(Notice::Failed {
                     source: HEAPPROFD.to_owned(),
                     reason: format!("not started: {refusal}"),
                 });
             }
         };
         for text in &plan.remarks {
-            self.options.notify(Notice::Remark {
+            self.daemon.notify(Notice::Remark {
                 source: HEAPPROFD.to_owned(),
                 text: text.clone(),
             });
@@ -188,7 +193,7 @@ impl Profiler {
         };
         self.sources.insert(id, source);
         self.listener.call(self.active());
-        self.options.notify(Notice::Started {
+        self.daemon.notify(Notice::Started {
             source: HEAPPROFD.to_owned(),
         });
     }
@@ -209,7 +214,7 @@ impl Profiler {
     }
 
     /// A client asks for a session: the first instance that wants its process has it.
-    fn greet(&mut self, hello: Hello) {
+    fn greet(&mut self, hello: HandOver) {
         let pid = hello.pid;
         let mut wanted = self.sources.values_mut().filter(|source| {
             let candidate = Candidate::look(pid, source.began);
@@ -229,7 +234,7 @@ impl Profiler {
                 let message = Message::Client(source.key, Box::new(client));
                 self.worker.send(message);
             }
-            Err(error) => self.options.notify(Notice::Remark {
+            Err(error) => self.daemon.notify(Notice::Remark {
                 source: HEAPPROFD.to_owned(),
                 text: format!("process {pid} is not recorded: {error}"),
             }),
@@ -274,7 +279,7 @@ impl Profiler {
             source.next_dump = None;
             source.plan.dumps = None;
             self.worker.send(Message::End(source.key, None, true));
-            self.options.notify(Notice::Failed {
+            self.daemon.notify(Notice::Failed {
                 source: HEAPPROFD.to_owned(),
                 reason: format!("the profiler ends this recording: {reason}"),
             });

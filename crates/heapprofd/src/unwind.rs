@@ -1,6 +1,7 @@
 //! From a record to a callstack.
 
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use ferretto_heap::wire::{AllocMetadata, arch, chain};
@@ -15,7 +16,13 @@ const LIBRARY: &str = "libferretto_heap.so";
 /// Functions of the client in a program that brings the allocator along, by a part of their names.
 const CLIENT: [&str; 2] = ["ferretto_heap", "__rust_alloc"];
 /// The upstream client's libraries, by the end of their names.
-const UPSTREAM: [&str; 2] = ["heapprofd_client.so", "heapprofd_client_api.so"];
+const UPSTREAM: [&str; 3] = [
+    "heapprofd_client.so",
+    "heapprofd_client_api.so",
+    "heapprofd_glibc_preload.so",
+];
+/// Bytes between the stack pointer and the copy of the stack, at most.
+const MAX_GAP: u64 = 4096;
 /// Stacks that frame pointers have to explain in a row before stacks are not copied any more.
 const TRUSTED_AFTER: u32 = 32;
 
@@ -23,6 +30,10 @@ const TRUSTED_AFTER: u32 = 32;
 #[derive(Debug)]
 pub(crate) struct Unwinder {
     process: Process,
+    /// The memory of the process.
+    memory: Option<File>,
+    /// A stack from its pointer on.
+    stack: Vec<u8>,
     frames: Vec<UserFrame>,
     by_chain: Vec<UserFrame>,
     addresses: Vec<u64>,
@@ -36,10 +47,14 @@ impl Unwinder {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(format!("/proc/{pid}/root"), flags, FileMode::empty());
         let roots = root.into_iter().map(Arc::new).collect();
+        // Without it, what upstream's client leaves out is 0.
+        let own_memory = memory.try_clone().ok();
         let mut process = Process::with_roots(pid, maps, memory, roots);
         process.read_ahead();
         Self {
             process,
+            memory: own_memory,
+            stack: Vec::new(),
             frames: Vec::new(),
             by_chain: Vec::new(),
             addresses: Vec::new(),
@@ -66,6 +81,22 @@ impl Unwinder {
         self.addresses.extend(chain(chain_bytes));
         let Some(registers) = registers(metadata) else {
             return (Vec::new(), Err(UnwindError::Unsupported));
+        };
+        // Upstream's client copies its callers' part of the stack. What lies before it are
+        // registers that it has saved, perhaps still.
+        let gap = metadata.stack_pointer.wrapping_sub(registers.sp());
+        let stack = match gap {
+            1..=MAX_GAP => {
+                self.stack.clear();
+                self.stack.resize(gap as usize, 0);
+                if let Some(memory) = &self.memory {
+                    // As much as can be read.
+                    let _ = memory.read_at(&mut self.stack, registers.sp());
+                }
+                self.stack.extend_from_slice(stack);
+                &self.stack
+            }
+            _ => stack,
         };
         let copy = StackCopy {
             registers: Some(&registers),

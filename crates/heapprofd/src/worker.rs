@@ -31,6 +31,7 @@ pub(crate) enum Message {
     Client(SourceKey, Box<Client>),
     Rejected(SourceKey, u32),
     Dump(SourceKey),
+    Clear(SourceKey),
     /// Flushes these, then answers.
     Flush(u64, Vec<SourceKey>),
     /// Ends one with a last dump, then answers if somebody waits.
@@ -158,6 +159,11 @@ impl Run {
                 if let Some(source) = self.sources.get_mut(&key) {
                     source.catch_up(&self.cache, &mut self.buffer, live.as_deref());
                     source.dump();
+                }
+            }
+            Message::Clear(key) => {
+                if let Some(source) = self.sources.get_mut(&key) {
+                    source.output.clear();
                 }
             }
             Message::Flush(request, keys) => {

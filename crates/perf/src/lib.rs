@@ -40,7 +40,7 @@ mod schedule;
 mod source;
 mod unwinding;
 
-pub use ferretto_client::{Notice, NoticeHandler, Stopper};
+pub use ferretto_client::{DaemonOptions, Notice, NoticeHandler, Stopper};
 pub use options::Options;
 pub use output::{Format, OFF_CPU, OFF_CPU_SOURCE};
 pub use producer::Profiler;

@@ -1,29 +1,21 @@
 //! The options of the profiler.
 
-use std::fmt;
 use std::fs::File;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ferretto_client::{Address, DaemonOptions, Notice, NoticeHandler};
+use ferretto_client::DaemonOptions;
 
 use crate::config::Kernel;
 use crate::event::Scope;
 use crate::output::Format;
 
 /// The options of the profiler.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Producer socket of the service; `None` for the one the environment names, or the default.
-    pub address: Option<Address>,
-    /// Users whose services may have what is recorded, see [`DaemonOptions`].
-    pub trusted_users: Vec<u32>,
-    /// Told of what happens; `None` to ignore it.
-    pub on_notice: Option<NoticeHandler>,
-    /// Called when the service has processed the registration of every data source, each time a
-    /// connection is made.
-    pub on_ready: Option<Arc<dyn Fn() + Send + Sync>>,
+    /// The connection, and who is told of it.
+    pub daemon: DaemonOptions,
     /// The format in which samples are written.
     pub format: Format,
     /// The number of threads that unwind; `None` for one for every two processors, at most four.
@@ -50,36 +42,4 @@ pub struct Options {
     /// The part of the machine to observe; `None` for all CPUs of the config or, without the
     /// privileges for that, the processes that the config names by number.
     pub scope: Option<Scope>,
-}
-
-impl fmt::Debug for Options {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
-            .field("address", &self.address)
-            .field("format", &self.format)
-            .field("unwinders", &self.unwinders)
-            .field("descriptor_socket", &self.descriptor_socket)
-            .field("only_handed_over", &self.only_handed_over)
-            .field("tell_names", &self.tell_names)
-            .field("stack_bytes", &self.stack_bytes)
-            .field("scope", &self.scope)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Options {
-    pub(crate) fn daemon(&self) -> DaemonOptions {
-        DaemonOptions {
-            address: self.address.clone(),
-            trusted_users: self.trusted_users.clone(),
-            on_notice: self.on_notice.clone(),
-            on_ready: self.on_ready.clone(),
-        }
-    }
-
-    pub(crate) fn notify(&self, notice: Notice) {
-        if let Some(handler) = &self.on_notice {
-            handler(&notice);
-        }
-    }
 }

@@ -1,5 +1,5 @@
-//! The common part of profilers: callstacks as interned data of a trace, and the patterns by which
-//! a config names processes.
+//! The common part of profilers: callstacks as interned data of a trace, the patterns by which a
+//! config names processes, and the socket where processes hand over their descriptors.
 //!
 //! Strings, mappings, frames and callstacks get numbers ([`Frames`]), and what explains a number
 //! goes with the packet that needs it first.
@@ -8,7 +8,9 @@
 
 mod frames;
 pub mod glob;
+mod handover;
 mod interner;
 
 pub use frames::{Frame, Frames};
+pub use handover::{HandOver, HandOverSocket};
 pub use interner::Role;

@@ -14,6 +14,11 @@ use super::args::RecordArgs;
 
 /// Central buffer of dumps, which holds what comes between two writes to the file.
 const BUFFER_KB: u32 = 64 << 10;
+/// Memory that a program shares with the profiler if samples are rare: a part of what recording
+/// takes in a program.
+const SMALL_RING: u64 = 2 << 20;
+/// Bytes between two samples from which on they are.
+const RARE: u64 = 64 << 10;
 /// Shared memory of the profiler.
 const SHARED_MEMORY_KB: u32 = 4 << 10;
 /// The time that an allocation waits for the profiler, in microseconds, before it is not counted.
@@ -61,6 +66,7 @@ pub(super) fn add(config: &mut TraceConfig, args: &RecordArgs) {
         pid: args.pids.iter().map(|&pid| pid as u64).collect(),
         all_heaps: Some(true),
         block_client: Some(true),
+        shmem_size_bytes: (interval >= RARE).then_some(SMALL_RING),
         block_client_timeout_us: Some(PATIENCE_US),
         continuous_dump_config: MessageField::some(ContinuousDumpConfig {
             dump_interval_ms: Some(args.heap_dumps.as_millis().try_into().unwrap_or(u32::MAX)),

@@ -3,11 +3,12 @@
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ferretto_client::{Address, Consumer};
+use ferretto_client::{Address, Consumer, DaemonOptions};
 use ferretto_heapprofd::{HEAPPROFD, Notice, Options, Profiler};
 use ferretto_host::{Host, HostOptions};
 use ferretto_proto::{
@@ -46,13 +47,16 @@ impl World {
         let (is_ready, ready) = mpsc::channel();
         let (is_ready, noticed) = (Mutex::new(is_ready), Mutex::new(noticed));
         let profiler = Profiler::new(Options {
-            address: Some(Address::Path(self.folder.path().join("producer.sock"))),
-            on_ready: Some(Arc::new(move || {
-                let _ = is_ready.lock().expect("not poisoned").send(());
-            })),
-            on_notice: Some(Arc::new(move |notice: &Notice| {
-                let _ = noticed.lock().expect("not poisoned").send(notice.clone());
-            })),
+            daemon: DaemonOptions {
+                address: Some(Address::Path(self.folder.path().join("producer.sock"))),
+                on_ready: Some(Arc::new(move || {
+                    let _ = is_ready.lock().expect("not poisoned").send(());
+                })),
+                on_notice: Some(Arc::new(move |notice: &Notice| {
+                    let _ = noticed.lock().expect("not poisoned").send(notice.clone());
+                })),
+                ..DaemonOptions::default()
+            },
             socket: Some(self.socket()),
             ..Options::default()
         });
@@ -80,7 +84,7 @@ impl World {
         self.folder.path().join("heap")
     }
 
-    fn library(&self) -> PathBuf {
+    pub(crate) fn library(&self) -> PathBuf {
         self.folder.path().join("libferretto_heap.so")
     }
 
@@ -91,6 +95,12 @@ impl World {
             .env("LD_PRELOAD", self.library())
             .env("FERRETTO_HEAP_SOCK_NAME", self.socket());
         command
+    }
+
+    /// Runs a command, which has to succeed.
+    pub(crate) fn succeeds(&self, command: &mut Command) {
+        let output = command.stdin(Stdio::null()).output().expect("it runs");
+        assert!(output.status.success(), "{output:?}");
     }
 
     /// Runs the test's program to its end.
@@ -115,10 +125,12 @@ impl World {
 
     /// Begins to record.
     pub(crate) fn begin(&self, heap: &HeapprofdConfig) -> Consumer {
+        self.begin_with(config(heap))
+    }
+
+    pub(crate) fn begin_with(&self, config: TraceConfig) -> Consumer {
         let mut consumer = self.consumer();
-        consumer
-            .enable_tracing(config(heap), None)
-            .expect("enabled");
+        consumer.enable_tracing(config, None).expect("enabled");
         consumer.flush(LIMIT).expect("a flush");
         consumer
     }
@@ -152,7 +164,11 @@ pub(crate) fn end(mut consumer: Consumer) -> Recorded {
     read.expect("a readable trace");
     consumer.free_buffers(LIMIT).expect("freed");
     let (profile, _) = read_profile(&trace[..], Selection::default()).expect("a trace");
-    Recorded { packets, profile }
+    Recorded {
+        packets,
+        profile,
+        bytes: trace,
+    }
 }
 
 impl Drop for World {
@@ -165,7 +181,8 @@ impl Drop for World {
     }
 }
 
-fn config(heap: &HeapprofdConfig) -> TraceConfig {
+/// A recording with a large buffer.
+pub(crate) fn config(heap: &HeapprofdConfig) -> TraceConfig {
     let source = DataSourceConfig {
         name: Some(HEAPPROFD.into()),
         heapprofd_config: Some(heap.encode_to_vec()),
@@ -201,6 +218,8 @@ pub(crate) fn every(interval: u64) -> HeapprofdConfig {
 pub(crate) struct Recorded {
     pub(crate) packets: Vec<TracePacket>,
     pub(crate) profile: Profile,
+    /// The trace.
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// Allocated and freed bytes, allocations and frees.
@@ -297,30 +316,42 @@ impl Drop for Target {
 /// The program, compiled once; `None` if there is no compiler.
 pub(crate) fn program() -> Option<&'static Path> {
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let built = BUILT.get_or_init(|| {
-        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("heap-target");
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/heap/target.c");
-        let part = path.with_extension(std::process::id().to_string());
-        let status = Command::new("cc")
-            .args([
-                "-g",
-                "-O1",
-                "-w",
-                "-fno-builtin",
-                "-pthread",
-                "-rdynamic",
-                "-o",
-            ])
-            .arg(&part)
-            .arg(source)
-            .arg("-lrt")
-            .status()
-            .ok()?;
-        assert!(status.success(), "the program is compiled");
-        std::fs::rename(&part, &path).expect("the program is there");
-        Some(path)
-    });
+    let options = [
+        "-g",
+        "-O1",
+        "-w",
+        "-fno-builtin",
+        "-pthread",
+        "-rdynamic",
+        "-lrt",
+    ];
+    let built = BUILT.get_or_init(|| compiled("heap-target", "target.c", &options));
     built.as_deref()
+}
+
+/// Compiles a source of this folder; `None` if there is no compiler.
+pub(crate) fn compiled(name: &str, source: &str, options: &[&str]) -> Option<PathBuf> {
+    let compiler = match source.rsplit('.').next() {
+        Some("rs") => "rustc",
+        Some("cc") => "c++",
+        _ => "cc",
+    };
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/heap");
+    // Tests of two processes and two threads may compile the same.
+    static PARTS: AtomicU32 = AtomicU32::new(0);
+    let number = PARTS.fetch_add(1, Ordering::Relaxed);
+    let part = path.with_file_name(format!("{}-{number}-{name}", std::process::id()));
+    let status = Command::new(compiler)
+        .arg("-o")
+        .arg(&part)
+        .arg(folder.join(source))
+        .args(options)
+        .status()
+        .ok()?;
+    assert!(status.success(), "{source} is compiled");
+    std::fs::rename(&part, &path).expect("the program is there");
+    Some(path)
 }
 
 /// Runs a test if its program can be compiled; says so otherwise.

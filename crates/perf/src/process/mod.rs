@@ -2,10 +2,8 @@
 
 mod history;
 mod procfs;
-mod socket;
 mod table;
 
 pub(crate) use self::history::{Histories, Mapped};
 pub(crate) use self::procfs::{Descriptors, Identity, LookupError, ProcessFolder};
-pub(crate) use self::socket::DescriptorSocket;
 pub(crate) use self::table::{Process, ProcessTable, Stage};

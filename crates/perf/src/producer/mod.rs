@@ -15,6 +15,7 @@ use ferretto_client::{
     Daemon, Event, ExhaustedPolicy, InstanceId, Notice, Pauses, ProducerOptions, Scraping, Stopper,
 };
 use ferretto_metatrace::{Collector, METATRACE};
+use ferretto_profiling::HandOverSocket;
 use ferretto_proto::DataSourceConfig;
 use ferretto_shm::Clock;
 
@@ -24,7 +25,7 @@ use crate::barrier::{Action, Barrier, SourceKey};
 use crate::filter::Shards;
 use crate::options::Options;
 use crate::output::{Mailbox, Message, Metatraces, Writer};
-use crate::process::DescriptorSocket;
+use crate::process::Descriptors;
 use crate::registration::{LINUX_PERF, descriptors};
 use crate::source::{Crew, Lookup, Outcome, PerfSource, Started, start};
 use crate::unwinding::Unwinders;
@@ -50,7 +51,7 @@ pub struct Profiler {
     next_key: u64,
     shards: Shards,
     lookup: Lookup,
-    socket: Option<DescriptorSocket>,
+    socket: Option<HandOverSocket>,
     flushes: Flushes,
     mailbox: Arc<Mailbox>,
     /// Started with the first data source.
@@ -79,14 +80,14 @@ impl Profiler {
         };
         let path = options.descriptor_socket.as_deref();
         Ok(Self {
-            daemon: Daemon::new(options.daemon(), producer, descriptors())?,
+            daemon: Daemon::new(options.daemon.clone(), producer, descriptors())?,
             sources: BTreeMap::new(),
             metatraces: BTreeMap::new(),
             ending_metatraces: Vec::new(),
             next_key: 0,
             shards: Shards::default(),
             lookup: Lookup::new(options.clone()),
-            socket: path.map(DescriptorSocket::bind).transpose()?,
+            socket: path.map(HandOverSocket::bind).transpose()?,
             flushes: Flushes::default(),
             mailbox: Arc::default(),
             threads: None,
@@ -128,7 +129,7 @@ impl Profiler {
         due.extend(self.flushes.due(instant));
         let socket = self.socket.as_ref();
         due.extend(socket.and_then(|socket| socket.due(instant)));
-        let mut fds: Vec<_> = socket.into_iter().flat_map(DescriptorSocket::fds).collect();
+        let mut fds: Vec<_> = socket.into_iter().flat_map(HandOverSocket::fds).collect();
         let rings = self.sources.values().flat_map(PerfSource::rings);
         fds.extend(rings.map(|reader| reader.as_fd()));
         let limit = due.into_iter().min();
@@ -206,11 +207,11 @@ impl Profiler {
         };
         let handle = self.daemon.handle();
         let writer = || handle.create_writer(target, ExhaustedPolicy::StallThenDrop);
-        let options = &self.options;
+        let daemon = &self.daemon;
         let mut remarks = Vec::new();
         let tell = |text: String| {
             remarks.push(text.clone());
-            options.notify(Notice::Remark {
+            daemon.notify(Notice::Remark {
                 source: LINUX_PERF.to_owned(),
                 text,
             });
@@ -221,7 +222,7 @@ impl Profiler {
                     self.mailbox.send(Message::Remark(key, text));
                 }
                 self.sources.insert(id, source);
-                self.options.notify(Notice::Started {
+                self.daemon.notify(Notice::Started {
                     source: LINUX_PERF.to_owned(),
                 });
             }
@@ -251,7 +252,7 @@ impl Profiler {
         let writer = Writer::new(
             Arc::clone(&self.mailbox),
             self.daemon.handle().clone(),
-            self.options.on_notice.clone(),
+            self.options.daemon.on_notice.clone(),
             self.options.kallsyms.clone(),
             Metatraces::new(collector),
         );
@@ -268,7 +269,7 @@ impl Profiler {
         self.urgency.set(!self.sources.is_empty());
         let has_lost = self.sources.values().any(PerfSource::has_lost);
         if let Some(text) = has_lost.then(|| self.urgency.reason()).flatten() {
-            self.options.notify(Notice::Remark {
+            self.daemon.notify(Notice::Remark {
                 source: LINUX_PERF.to_owned(),
                 text,
             });
@@ -276,7 +277,7 @@ impl Profiler {
     }
 
     fn failed(&self, reason: String) {
-        self.options.notify(Notice::Failed {
+        self.daemon.notify(Notice::Failed {
             source: LINUX_PERF.to_owned(),
             reason,
         });
@@ -411,13 +412,17 @@ impl Profiler {
         let Some(socket) = &mut self.socket else {
             return;
         };
-        for delivery in socket.receive(Instant::now()) {
+        for taken in socket.receive(Instant::now()) {
+            let descriptors = Descriptors {
+                maps: taken.maps,
+                mem: taken.memory,
+            };
             self.with_crew(|sources, crew| {
                 for source in sources.values_mut() {
-                    source.adopt(delivery.pid, &delivery.descriptors, crew);
+                    source.adopt(taken.pid, &descriptors, crew);
                 }
             });
-            self.lookup.hand_over(delivery.pid, delivery.descriptors);
+            self.lookup.hand_over(taken.pid, descriptors);
         }
     }
 

@@ -83,7 +83,7 @@ impl Lookup {
     /// Says what is in the way.
     pub(super) fn tell(&mut self, reason: String) {
         self.remarks.push(reason.clone());
-        self.options.notify(Notice::Remark {
+        self.options.daemon.notify(Notice::Remark {
             source: LINUX_PERF.to_owned(),
             text: reason,
         });

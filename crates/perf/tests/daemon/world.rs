@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ferretto_client::{Address, Consumer};
+use ferretto_client::{Address, Consumer, DaemonOptions};
 use ferretto_host::{Host, HostOptions};
 use ferretto_perf::{Notice, Options, Profiler};
 use ferretto_proto::{
@@ -33,13 +33,16 @@ impl World {
         let (noticed, notices) = mpsc::channel();
         let (is_ready, noticed) = (Mutex::new(is_ready), Mutex::new(noticed));
         let mut options = Options {
-            address: Some(Address::Path(folder.path().join("producer.sock"))),
-            on_ready: Some(Arc::new(move || {
-                let _ = is_ready.lock().expect("not poisoned").send(());
-            })),
-            on_notice: Some(Arc::new(move |notice: &Notice| {
-                let _ = noticed.lock().expect("not poisoned").send(notice.clone());
-            })),
+            daemon: DaemonOptions {
+                address: Some(Address::Path(folder.path().join("producer.sock"))),
+                on_ready: Some(Arc::new(move || {
+                    let _ = is_ready.lock().expect("not poisoned").send(());
+                })),
+                on_notice: Some(Arc::new(move |notice: &Notice| {
+                    let _ = noticed.lock().expect("not poisoned").send(notice.clone());
+                })),
+                ..DaemonOptions::default()
+            },
             ..Options::default()
         };
         change(&mut options, folder.path());

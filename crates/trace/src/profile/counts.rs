@@ -5,6 +5,7 @@ use std::collections::hash_map::Entry;
 
 use crate::limits::{Budget, default_budget, entry_bytes};
 
+use super::heap::HeapId;
 use super::{Profile, ProfileReader, Sample, SessionId, StackId, UnwindError};
 
 /// Combinations of thread and callstack beyond this number are added up as one without a callstack.
@@ -40,6 +41,8 @@ pub struct StackKey {
     pub pid: i32,
     /// The thread; 0 if unknown.
     pub tid: i32,
+    /// The heap, if there are several of the process.
+    pub heap: Option<HeapId>,
     /// The callstack.
     pub stack: StackId,
     /// Why it does not reach the outermost function.
@@ -139,6 +142,7 @@ impl StackCounts {
             machine: sample.machine,
             pid,
             tid: sample.tid.unwrap_or(0),
+            heap: None,
             stack,
             truncated: sample.truncated,
         };
@@ -158,16 +162,10 @@ impl StackCounts {
     }
 
     /// Adds a row of a heap dump that was written at `time`.
-    pub(super) fn add_heap(
-        &mut self,
-        process: (u32, i32),
-        stack: StackId,
-        added: Count,
-        time: u64,
-    ) {
+    pub(super) fn add_heap(&mut self, key: StackKey, added: Count, time: u64) {
         self.last = self.last.max(Some(time));
         let is_full = self.counts.len() >= MAX_KEYS;
-        match self.counts.entry(super::heap::key(process, stack)) {
+        match self.counts.entry(key) {
             Entry::Occupied(known) => known.into_mut().add(added),
             Entry::Vacant(_) if is_full || !self.budget.take(KEY_BYTES) => self.left_out += 1,
             Entry::Vacant(new) => _ = new.insert(added),

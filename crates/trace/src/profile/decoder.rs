@@ -27,6 +27,7 @@ pub(crate) struct SampleState {
     defaults: Vec<u8>,
     interned: Interned,
     session: Option<SessionId>,
+    heaps: heap::Chain,
 }
 
 impl SequenceState for SampleState {
@@ -35,6 +36,7 @@ impl SequenceState for SampleState {
             defaults: Vec::new(),
             interned: Interned::new(budget),
             session: None,
+            heaps: heap::Chain::default(),
         }
     }
 
@@ -150,6 +152,7 @@ impl Decoder {
             defaults,
             interned,
             session,
+            heaps: chain,
         } = context.state;
         if let Some(id) = session.filter(|_| packet.defaults.is_some()) {
             self.sessions[id.0 as usize].set_defaults(defaults);
@@ -161,6 +164,7 @@ impl Decoder {
                 tables: &mut self.tables,
                 problems,
                 budget: &self.budget,
+                chain,
                 machine: packet.machine,
                 time,
             };

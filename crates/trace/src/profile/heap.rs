@@ -1,5 +1,8 @@
 //! Heap dumps: what a process has allocated, by callstack.
 
+use std::collections::{HashMap, HashSet};
+
+use ferretto_format::heap_sample::{PEAK, PEAK_COUNT};
 use ferretto_proto::fields::profile_packet;
 use ferretto_proto::fields::profile_packet::{heap_sample, process_heap_samples};
 use ferretto_wire::Fields;
@@ -13,9 +16,6 @@ use super::{Profile, Value};
 use crate::limits::Budget;
 use crate::printable::printable;
 
-/// Fields of `HeapSample` that upstream does not know: bytes and samples when most was allocated.
-const PEAK: u32 = 15_601;
-const PEAK_COUNT: u32 = 15_602;
 /// A dump without its rows.
 const DUMP_BYTES: usize = 512;
 /// A row, and what is made of it.
@@ -85,11 +85,13 @@ pub struct HeapDump {
     /// Another recording had the process.
     pub is_rejected: bool,
     rows: Vec<(StackId, HeapCount)>,
-    is_continued: bool,
+    /// The rows that the file has; those behind it are as in the dump before.
+    told: usize,
 }
 
 impl HeapDump {
-    /// The callstacks, in the order of the file.
+    /// The callstacks, in the order of the file. Upstream's profiler leaves out those of which all
+    /// was freed before the last dump; they are added at the end.
     pub fn rows(&self) -> &[(StackId, HeapCount)] {
         &self.rows
     }
@@ -105,8 +107,9 @@ impl HeapDump {
         total
     }
 
-    fn is_of(&self, other: &Self) -> bool {
-        (self.machine, self.pid, &self.heap) == (other.machine, other.pid, &other.heap)
+    /// The properties by which heaps are told apart.
+    pub(crate) fn key(&self) -> (u32, i32, &str) {
+        (self.machine, self.pid, &self.heap)
     }
 }
 
@@ -120,10 +123,31 @@ pub enum DumpChoice {
     Number(usize),
 }
 
+/// Names a heap of one [`Profile`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HeapId(u32);
+
 /// Reads `ProfilePacket`s.
 #[derive(Debug, Default)]
 pub(super) struct Heaps {
     pub(super) dumps: Vec<HeapDump>,
+}
+
+/// The dumps of a sequence.
+#[derive(Debug, Default)]
+pub(super) struct Chain {
+    /// Those that the next packet may continue, by their place among all.
+    open: Vec<usize>,
+    ended: HashMap<(i32, String), Ended>,
+}
+
+/// The dumps of a heap so far.
+#[derive(Debug, Default)]
+struct Ended {
+    /// The place of the last one.
+    last: usize,
+    /// The counts of callstacks that were left out, and then counted from 0 again.
+    before: HashMap<StackId, HeapCount>,
 }
 
 /// The tables that a packet is read by.
@@ -132,6 +156,7 @@ pub(super) struct Context<'a> {
     pub(super) tables: &'a mut Tables,
     pub(super) problems: &'a mut Problems,
     pub(super) budget: &'a Budget,
+    pub(super) chain: &'a mut Chain,
     pub(super) machine: u32,
     pub(super) time: u64,
 }
@@ -142,15 +167,19 @@ impl Heaps {
         let is_continued = is_continued.and_then(|field| field.as_u64()) == Some(1);
         let parts = Fields::new(packet).map_while(Result::ok);
         for part in parts.filter(|part| part.number == profile_packet::PROCESS_DUMPS) {
-            self.dump(part.as_bytes().unwrap_or_default(), is_continued, context);
+            self.dump(part.as_bytes().unwrap_or_default(), context);
+        }
+        if !is_continued {
+            for at in std::mem::take(&mut context.chain.open) {
+                self.complete(at, context);
+            }
         }
     }
 
-    fn dump(&mut self, bytes: &[u8], is_continued: bool, context: &mut Context<'_>) {
+    fn dump(&mut self, bytes: &[u8], context: &mut Context<'_>) {
         let mut dump = HeapDump {
             machine: context.machine,
             time: context.time,
-            is_continued,
             ..HeapDump::default()
         };
         for field in Fields::new(bytes).map_while(Result::ok) {
@@ -175,14 +204,53 @@ impl Heaps {
                 _ => {}
             }
         }
-        let last = self.dumps.last_mut();
-        match last.filter(|last| last.is_continued && last.is_of(&dump)) {
-            Some(last) => {
-                last.rows.append(&mut dump.rows);
-                last.is_continued = is_continued;
+        let open = context.chain.open.last();
+        let open = open.and_then(|&at| self.dumps.get_mut(at));
+        match open.filter(|open| open.key() == dump.key()) {
+            Some(open) => open.rows.append(&mut dump.rows),
+            None if context.budget.take(DUMP_BYTES + 2 * dump.heap.len()) => {
+                context.chain.open.push(self.dumps.len());
+                self.dumps.push(dump);
             }
-            None if context.budget.take(DUMP_BYTES + dump.heap.len()) => self.dumps.push(dump),
             None => {}
+        }
+    }
+
+    /// Adds the callstacks that were left out, and what was counted before they were.
+    fn complete(&mut self, at: usize, context: &mut Context<'_>) {
+        let (earlier, rest) = self.dumps.split_at_mut(at);
+        let Some(dump) = rest.first_mut() else { return };
+        dump.told = dump.rows.len();
+        let key = (dump.pid, dump.heap.clone());
+        let Some(ended) = context.chain.ended.get_mut(&key) else {
+            let first = Ended {
+                last: at,
+                before: HashMap::new(),
+            };
+            context.chain.ended.insert(key, first);
+            return;
+        };
+        let previous = earlier.get(std::mem::replace(&mut ended.last, at));
+        let Some(previous) = previous else { return };
+        let told: HashSet<StackId> = dump.rows.iter().map(|(stack, _)| *stack).collect();
+        for (number, (stack, row)) in previous.rows.iter().enumerate() {
+            let is_told = told.contains(stack);
+            let is_again = is_told && number >= previous.told;
+            // Those of dumps of one moment are not sums.
+            let is_sum = row.allocated.weight > 0 && (is_again || !is_told);
+            if !is_sum || !context.budget.take(ROW_BYTES) {
+                continue;
+            }
+            match is_told {
+                true => _ = ended.before.insert(*stack, *row),
+                false => dump.rows.push((*stack, *row)),
+            }
+        }
+        for (stack, row) in dump.rows.iter_mut().take(dump.told) {
+            if let Some(before) = ended.before.get(stack) {
+                row.allocated.add(before.allocated);
+                row.freed.add(before.freed);
+            }
         }
     }
 }
@@ -222,16 +290,55 @@ impl Profile {
         view: HeapView,
         choice: DumpChoice,
     ) -> StackCounts {
+        self.counts_of(&self.chosen(selection, choice), selection, view)
+    }
+
+    /// Adds up dumps by callstack. If there are several heaps of a process, they are told apart.
+    pub fn counts_of(
+        &self,
+        dumps: &[&HeapDump],
+        selection: &Selection,
+        view: HeapView,
+    ) -> StackCounts {
         let mut counts = StackCounts::within(selection.clone(), &self.decoder.budget);
-        for dump in self.chosen(selection, choice) {
+        let mut names: HashMap<(u32, i32), &str> = HashMap::new();
+        let mut several = HashSet::new();
+        let mut ids = HashMap::new();
+        for dump in dumps.iter().filter(|dump| !dump.rows.is_empty()) {
+            let process = (dump.machine, dump.pid);
+            if *names.entry(process).or_insert(&dump.heap) != dump.heap {
+                several.insert(process);
+            }
+        }
+        for dump in dumps {
+            let process = (dump.machine, dump.pid);
+            let heap = several.contains(&process).then(|| {
+                let id = ids.entry(&dump.heap);
+                *id.or_insert_with(|| self.heap_id(&dump.heap))
+            });
             for (stack, row) in &dump.rows {
                 let count = row.view(view);
                 if count.value(Value::Weight) > 0 {
-                    counts.add_heap((dump.machine, dump.pid), *stack, count, dump.time);
+                    counts.add_heap(key(process, heap.flatten(), *stack), count, dump.time);
                 }
             }
         }
         counts
+    }
+
+    /// Returns the number of a heap of that name: the place of the first dump of one.
+    fn heap_id(&self, name: &str) -> Option<HeapId> {
+        let place = self
+            .heap_dumps()
+            .iter()
+            .position(|dump| dump.heap == name)?;
+        Some(HeapId(place as u32))
+    }
+
+    /// Returns the name of a heap.
+    pub fn heap_name(&self, id: HeapId) -> Option<&str> {
+        let dump = self.heap_dumps().get(id.0 as usize)?;
+        Some(&dump.heap)
     }
 
     /// The chosen dump of each heap.
@@ -245,8 +352,10 @@ impl Profile {
             !is_late && !is_early && !is_other && !dump.is_rejected
         };
         let mut chosen: Vec<(&HeapDump, usize)> = Vec::new();
+        let mut places = HashMap::new();
         for dump in self.heap_dumps().iter().filter(is_selected) {
-            match chosen.iter_mut().find(|(known, _)| known.is_of(dump)) {
+            let place = *places.entry(dump.key()).or_insert(chosen.len());
+            match chosen.get_mut(place) {
                 Some((known, number)) => {
                     *number += 1;
                     let is_beyond =
@@ -263,12 +372,13 @@ impl Profile {
 }
 
 /// The key of what a heap's callstack is counted under; a heap has no session of samples.
-pub(super) fn key((machine, pid): (u32, i32), stack: StackId) -> StackKey {
+fn key((machine, pid): (u32, i32), heap: Option<HeapId>, stack: StackId) -> StackKey {
     StackKey {
         session: SessionId(u32::MAX),
         machine,
         pid,
         tid: pid,
+        heap,
         stack,
         truncated: None,
     }

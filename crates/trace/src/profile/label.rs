@@ -109,21 +109,25 @@ pub fn switches_threads(function: &str) -> bool {
 }
 
 impl Profile {
-    /// The labels before the functions of a callstack.
+    /// The labels before the functions of a callstack. Of a process with several heaps the heap is
+    /// the last.
     pub(super) fn task_labels(&self, key: &StackKey, by: By) -> Vec<Label> {
         let process = || {
             let program = self.program(key.machine, key.pid);
             Label::task(&format!("{program} [{}]", key.pid))
         };
-        match by {
+        let mut labels = match by {
             By::Program => vec![Label::task(&self.program(key.machine, key.pid))],
             By::Process => vec![process()],
             By::Thread => {
                 let name = self.thread_name(key.machine, key.tid).unwrap_or("thread");
                 vec![process(), Label::task(&format!("{name} [{}]", key.tid))]
             }
-            By::Function => Vec::new(),
-        }
+            By::Function => return Vec::new(),
+        };
+        let heap = key.heap.and_then(|heap| self.heap_name(heap));
+        labels.extend(heap.map(Label::task));
+        labels
     }
 
     /// The frames of a callstack, the outermost first. One of waiting ends with what waited,

@@ -49,7 +49,7 @@ pub use self::call_tree::{CallNode, CallTree, LabelId, NodeId, TreeOptions};
 pub use self::counts::{Count, Selection, StackCounts, StackKey, Value};
 pub use self::folded::{FoldOptions, folded};
 pub use self::function::{Function, FunctionId, Line, Location, Origin};
-pub use self::heap::{DumpChoice, HeapCount, HeapDump, HeapView};
+pub use self::heap::{DumpChoice, HeapCount, HeapDump, HeapId, HeapView};
 pub use self::hottest::{HotFunction, Share, hottest, processes, threads};
 pub use self::label::{By, Label, LabelKind, switches_threads};
 pub use self::pprof::{heap_pprof, pprof};

@@ -1,6 +1,6 @@
 //! Heaps: what is allocated, by whom, and how it grows.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::profile::{
     DumpChoice, HeapCount, HeapDump, HeapView, HotFunction, Profile, Selection, Value, hottest,
@@ -44,35 +44,32 @@ pub struct HeapSite {
 /// Returns what is told of each heap, the largest first.
 pub(super) fn summaries(profile: &Profile) -> Vec<HeapSummary> {
     let last = profile.chosen(&Selection::default(), DumpChoice::Last);
+    let mut dumps: HashMap<_, Vec<&HeapDump>> = HashMap::new();
+    for dump in profile.heap_dumps().iter().filter(|dump| !dump.is_rejected) {
+        dumps.entry(dump.key()).or_default().push(dump);
+    }
     let mut summaries: Vec<_> = last
         .into_iter()
-        .map(|dump| summary(profile, dump))
+        .map(|dump| summary(profile, dump, dumps.remove(&dump.key()).unwrap_or_default()))
         .collect();
     summaries.sort_by_key(|heap| std::cmp::Reverse(heap.total.leaked().weight));
     summaries
 }
 
-fn summary(profile: &Profile, dump: &HeapDump) -> HeapSummary {
-    let of_it = |other: &&HeapDump| {
-        (other.machine, other.pid, &other.heap) == (dump.machine, dump.pid, &dump.heap)
-            && !other.is_rejected
-    };
-    let live = profile.heap_dumps().iter().filter(of_it);
-    let live: Vec<u64> = live.map(|dump| dump.total().leaked().weight).collect();
-    let selection = Selection {
-        pids: vec![dump.pid],
-        ..Selection::default()
-    };
-    let sites = |choice| {
-        let counts = profile.heap_counts(&selection, HeapView::Leaked, choice);
+/// Sums up a heap of which `dump` is the last one of `dumps`.
+fn summary(profile: &Profile, dump: &HeapDump, dumps: Vec<&HeapDump>) -> HeapSummary {
+    let live = dumps.iter().map(|dump| dump.total().leaked().weight);
+    let live: Vec<u64> = live.collect();
+    let sites = |dump: &HeapDump| {
+        let counts = profile.counts_of(&[dump], &Selection::default(), HeapView::Leaked);
         hottest(profile, &counts, Value::Weight)
     };
-    let mut now = sites(DumpChoice::Last);
+    let mut now = sites(dump);
     now.retain(|function| function.own.weight > 0);
     now.truncate(TOP);
-    let before: HashMap<(String, String), u64> = match live.len() {
-        0 | 1 => HashMap::new(),
-        _ => sites(DumpChoice::Number(1))
+    let before: HashMap<(String, String), u64> = match &*dumps {
+        [] | [_] => HashMap::new(),
+        [first, ..] => sites(first)
             .into_iter()
             .map(|function| ((function.name, function.module), function.own.weight))
             .collect(),
@@ -105,21 +102,28 @@ fn summary(profile: &Profile, dump: &HeapDump) -> HeapSummary {
 pub(super) fn notes(profile: &Profile) -> Vec<String> {
     let last = profile.chosen(&Selection::default(), DumpChoice::Last);
     let mut notes = Vec::new();
+    let mut told = HashSet::new();
     for dump in last {
         let pid = dump.pid;
+        // Once for all heaps of a process.
+        let mut tell = |note: String| {
+            if told.insert(note.clone()) {
+                notes.push(note);
+            }
+        };
         if dump.has_overrun {
-            notes.push(format!(
+            tell(format!(
                 "heap of process {pid}: some samples were lost, as the ring was full; sample less often (a larger \
                  sampling_interval_bytes) or raise shmem_size_bytes"
             ));
         }
         if dump.is_corrupt {
-            notes.push(format!(
+            tell(format!(
                 "heap of process {pid}: the client wrote what makes no sense; the dump is what came before"
             ));
         }
         if dump.hit_guardrail {
-            notes.push(format!(
+            tell(format!(
                 "heap of process {pid}: the profiler ended early, by max_heapprofd_memory_kb or max_heapprofd_cpu_secs"
             ));
         }

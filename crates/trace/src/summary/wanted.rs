@@ -94,9 +94,13 @@ impl Wanted {
         let missing = self.sources.iter().filter(|name| is_missing(name, kinds));
         let mut notes: Vec<String> = missing
             .map(|name| {
-                format!(
-                    "nothing came from the data source {name}: no program here offers it, or it had nothing to tell"
-                )
+                let reason = match name.as_str() {
+                    "android.heapprofd" => {
+                        "no program with the client was recorded; one that is linked statically needs its allocator"
+                    }
+                    _ => "no program here offers it, or it had nothing to tell",
+                };
+                format!("nothing came from the data source {name}: {reason}")
             })
             .collect();
         if !has_reason {

@@ -1,0 +1,298 @@
+//! The socket where processes hand over descriptors of their own maps and memory.
+//!
+//! For daemons that may not look into every process: a process connects, and sends one byte
+//! together with two descriptors, of its `/proc/self/maps` and its `/proc/self/mem`. Who it is the
+//! kernel says.
+
+use std::fs::{self, File};
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{PROC_SUPER_MAGIC, fstatfs};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
+/// The most connections that have not sent anything yet.
+const MAX_SILENT: usize = 256;
+/// The time that a connection may take to send something.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest path of a socket.
+const MAX_PATH: usize = 107;
+
+/// A process has handed over its descriptors.
+#[derive(Debug)]
+pub struct HandOver {
+    /// The process.
+    pub pid: u32,
+    /// Its `/proc/self/maps`.
+    pub maps: File,
+    /// Its `/proc/self/mem`.
+    pub memory: File,
+    /// The byte that came with them.
+    pub byte: u8,
+    /// The connection.
+    pub stream: UnixStream,
+}
+
+/// The socket; its file is removed in the end.
+#[derive(Debug)]
+pub struct HandOverSocket {
+    listener: UnixListener,
+    path: PathBuf,
+    silent: Vec<(UnixStream, Instant)>,
+}
+
+impl HandOverSocket {
+    /// Listens at `path`, where every user may connect: what comes is checked. A socket that nobody
+    /// listens at is replaced, any other file is not.
+    ///
+    /// # Errors
+    ///
+    /// If the path is too long, or there is a file, or somebody who listens.
+    pub fn bind(path: &Path) -> io::Result<Self> {
+        if path.as_os_str().len() > MAX_PATH {
+            let text = format!("the path of a socket is at most {MAX_PATH} bytes");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let listener = match UnixListener::bind(path) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                if !is_socket(path) {
+                    return Err(io::Error::new(
+                        io::ErrorKind::AlreadyExists,
+                        format!("{} is there and is not a socket", path.display()),
+                    ));
+                }
+                if UnixStream::connect(path).is_ok() {
+                    return Err(error);
+                }
+                fs::remove_file(path)?;
+                UnixListener::bind(path)?
+            }
+            bound => bound?,
+        };
+        listener.set_nonblocking(true)?;
+        fs::set_permissions(path, PermissionsExt::from_mode(0o666))?;
+        Ok(Self {
+            listener,
+            path: path.to_owned(),
+            silent: Vec::new(),
+        })
+    }
+
+    /// Returns the descriptors to wait for.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let silent = self.silent.iter().map(|(stream, _)| stream.as_fd());
+        std::iter::once(self.listener.as_fd()).chain(silent)
+    }
+
+    /// Returns the time to wait at most.
+    pub fn due(&self, now: Instant) -> Option<Duration> {
+        let ends = self.silent.iter().map(|(_, since)| *since + PATIENCE);
+        ends.min().map(|end| end.saturating_duration_since(now))
+    }
+
+    /// Takes what has come. Does not wait.
+    pub fn receive(&mut self, now: Instant) -> Vec<HandOver> {
+        while let Ok((stream, _)) = self.listener.accept() {
+            if self.silent.len() < MAX_SILENT && stream.set_nonblocking(true).is_ok() {
+                self.silent.push((stream, now));
+            }
+        }
+        let mut taken = Vec::new();
+        for (stream, since) in std::mem::take(&mut self.silent) {
+            match Message::receive(&stream) {
+                Ok(message) => taken.extend(message.and_then(|message| message.check(stream))),
+                Err(rustix::io::Errno::AGAIN) if now < since + PATIENCE => {
+                    self.silent.push((stream, since));
+                }
+                Err(_) => {}
+            }
+        }
+        taken
+    }
+}
+
+impl Drop for HandOverSocket {
+    fn drop(&mut self) {
+        // If somebody else has removed it that is fine.
+        if is_socket(&self.path) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn is_socket(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket())
+}
+
+/// The message of a process, not checked.
+struct Message {
+    byte: u8,
+    pid: u32,
+    maps: OwnedFd,
+    memory: OwnedFd,
+}
+
+impl Message {
+    /// Reads it; `None` if it is none.
+    fn receive(stream: &UnixStream) -> rustix::io::Result<Option<Self>> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut byte = [0];
+        let received = recvmsg(
+            stream,
+            &mut [IoSliceMut::new(&mut byte)],
+            &mut ancillary,
+            RecvFlags::CMSG_CLOEXEC,
+        )?;
+        let mut fds: Vec<OwnedFd> = Vec::new();
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                fds.extend(rights);
+            }
+        }
+        let peer = rustix::net::sockopt::socket_peercred(stream)?;
+        let fds = <[OwnedFd; 2]>::try_from(fds).ok();
+        Ok(fds
+            .filter(|_| received.bytes == 1)
+            .map(|[maps, memory]| Self {
+                byte: byte[0],
+                pid: peer.pid.as_raw_nonzero().get() as u32,
+                maps,
+                memory,
+            }))
+    }
+
+    fn check(self, stream: UnixStream) -> Option<HandOver> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let own = self.pid.to_string();
+        let names: Vec<&str> = std::iter::once(&*own).chain(pids(&status)).collect();
+        let is_valid = is_file_of(&self.maps, &names, "maps");
+        (is_valid && is_file_of(&self.memory, &names, "mem")).then(|| HandOver {
+            pid: self.pid,
+            maps: File::from(self.maps),
+            memory: File::from(self.memory),
+            byte: self.byte,
+            stream,
+        })
+    }
+}
+
+/// Returns the numbers of a process in the namespaces that it is in, by one of which its own
+/// `/proc` calls it.
+fn pids(status: &str) -> impl Iterator<Item = &str> {
+    let mut lines = status.lines();
+    let line = lines.find_map(|line| line.strip_prefix("NSpid:"));
+    line.unwrap_or_default().split_ascii_whitespace()
+}
+
+/// Returns true if it is the file of that name of that process: no other is read, as that could
+/// take for ever.
+fn is_file_of(fd: &OwnedFd, pids: &[&str], name: &str) -> bool {
+    let in_proc = fstatfs(fd).is_ok_and(|status| status.f_type == PROC_SUPER_MAGIC);
+    let link = fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+    let is_named = |link: PathBuf| {
+        let mut parts = pids.iter().map(|pid| Path::new(pid).join(name));
+        parts.any(|end| link.ends_with(end))
+    };
+    in_proc && link.is_ok_and(is_named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+
+    fn send(path: &Path, files: [&str; 2]) {
+        let stream = UnixStream::connect(path).unwrap();
+        let files = files.map(|file| File::open(file).unwrap());
+        let fds = [files[0].as_fd(), files[1].as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(&fds)));
+        let byte = [std::io::IoSlice::new(&[7])];
+        sendmsg(&stream, &byte, &mut ancillary, SendFlags::empty()).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_socket_is_never_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("precious");
+        fs::write(&path, "text").unwrap();
+        let error = HandOverSocket::bind(&path).unwrap_err().to_string();
+        assert!(
+            error.contains("precious is there and is not a socket"),
+            "{error}"
+        );
+        assert_eq!(fs::read(&path).unwrap(), b"text");
+        // Nor what a link leads to, or what took the place of the socket.
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(HandOverSocket::bind(&link).is_err());
+        let moved = folder.path().join("socket");
+        let socket = HandOverSocket::bind(&moved).unwrap();
+        fs::rename(&path, &moved).unwrap();
+        drop(socket);
+        assert_eq!(fs::read(&moved).unwrap(), b"text");
+        let long = folder.path().join("x".repeat(120));
+        let error = HandOverSocket::bind(&long).unwrap_err().to_string();
+        assert!(error.contains("at most 107 bytes"), "{error}");
+    }
+
+    #[test]
+    fn perf_028_descriptors_are_taken_from_the_process_they_are_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let mut socket = HandOverSocket::bind(&path).unwrap();
+        assert!(HandOverSocket::bind(&path).is_err());
+        let now = Instant::now();
+        assert!(socket.receive(now).is_empty());
+        send(&path, ["/proc/self/maps", "/proc/self/mem"]);
+        let taken = socket.receive(now);
+        assert_eq!(taken.len(), 1);
+        assert_eq!((taken[0].pid, taken[0].byte), (std::process::id(), 7));
+        // Other files, the wrong order, nothing at all.
+        send(&path, ["/proc/self/maps", "/dev/null"]);
+        send(&path, ["/proc/self/mem", "/proc/self/maps"]);
+        drop(UnixStream::connect(&path).unwrap());
+        assert!(socket.receive(now).is_empty());
+        assert!(socket.silent.is_empty());
+        // One that says nothing is given up in the end.
+        let silent = UnixStream::connect(&path).unwrap();
+        socket.receive(now);
+        assert_eq!(socket.silent.len(), 1);
+        assert_eq!(socket.due(now), Some(PATIENCE));
+        socket.receive(now + PATIENCE);
+        assert!(socket.silent.is_empty());
+        drop((silent, socket));
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn files_of_other_processes_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let mut socket = HandOverSocket::bind(&path).unwrap();
+        let mut other = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let maps = format!("/proc/{}/maps", other.id());
+        send(&path, [&maps, "/proc/self/mem"]);
+        let taken = socket.receive(Instant::now());
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert!(taken.is_empty());
+    }
+
+    #[test]
+    fn a_process_has_a_number_in_each_namespace() {
+        let status = "Name:\tx\nNSpid:\t4711\t7\nNSpgid:\t4711\t7\n";
+        assert_eq!(pids(status).collect::<Vec<_>>(), ["4711", "7"]);
+        assert_eq!(pids("Name:\tx\n").count(), 0);
+    }
+}
