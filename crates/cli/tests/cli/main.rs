@@ -8,6 +8,7 @@ mod detach;
 mod doctor;
 mod files;
 mod flamegraph;
+mod heap;
 mod journal;
 mod machines;
 mod open;

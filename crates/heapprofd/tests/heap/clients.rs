@@ -147,3 +147,99 @@ fn heap_027_registers_of_an_unknown_machine_are_told() {
     let errors = dumps.filter_map(|dump| dump.stats.unwinding_errors);
     assert_eq!(errors.max(), Some(1));
 }
+
+/// The next of a row of numbers that look random.
+fn random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+#[test]
+fn heap_018_lies_about_stacks_end_nothing() {
+    with_program(|world| {
+        let consumer = world.begin(&every(1));
+        let stream = hello(&world, b'f', &OWN);
+        let ring = granted(&stream).expect("a session");
+        let writer = Writer::new(Mapping::new(ring.as_raw_fd()).expect("a ring"));
+        assert!(writer.is_extended());
+        let mut state = 0x1234_5678_9abc_def1;
+        let own = std::ptr::from_ref(&state) as u64;
+        for sequence in 1..1500 {
+            let length = random(&mut state) % 3000;
+            let stack: Vec<u8> = (0..length).map(|_| random(&mut state) as u8).collect();
+            let mut bytes = malloc(sequence, 4, &stack);
+            // Registers: anything, places of this process, ends of the address space.
+            for register in 5..39 {
+                let value = match random(&mut state) % 4 {
+                    0 => random(&mut state),
+                    1 => own.wrapping_add(random(&mut state) % 65536),
+                    2 => own_function as *const () as u64 + random(&mut state) % 64,
+                    _ => u64::MAX - random(&mut state) % 16,
+                };
+                bytes[8 + register * 8..][..8].copy_from_slice(&value.to_ne_bytes());
+            }
+            bytes[8 + 320..][..8].copy_from_slice(&(1_u64 | 4 << 32).to_ne_bytes());
+            if random(&mut state).is_multiple_of(2) && length >= 8 {
+                // A chain, as long as there is something, that also leads in circles.
+                bytes[..8].copy_from_slice(&record::MALLOC_WITH_CHAIN.to_ne_bytes());
+                let count = random(&mut state) % (length / 8);
+                bytes[8 + 328..][..8].copy_from_slice(&count.to_ne_bytes());
+            }
+            while writer.free() < bytes.len() as u64 + 64 {
+                rustix::io::write(&stream, b"x").expect("it listens");
+                std::thread::yield_now();
+            }
+            write(&writer, &bytes);
+        }
+        world.run(&["leak", "10"]);
+        drop((stream, writer));
+        let recorded = end(consumer);
+        let own = recorded.last(std::process::id(), "");
+        let samples: u64 = own
+            .rows()
+            .iter()
+            .map(|(_, row)| row.allocated.samples)
+            .sum();
+        assert_eq!(samples, 1499, "each is counted, by whatever callstack");
+        let other = recorded.dumps().iter().find(|dump| dump.pid != own.pid);
+        let other = other.expect("the other program");
+        assert_eq!(recorded.sums(other, "leaked").allocated, 3000);
+    });
+}
+
+fn own_function() {}
+
+#[test]
+fn heap_017_a_client_that_floods_does_not_keep_others_out() {
+    with_program(|world| {
+        let consumer = world.begin(&every(1));
+        let stream = hello(&world, b'f', &OWN);
+        let ring = granted(&stream).expect("a session");
+        let writer = Writer::new(Mapping::new(ring.as_raw_fd()).expect("a ring"));
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let bytes = malloc(1, 0, &[]);
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    let written = writer.write(bytes.len(), |to| {
+                        // SAFETY: `to` has room for as many bytes.
+                        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+                    });
+                    if written.is_err() {
+                        let _ = rustix::io::write(&stream, b"x");
+                    }
+                }
+            });
+            world.run(&["leak", "500"]);
+            let recorded = end(consumer);
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            let own = std::process::id() as i32;
+            let other = recorded.dumps().iter().find(|dump| dump.pid != own);
+            let other = other.expect("the other program");
+            assert_eq!(recorded.sums(other, "leaked").allocated, 150_000);
+            assert_eq!(recorded.sums(other, "passing").live(), 0);
+        });
+    });
+}

@@ -273,3 +273,86 @@ fn programs_outlive_profilers_that_end_at_any_moment() {
         child.wait().expect("it ends");
     });
 }
+
+#[test]
+fn heap_013_servers_that_fork_are_processes_each() {
+    with_program(|world| {
+        let recorded = world.record(&every(1 << 16), |world| world.run(&["workers", "6"]));
+        let mut sums: Vec<(u64, u64)> = recorded
+            .dumps()
+            .iter()
+            .map(|dump| {
+                let of = |function: &str| recorded.sums(dump, function).allocated >> 20;
+                (of("leaked"), of("passing"))
+            })
+            .filter(|&sums| sums != (0, 0))
+            .collect();
+        sums.sort();
+        let mut expected = vec![(0, 4); 6];
+        expected.push((2, 0));
+        expected.extend([(4, 0); 6]);
+        assert_eq!(sums, expected);
+    });
+}
+
+#[test]
+fn a_process_that_becomes_another_user_is_recorded_on_and_anew() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can become another user");
+        return;
+    }
+    with_program(|mut world: World| {
+        use std::os::unix::fs::PermissionsExt;
+        let all = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(world.folder.path(), all).expect("it is ours");
+        let consumer = world.begin(&every(4096));
+        let mut target = world.target(&["change-user"]);
+        target.waits();
+        let pid = target.pid();
+        let first = end(consumer);
+        let leaked = first.sums(first.last(pid, "libc.malloc"), "leaked");
+        assert_eq!(leaked.allocated, 3 << 20);
+        // Its files in /proc are root's now.
+        world.restart_profiler();
+        let consumer = world.begin(&only(pid));
+        target.goes_on();
+        target.ends();
+        let second = end(consumer);
+        let leaked = second.sums(second.last(pid, "libc.malloc"), "leaked");
+        assert_eq!(leaked.allocated, 4 << 20);
+    });
+}
+
+#[test]
+fn processes_that_are_killed_at_any_moment_leave_what_they_told() {
+    with_program(|world| {
+        let recorded = world.record(&every(512), |world| {
+            for round in 0..12 {
+                let mut command = world.command(crate::world::program().expect("it is built"));
+                command
+                    .arg("load")
+                    .stdin(Stdio::null())
+                    .stdout(Stdio::null());
+                let mut child = command.spawn().expect("it runs");
+                let maps = format!("/proc/{}/maps", child.id());
+                let is_recorded = || {
+                    let maps = std::fs::read_to_string(&maps).unwrap_or_default();
+                    maps.contains("memfd:ferretto-heap")
+                };
+                while !is_recorded() {
+                    std::thread::yield_now();
+                }
+                // Somewhere in what it does.
+                (0..round * 5000).for_each(|_| std::hint::spin_loop());
+                child.kill().expect("it runs");
+                child.wait().expect("it ends");
+            }
+            world.run(&["leak", "1000"]);
+        });
+        let last = recorded.dumps().last().expect("a dump");
+        assert!(!last.is_corrupt && !last.has_overrun);
+        assert_eq!(recorded.sums(last, "passing").live(), 0);
+        assert!(recorded.sums(last, "leaked").allocated > 200_000);
+        assert!(recorded.dumps().iter().all(|dump| !dump.is_corrupt));
+    });
+}

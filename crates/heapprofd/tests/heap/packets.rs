@@ -1,6 +1,8 @@
 //! The packets of a recording.
 
 use ferretto_client::Consumer;
+use ferretto_proto::heapprofd_config::ContinuousDumpConfig;
+use ferretto_proto::trace_config::IncrementalStateConfig;
 use ferretto_proto::trace_packet::Data;
 use ferretto_proto::{Message, ProfilePacket, TracePacket};
 
@@ -126,5 +128,40 @@ fn heap_022_the_moment_with_most_can_be_recorded_alone() {
         // All leaks, the constructor's, and one that passes.
         assert!(peak >= 30_000 + 7777 + 200, "{peak}");
         let _ = TracePacket::default().encode_to_vec();
+    });
+}
+
+#[test]
+fn numbers_are_explained_again_where_a_ring_has_overwritten_that() {
+    with_program(|world| {
+        let mut heap = every(1);
+        heap.continuous_dump_config = ContinuousDumpConfig {
+            dump_interval_ms: Some(5),
+            ..Default::default()
+        }
+        .into();
+        let mut config = crate::world::config(&heap);
+        config.buffers[0].size_kb = Some(32);
+        config.incremental_state_config = IncrementalStateConfig {
+            clear_period_ms: Some(20),
+            ..Default::default()
+        }
+        .into();
+        let mut consumer = world.begin_with(config);
+        let mut target = world.target(&["leak-and-wait", "10"]);
+        target.waits();
+        let until = std::time::Instant::now() + LIMIT;
+        let is_full = |consumer: &mut Consumer| {
+            let stats = consumer.trace_stats(LIMIT).expect("statistics");
+            let mut buffers = stats.buffer_stats.iter();
+            buffers.any(|buffer| buffer.chunks_overwritten.unwrap_or(0) > 8)
+        };
+        while !is_full(&mut consumer) {
+            assert!(std::time::Instant::now() < until, "nothing is overwritten");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let recorded = end(consumer);
+        let leaked = recorded.sums(recorded.last(target.pid(), "libc.malloc"), "leaked");
+        assert_eq!(leaked.allocated, 3000);
     });
 }

@@ -75,7 +75,7 @@ NOINLINE void failing(void) {
 static void *churn(void *argument) {
   unsigned seed = (unsigned)(uintptr_t)argument;
   void *mine[64] = {0};
-  for (int round = 0; round < 20000; round++) {
+  for (int round = 0; round < 4000; round++) {
     int at = rand_r(&seed) % 64;
     free(mine[at]);
     mine[at] = passing(rand_r(&seed) % 500 + 1);
@@ -206,6 +206,36 @@ static void forked(void) {
   leaked(3 << 20);
 }
 
+// A server that forks its workers, which fork as well.
+static void workers(int count) {
+  leaked(1 << 20);
+  for (int at = 0; at < count; at++) {
+    if (fork() != 0) continue;
+    leaked(2 << 20);
+    pid_t child = fork();
+    if (child == 0) {
+      passing(4 << 20);
+      _exit(0);
+    }
+    waitpid(child, NULL, 0);
+    leaked(2 << 20);
+    _exit(0);
+  }
+  while (wait(NULL) > 0) {}
+  leaked(1 << 20);
+}
+
+// Becomes another user, as a daemon that gives up its privileges.
+static void change_user(void) {
+  leaked(1 << 20);
+  if (setgid(65534) != 0 || setuid(65534) != 0) _exit(8);
+  leaked(2 << 20);
+  wait_for_byte();
+  // The first one finds that the session has ended.
+  free(passing(5000));
+  leaked(4 << 20);
+}
+
 int main(int argc, char **argv) {
   const char *what = argc > 1 ? argv[1] : "";
   int amount = argc > 2 ? atoi(argv[2]) : 0;
@@ -229,6 +259,10 @@ int main(int argc, char **argv) {
     custom();
   } else if (!strcmp(what, "fork")) {
     forked();
+  } else if (!strcmp(what, "workers")) {
+    workers(amount);
+  } else if (!strcmp(what, "change-user")) {
+    change_user();
   } else if (!strcmp(what, "exec")) {
     leaked(1 << 20);
     execl(argv[0], argv[0], "after-exec", NULL);
