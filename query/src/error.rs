@@ -239,6 +239,8 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     let name = name.to_lowercase();
     candidates
         .into_iter()
+        // A name that exists elsewhere, or as something else, is no correction.
+        .filter(|candidate| *candidate != name)
         .map(|candidate| (strsim::damerau_levenshtein(&name, candidate), candidate))
         .filter(|(distance, _)| *distance <= (name.chars().count() / 3).max(1))
         .min()

@@ -212,6 +212,25 @@ fn functions_of_traces_are_called_where_the_trace_is() {
 }
 
 #[test]
+fn table_functions_of_traces_are_asked_in_views_and_of_each_trace() {
+    let traces = Traces::new();
+    let call = "SELECT count(*) AS n, sum(dur) AS dur FROM \
+                experimental_flat_slice(1000, 2000) WHERE name = 'inner'";
+    let refused = traces.refusal(call);
+    let expected = "table function 'experimental_flat_slice' reads rows of one trace";
+    assert!(refused.contains(expected), "{refused}");
+    let refused = traces.refusal("SELECT * FROM perfetto_table_info('slice')");
+    assert!(refused.contains("rows of one trace"), "{refused}");
+    let view = format!("CREATE PERFETTO VIEW flat AS {call}; SELECT n, dur, path FROM flat");
+    let rows = traces.rows(&[&view]);
+    assert_eq!(rows.len(), 4, "{rows:?}");
+    assert!(rows.iter().all(|row| row.starts_with("2,30,")), "{rows:?}");
+    let rows = traces.rows(&["--per-trace", call]);
+    assert_eq!(rows.len(), 4, "{rows:?}");
+    assert!(rows.iter().all(|row| row.starts_with("2,30,")), "{rows:?}");
+}
+
+#[test]
 fn columns_of_the_same_name_get_another() {
     let traces = Traces::new();
     let output = traces.ask(&["select * from flow limit 1"]);

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use ferretto_query::engine::{Engine, Options};
+use ferretto_query::engine::{Engine, Options, STACK};
 use ferretto_query::output::Format;
 use ferretto_query::rpc::{API_VERSION, Processor, ServerOptions, UPSTREAM_VERSION};
 use ferretto_query::trace::LoadedTrace;
@@ -149,7 +149,7 @@ fn run(args: Classic) -> Result<(), String> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .thread_stack_size(8 << 20)
+        .thread_stack_size(STACK)
         .build()
         .map_err(|e| format!("cannot start threads: {e}"))?;
     runtime.block_on(ask(args, &import, &modules))

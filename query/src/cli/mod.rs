@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use ferretto_query::engine::{Engine, Options};
+use ferretto_query::engine::{Engine, Options, STACK};
 use ferretto_query::error::SqlError;
 use ferretto_query::fleet::{is_address, is_pattern};
 use ferretto_query::output::{Format, write};
@@ -163,7 +163,7 @@ pub fn main() -> ExitCode {
 fn runtime() -> Result<tokio::runtime::Runtime, String> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .thread_stack_size(8 << 20)
+        .thread_stack_size(STACK)
         .build()
         .map_err(|e| format!("cannot start threads: {e}"))
 }

@@ -109,9 +109,34 @@ impl RelationPlanner for FunctionPlanner {
 
 /// A function with its arguments.
 #[derive(Debug)]
-struct ComputedTable {
+pub(crate) struct ComputedTable {
     function: Arc<dyn TableFunction>,
     arguments: LogicalPlan,
+}
+
+impl ComputedTable {
+    /// Returns the name of the function.
+    pub(crate) fn name(&self) -> &'static str {
+        self.function.name()
+    }
+
+    /// Returns the arguments, as a plan for one row.
+    pub(crate) fn arguments(&self) -> &LogicalPlan {
+        &self.arguments
+    }
+
+    /// Returns the same call of another trace's function, if that trace has it.
+    pub(crate) fn bound(
+        &self,
+        functions: &[Arc<dyn TableFunction>],
+        arguments: LogicalPlan,
+    ) -> Self {
+        let own = functions.iter().find(|f| f.name() == self.name());
+        Self {
+            function: own.unwrap_or(&self.function).clone(),
+            arguments,
+        }
+    }
 }
 
 #[async_trait]

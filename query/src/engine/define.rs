@@ -9,14 +9,15 @@ use datafusion::catalog::view::ViewTable;
 use datafusion::datasource::MemTable;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use futures::TryStreamExt;
 
 use super::Engine;
-use super::plan::normalize;
 use crate::error::SqlError;
 use crate::intervals::{SpanKind, span_table};
 use crate::sql::dialect::TraceDialect;
-use crate::sql::macros::{Macro, expand};
+use crate::sql::inspect::{calls, reads};
+use crate::sql::macros::Macro;
 use crate::sql::names::output_names;
 use crate::sql::rewrite::rewrite;
 use crate::sql::statement::{Argument, Definition, Returns, SpanInput};
@@ -83,6 +84,24 @@ impl Engine {
     }
 
     pub(super) async fn define_view(&mut self, d: Definition) -> Result<(), SqlError> {
+        if self.reads(&d.body, &d.name)? {
+            return Err(SqlError::new(format!(
+                "The view '{}' is circular: it reads itself. \
+                 CREATE PERFETTO TABLE may replace a table by one made from it.",
+                d.name
+            )));
+        }
+        self.keep_view(d).await
+    }
+
+    /// Returns whether a query reads the table or view of this name.
+    fn reads(&self, body: &[TokenWithSpan], name: &str) -> Result<bool, SqlError> {
+        let mut parser = Parser::new(&TraceDialect).with_tokens_with_locations(self.expand(body)?);
+        // What cannot be read is told when it is planned.
+        Ok(parser.parse_query().is_ok_and(|query| reads(&query, name)))
+    }
+
+    async fn keep_view(&mut self, d: Definition) -> Result<(), SqlError> {
         let plan = self.plan_definition(&d).await?;
         self.claim(&d.name, d.replace)?;
         let text = crate::sql::statement::excerpt(&d.body);
@@ -94,7 +113,8 @@ impl Engine {
 
     pub(super) async fn define_table(&mut self, d: Definition) -> Result<(), SqlError> {
         if self.tables_are_views {
-            return self.define_view(d).await;
+            // The old one is read in each trace before the new one takes its place.
+            return self.keep_view(d).await;
         }
         if !d.replace && self.exists(&d.name) {
             self.claim(&d.name, false)?;
@@ -156,11 +176,18 @@ impl Engine {
                 d.name
             )));
         }
-        let tokens = normalize(expand(&d.body, &self.macros)?);
+        let tokens = self.expand(&d.body)?;
         let mut parser = Parser::new(&TraceDialect).with_tokens_with_locations(tokens);
         let mut body = parser
             .parse_query()
             .map_err(|e| crate::error::parser(&e.to_string()))?;
+        if calls(&body, &d.name) {
+            return Err(SqlError::new(format!(
+                "The function '{}' calls itself, which is not supported: \
+                 WITH RECURSIVE repeats a query.",
+                d.name
+            )));
+        }
         rewrite(&mut body, &self.functions)?;
         self.functions.insert(
             d.name,

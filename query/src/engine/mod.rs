@@ -27,6 +27,10 @@ use crate::sql::statement::{Statement, parse};
 use crate::sql::user::Functions;
 use crate::stdlib;
 
+/// The stack of threads that plan queries, in bytes: the largest expressions that are allowed nest
+/// deeply. It takes memory as far as it is used.
+pub const STACK: usize = 64 << 20;
+
 /// Limits of a session.
 #[derive(Debug, Clone, Default)]
 pub struct Options {

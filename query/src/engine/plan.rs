@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::Engine;
 use crate::error::{Missing, SqlError, nearest};
+use crate::sql::bounds;
 use crate::sql::dialect::TraceDialect;
 use crate::sql::inspect::relations;
 use crate::sql::macros::expand;
@@ -16,13 +17,20 @@ use crate::sql::rewrite::rewrite;
 use crate::sql::unique::rename_beside_stars;
 
 impl Engine {
+    /// Expands macros, within the bounds of statements.
+    pub(super) fn expand(&self, tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>, SqlError> {
+        let tokens = expand(tokens, &self.macros)?;
+        bounds::check(&tokens)?;
+        Ok(normalize(tokens))
+    }
+
     /// Parses, rewrites and makes what the statement names.
     pub(super) async fn prepare(
         &mut self,
         tokens: &[TokenWithSpan],
         stars: bool,
     ) -> Result<ast::Statement, SqlError> {
-        let tokens = normalize(expand(tokens, &self.macros)?);
+        let tokens = self.expand(tokens)?;
         let mut parser = Parser::new(&TraceDialect).with_tokens_with_locations(tokens);
         let parsed = |error: datafusion::sql::sqlparser::parser::ParserError| {
             crate::error::parser(&error.to_string())
@@ -58,7 +66,10 @@ impl Engine {
             let statement = EngineStatement::Statement(Box::new(statement));
             let planned = context.state().statement_to_plan(statement).await;
             let error: SqlError = match planned {
-                Ok(plan) => return Ok(plan),
+                Ok(plan) => {
+                    bounds::check_plan(&plan)?;
+                    return Ok(plan);
+                }
                 Err(error) => error.into(),
             };
             if !stars
@@ -142,7 +153,7 @@ impl Engine {
 }
 
 /// Makes names case-insensitive, quoted ones, too.
-pub(super) fn normalize(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+fn normalize(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     for token in &mut tokens {
         if let Token::Word(word) = &mut token.token
             && word.quote_style.is_some()

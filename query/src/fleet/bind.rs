@@ -17,6 +17,7 @@ use ferretto_tables::TableSet;
 use super::files::TraceFile;
 use super::scope::Scope;
 use super::table::{Subject, TracesTable};
+use crate::computed::{ComputedTable, TableFunction};
 use crate::intervals::IntervalTable;
 use crate::trace::LoadedTrace;
 
@@ -85,6 +86,7 @@ impl Unbound {
     ) -> Result<LogicalPlan> {
         let parts = Parts {
             tables: trace.providers().into_iter().collect(),
+            table_functions: trace.table_functions(),
             functions: trace
                 .functions(Some(scope.types.clone()))
                 .into_iter()
@@ -101,6 +103,7 @@ impl Unbound {
 struct Parts<'a> {
     tables: HashMap<String, Arc<dyn TableProvider>>,
     functions: HashMap<String, Arc<ScalarUDF>>,
+    table_functions: Vec<Arc<dyn TableFunction>>,
     id: &'a str,
     path: &'a str,
 }
@@ -109,10 +112,15 @@ fn provider(scan: &TableScan) -> Option<Arc<dyn TableProvider>> {
     source_as_provider(&scan.source).ok()
 }
 
+/// Returns a table as one of a certain type.
+fn is_a<T: TableProvider>(table: &dyn TableProvider) -> Option<&T> {
+    (table as &dyn std::any::Any).downcast_ref()
+}
+
 /// Returns the name of the relation that is read of many traces.
 fn named(scan: &TableScan) -> Option<String> {
     let provider = provider(scan)?;
-    let table = (provider.as_ref() as &dyn std::any::Any).downcast_ref::<TracesTable>()?;
+    let table = is_a::<TracesTable>(provider.as_ref())?;
     match table.subject() {
         Subject::Named(name) => Some(name.clone()),
         Subject::Lifted(_) => None,
@@ -158,11 +166,12 @@ fn bind(plan: &LogicalPlan, parts: &Parts<'_>) -> Result<LogicalPlan> {
                 let source = provider(&scan);
                 if let Some(own) = parts.tables.get(scan.table_name.table()) {
                     scan.source = provider_as_source(own.clone());
-                } else if let Some(source) = &source
-                    && let Some(table) =
-                        (source.as_ref() as &dyn std::any::Any).downcast_ref::<IntervalTable>()
-                {
+                } else if let Some(table) = source.as_deref().and_then(is_a::<IntervalTable>) {
                     let table = table.map_inputs(|input| bind(input, parts))?;
+                    scan.source = provider_as_source(Arc::new(table));
+                } else if let Some(table) = source.as_deref().and_then(is_a::<ComputedTable>) {
+                    let arguments = bind(table.arguments(), parts)?;
+                    let table = table.bound(&parts.table_functions, arguments);
                     scan.source = provider_as_source(Arc::new(table));
                 }
                 LogicalPlan::TableScan(scan)
@@ -203,12 +212,13 @@ fn tables(plan: &LogicalPlan) -> Result<TableSet> {
         if let LogicalPlan::TableScan(scan) = node {
             let name = scan.table_name.table();
             let source = provider(scan);
-            if let Some(table) = source.as_ref().and_then(|source| {
-                (source.as_ref() as &dyn std::any::Any).downcast_ref::<IntervalTable>()
-            }) {
+            if let Some(table) = source.as_deref().and_then(is_a::<IntervalTable>) {
                 for input in table.inputs() {
                     all = all.union(tables(input)?);
                 }
+            } else if let Some(table) = source.as_deref().and_then(is_a::<ComputedTable>) {
+                let own = LoadedTrace::needs(table.name());
+                all = all.union(own).union(tables(table.arguments())?);
             } else if name.starts_with("__") {
                 all = all.union(LoadedTrace::needs(name));
                 // Sets of arguments are numbered over the rows of all tables.

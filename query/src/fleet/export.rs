@@ -31,7 +31,7 @@ use crate::trace::LoadedTrace;
 const ROW_GROUP: usize = 128 * 1024;
 
 /// The relations that are written unless others are named: those that hold what was recorded.
-/// What follows from them (as `thread_slice` does) is left to whoever reads.
+/// Readers make views of them, as `thread_slice` is, themselves.
 pub const RELATIONS: &[&str] = &[
     "args",
     "clock_snapshot",

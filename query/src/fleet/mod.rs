@@ -1,7 +1,7 @@
 //! Questions to many traces at a time.
 //!
-//! What is defined (views, tables, functions, modules) is defined for each trace. A question sees
-//! such a relation as the rows of all traces, with the columns `trace_id` and `path`. Each trace is
+//! Definitions (views, tables, functions, modules) are made for each trace. A question sees such a
+//! relation as the rows of all traces, with the columns `trace_id` and `path`. Each trace is
 //! imported when it is its turn, with the tables that the plan needs, and let go of after it.
 
 mod bind;
@@ -27,8 +27,11 @@ use datafusion::logical_expr::planner::{
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::sqlparser::ast::TableFactor;
 
+use crate::computed::{TableFunction, TableInfo};
 use crate::engine::{Options, Trace, session};
 use crate::error::SqlError;
+use crate::intervals::OPERATORS;
+use crate::trace::LoadedTrace;
 
 pub(crate) use exec::TracesExec;
 pub use export::{Exported, RELATIONS, export};
@@ -121,7 +124,7 @@ impl Fleet {
 /// Returns a context in which names are those of relations of all traces.
 fn prepare(scope: &Arc<Scope>, state: SessionState) -> Result<SessionContext, SqlError> {
     let state = SessionStateBuilder::new_from_existing(state)
-        .with_relation_planners(vec![Arc::new(OneTrace)])
+        .with_relation_planners(vec![Arc::new(OneTrace::new(&scope.template))])
         .with_optimizer_rule(Arc::new(lift::LiftTraces))
         .build();
     let context = session::context(state);
@@ -160,9 +163,20 @@ impl SchemaProvider for Relations {
     }
 }
 
-/// Refuses operators over intervals where rows of several traces meet.
+/// Refuses operators over intervals and table functions where rows of several traces meet.
 #[derive(Debug)]
-struct OneTrace;
+struct OneTrace {
+    functions: Vec<&'static str>,
+}
+
+impl OneTrace {
+    fn new(template: &LoadedTrace) -> Self {
+        let own = template.table_functions();
+        let mut functions: Vec<_> = own.iter().map(|function| function.name()).collect();
+        functions.push(TableInfo.name());
+        Self { functions }
+    }
+}
 
 impl RelationPlanner for OneTrace {
     fn plan_relation(
@@ -176,15 +190,20 @@ impl RelationPlanner for OneTrace {
             ..
         } = &relation
         {
-            let name = name.to_string();
-            if matches!(name.as_str(), "__interval_intersect" | "__asof_join") {
+            let name = name.to_string().to_ascii_lowercase();
+            let subject = if OPERATORS.contains(&name.as_str()) {
                 let name = name.trim_start_matches('_');
-                return datafusion::common::plan_err!(
-                    "The operator '{name}' joins rows of one trace, and here rows of several \
-                     meet. Use it in a view (CREATE PERFETTO VIEW is evaluated for each trace), \
-                     or ask each trace alone: --per-trace."
-                );
-            }
+                format!("The operator '{name}' joins rows")
+            } else if self.functions.contains(&name.as_str()) {
+                format!("The table function '{name}' reads rows")
+            } else {
+                return Ok(RelationPlanning::Original(Box::new(relation)));
+            };
+            return datafusion::common::plan_err!(
+                "{subject} of one trace, and here rows of several meet. Use it in a view \
+                 (CREATE PERFETTO VIEW is evaluated for each trace), or ask each trace alone: \
+                 --per-trace."
+            );
         }
         Ok(RelationPlanning::Original(Box::new(relation)))
     }

@@ -16,7 +16,8 @@ use tokio::sync::OnceCell;
 use super::files::TraceFile;
 use super::function::TraceFunction;
 use super::import::{Importer, open};
-use crate::engine::{Engine, Options, session};
+use crate::computed::FunctionPlanner;
+use crate::engine::{Engine, Options, STACK, session};
 use crate::error::SqlError;
 use crate::trace::{KeyTypes, LoadedTrace};
 
@@ -102,7 +103,7 @@ impl Scope {
         };
         // Plans are made on one thread, with room for deep expressions.
         std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().stack_size(8 << 20);
+            let thread = std::thread::Builder::new().stack_size(STACK);
             let thread = thread.spawn_scoped(scope, work).map_err(|e| failed(&e))?;
             thread
                 .join()
@@ -140,6 +141,8 @@ impl crate::engine::Trace for Scope {
         for function in self.template.functions(Some(self.types.clone())) {
             context.register_udf(function);
         }
+        let planner = FunctionPlanner(self.template.table_functions());
+        context.register_relation_planner(Arc::new(planner))?;
         Ok(())
     }
 }

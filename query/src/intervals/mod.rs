@@ -5,5 +5,5 @@ pub mod sweep;
 mod table;
 
 pub use exec::SpanKind;
-pub(crate) use table::IntervalTable;
 pub use table::{IntervalPlanner, span_table};
+pub(crate) use table::{IntervalTable, OPERATORS};

@@ -303,6 +303,13 @@ fn as_of_table(plans: Vec<LogicalPlan>, keys: &[String]) -> Result<IntervalTable
     })
 }
 
+/// The operators, by the names that macros give them.
+pub(crate) const OPERATORS: [&str; 3] = [
+    "__interval_intersect",
+    "__interval_self_intersect",
+    "__asof_join",
+];
+
 /// Plans the operators where they are named after `FROM`, with their inputs.
 #[derive(Debug)]
 pub struct IntervalPlanner;
@@ -323,11 +330,6 @@ impl RelationPlanner for IntervalPlanner {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         };
         let name = name.to_string().to_ascii_lowercase();
-        const OPERATORS: [&str; 3] = [
-            "__interval_intersect",
-            "__interval_self_intersect",
-            "__asof_join",
-        ];
         if !OPERATORS.contains(&name.as_str()) {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         }

@@ -10,6 +10,7 @@ use ferretto_wire::encode;
 
 use super::state::Processor;
 use super::stream::Stream;
+use crate::engine::STACK;
 use crate::error::SqlError;
 
 /// Bodies larger than this are refused.
@@ -104,10 +105,9 @@ impl Server {
             threads.push(std::thread::spawn(move || {
                 for client in listener.incoming().flatten() {
                     let (origins, processor) = (origins.clone(), processor.clone());
-                    std::thread::spawn(move || {
-                        // A client that goes away needs no answer.
-                        let _ = serve(client, &origins, &processor);
-                    });
+                    let thread = std::thread::Builder::new().stack_size(STACK);
+                    // A client for whom there is no thread, or who goes away, gets no answer.
+                    let _ = thread.spawn(move || serve(client, &origins, &processor));
                 }
             }));
         }

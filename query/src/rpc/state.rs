@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 
 use super::result::{ResultWriter, Statements, gone};
 use super::{API_VERSION, UPSTREAM_VERSION};
-use crate::engine::{Engine, Options, Rows};
+use crate::engine::{Engine, Options, Rows, STACK};
 use crate::error::SqlError;
 use crate::sql::lexer::text;
 use crate::trace::LoadedTrace;
@@ -38,7 +38,7 @@ impl Processor {
     ) -> Result<Self, SqlError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
-            .thread_stack_size(8 << 20)
+            .thread_stack_size(STACK)
             .build()
             .map_err(|e| SqlError::new(format!("cannot start threads: {e}")))?;
         let trace = LoadedTrace::read(&[], &import)?;

@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::arguments::positional;
+use super::bounds::Room;
 use super::build::{function, ordered, wrap_arguments};
 use super::inspect::has_column;
 use super::rewrite::truth;
@@ -18,6 +19,7 @@ use crate::error::SqlError;
 /// Rewrites a call, or returns what stands in its place.
 pub(super) fn rewrite_call(
     functions: &Functions,
+    room: &mut Room,
     call: &mut Function,
 ) -> Result<Option<Expr>, SqlError> {
     let name = call.name.to_string().to_ascii_lowercase();
@@ -33,6 +35,7 @@ pub(super) fn rewrite_call(
             )));
         }
         let values = positional(&name, &list.args, user.arguments.len())?;
+        user.take_room(&name, &values, room)?;
         if let Some(body) = user.expression() {
             let mut body = body.clone();
             user.substitute(&mut body, &values);

@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{self, Expr, Query, visit_expressions, visit_relations};
+use datafusion::sql::sqlparser::ast::{
+    self, Expr, Query, TableFactor, Visit, Visitor, visit_expressions, visit_relations,
+};
 
 /// Returns true if the expression reads a column.
 pub fn has_column(expr: &Expr) -> bool {
@@ -24,6 +26,51 @@ pub(super) fn refers_to(query: &Query, name: &str) -> bool {
         }
     })
     .is_break()
+}
+
+/// Returns true if a query reads the table or view of this name, and no `WITH` of its own makes one.
+pub fn reads(query: &Query, name: &str) -> bool {
+    let own = query.with.iter().flat_map(|with| &with.cte_tables);
+    let shadowed = own
+        .map(|cte| &cte.alias.name.value)
+        .any(|own| own.eq_ignore_ascii_case(name));
+    !shadowed && refers_to(query, name)
+}
+
+/// Returns true if a query calls the function, for a value or for rows.
+pub fn calls(query: &Query, name: &str) -> bool {
+    let called = visit_expressions(query, |e| match e {
+        Expr::Function(call) if call.name.to_string().eq_ignore_ascii_case(name) => {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    called.is_break() || called_for_rows(query, name)
+}
+
+/// Returns true if a query calls the function after `FROM`.
+fn called_for_rows(query: &Query, name: &str) -> bool {
+    struct Calls<'a>(&'a str);
+    impl Visitor for Calls<'_> {
+        type Break = ();
+
+        fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+            match factor {
+                TableFactor::Table {
+                    name,
+                    args: Some(_),
+                    ..
+                }
+                | TableFactor::Function { name, .. }
+                    if name.to_string().eq_ignore_ascii_case(self.0) =>
+                {
+                    ControlFlow::Break(())
+                }
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    query.visit(&mut Calls(name)).is_break()
 }
 
 /// Returns the names of all tables and table functions that a query reads.

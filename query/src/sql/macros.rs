@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use datafusion::sql::sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan};
 
+use super::bounds::MAX_TOKENS;
 use super::lexer::{closing, name_of, split_commas, text, tokenize, trim, word_token};
 use super::statement::Argument;
 use crate::error::{SqlError, nearest};
@@ -25,13 +26,15 @@ pub fn expand(
     tokens: &[TokenWithSpan],
     macros: &HashMap<String, Macro>,
 ) -> Result<Vec<TokenWithSpan>, SqlError> {
-    expand_at(tokens, macros, 0)
+    let mut room = MAX_TOKENS;
+    expand_at(tokens, macros, 0, &mut room)
 }
 
 fn expand_at(
     tokens: &[TokenWithSpan],
     macros: &HashMap<String, Macro>,
     depth: usize,
+    room: &mut usize,
 ) -> Result<Vec<TokenWithSpan>, SqlError> {
     let mut out = Vec::with_capacity(tokens.len());
     let mut at = 0;
@@ -54,18 +57,19 @@ fn expand_at(
         let expanded = match name.as_str() {
             "__intrinsic_stringify" => {
                 // The text stands between quotes as it is, so that two quotes in it are one.
-                let words = text(trim(&expand_at(inner, macros, depth + 1)?)).replace("''", "'");
+                let words =
+                    text(trim(&expand_at(inner, macros, depth + 1, room)?)).replace("''", "'");
                 vec![TokenWithSpan::new(Token::SingleQuotedString(words), span)]
             }
             _ if name.starts_with("__intrinsic_token_apply") => {
-                apply(&name, inner, span, macros, depth)?
+                apply(&name, inner, span, macros, depth, room)?
             }
             _ => {
                 let arguments: Vec<_> = split_commas(inner)
                     .into_iter()
-                    .map(|part| expand_at(part, macros, depth + 1))
+                    .map(|part| expand_at(part, macros, depth + 1, room))
                     .collect::<Result<_, _>>()?;
-                call(&name, &arguments, span, macros, depth)?
+                call(&name, &arguments, span, macros, depth, room)?
             }
         };
         out.extend(expanded);
@@ -91,6 +95,7 @@ fn call(
     span: Span,
     macros: &HashMap<String, Macro>,
     depth: usize,
+    room: &mut usize,
 ) -> Result<Vec<TokenWithSpan>, SqlError> {
     let wrong = |wanted: usize| {
         let message = format!(
@@ -100,7 +105,7 @@ fn call(
         SqlError::at(span.start, message)
     };
     if let Some(expanded) = builtin(name, arguments, span)? {
-        return expand_at(&expanded, macros, depth + 1);
+        return expand_at(&expanded, macros, depth + 1, room);
     }
     let Some(definition) = macros.get(name) else {
         let mut message = format!("There is no macro '{name}'.");
@@ -127,8 +132,13 @@ fn call(
             // Errors in the expansion point to the call.
             None => body.push(TokenWithSpan::new(token.token.clone(), span)),
         }
+        if body.len() > *room {
+            let message = format!("Macros expand to more than {MAX_TOKENS} words.");
+            return Err(SqlError::at(span.start, message));
+        }
     }
-    expand_at(&body, macros, depth + 1)
+    *room -= body.len();
+    expand_at(&body, macros, depth + 1, room)
 }
 
 /// Takes the parentheses around a list away.
@@ -221,6 +231,7 @@ fn apply(
     span: Span,
     macros: &HashMap<String, Macro>,
     depth: usize,
+    room: &mut usize,
 ) -> Result<Vec<TokenWithSpan>, SqlError> {
     let parts = split_commas(inner);
     let fail = || {
@@ -237,7 +248,7 @@ fn apply(
         .to_ascii_lowercase();
     let lists: Vec<Vec<Vec<TokenWithSpan>>> = lists
         .iter()
-        .map(|list| Ok(unwrap_list(&expand_at(list, macros, depth + 1)?)))
+        .map(|list| Ok(unwrap_list(&expand_at(list, macros, depth + 1, room)?)))
         .collect::<Result<_, SqlError>>()?;
     let first = lists.first().ok_or_else(fail)?;
     let separator = if name.contains("_and") {
@@ -256,7 +267,7 @@ fn apply(
             .iter()
             .filter_map(|list| list.get(index).cloned())
             .collect();
-        out.extend(call(&target, &arguments, span, macros, depth + 1)?);
+        out.extend(call(&target, &arguments, span, macros, depth + 1, room)?);
     }
     Ok(out)
 }

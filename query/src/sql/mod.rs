@@ -2,6 +2,7 @@
 
 mod arguments;
 mod bare;
+pub mod bounds;
 mod build;
 mod calls;
 pub mod dialect;

@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::arguments::{positional, qualify_arguments};
 use super::bare;
+use super::bounds::Room;
 use super::build::{alias_of, function, take};
 use super::calls::rewrite_call;
 use super::inspect::{has_column, refers_to};
@@ -20,6 +21,7 @@ use crate::error::SqlError;
 pub fn rewrite<T: VisitMut>(node: &mut T, functions: &Functions) -> Result<(), SqlError> {
     let mut rewriter = Rewriter {
         functions,
+        room: Room::new(),
         depth: 0,
     };
     match node.visit(&mut rewriter) {
@@ -30,6 +32,8 @@ pub fn rewrite<T: VisitMut>(node: &mut T, functions: &Functions) -> Result<(), S
 
 struct Rewriter<'a> {
     functions: &'a Functions,
+    /// The room that functions may take yet.
+    room: Room,
     /// The number of queries around the current place.
     depth: usize,
 }
@@ -140,6 +144,9 @@ impl VisitorMut for Rewriter<'_> {
             Ok(values) => values,
             Err(error) => return ControlFlow::Break(error),
         };
+        if let Err(error) = user.take_room(&key, &values, &mut self.room) {
+            return ControlFlow::Break(error);
+        }
         let lateral = values.iter().any(has_column);
         let alias = alias.clone().or_else(|| Some(alias_of(Ident::new(key))));
         let mut subquery = user.bind(&values);
@@ -226,7 +233,7 @@ impl VisitorMut for Rewriter<'_> {
                 arguments.extend(substring_for.take().map(|e| *e));
                 *expr = function("__substr", arguments);
             }
-            Expr::Function(call) => match rewrite_call(self.functions, call) {
+            Expr::Function(call) => match rewrite_call(self.functions, &mut self.room, call) {
                 Ok(Some(new)) => *expr = new,
                 Ok(None) => {}
                 Err(error) => return ControlFlow::Break(error),

@@ -5,12 +5,14 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     self, Expr, Ident, Query, Select, SetExpr, TableFactor, Value, VisitMut, VisitorMut,
-    visit_expressions_mut,
+    visit_expressions, visit_expressions_mut,
 };
 
 use super::bare;
+use super::bounds::{Room, size_of};
 use super::build::{alias_of, function, ordered, take};
 use super::statement::{Argument, Returns};
+use crate::error::SqlError;
 
 /// A function that a statement defined.
 #[derive(Debug, Clone)]
@@ -45,6 +47,29 @@ impl UserFunction {
         }
     }
 
+    /// Takes room for the body with these arguments in it.
+    pub(super) fn take_room(
+        &self,
+        name: &str,
+        values: &[Expr],
+        room: &mut Room,
+    ) -> Result<(), SqlError> {
+        let sizes: Vec<_> = values.iter().map(size_of).collect();
+        let mut size = 0;
+        let _ = visit_expressions(&*self.body, |expr| {
+            size += 1 + self.place(expr).map_or(0, |index| sizes[index]);
+            ControlFlow::<()>::Continue(())
+        });
+        room.take(name, size)
+    }
+
+    /// Returns which argument an expression stands for.
+    fn place(&self, expr: &Expr) -> Option<usize> {
+        let name = placeholder(expr)?;
+        let mut names = self.arguments.iter();
+        names.position(|a| name.eq_ignore_ascii_case(&a.name))
+    }
+
     /// Returns the body with the arguments in place of the placeholders.
     pub fn bind(&self, values: &[Expr]) -> Box<Query> {
         let mut body = self.body.clone();
@@ -56,12 +81,7 @@ impl UserFunction {
 
     pub(super) fn substitute<T: VisitMut>(&self, node: &mut T, values: &[Expr]) {
         let _ = visit_expressions_mut(node, |expr| {
-            if let Some(name) = placeholder(expr)
-                && let Some(index) = self
-                    .arguments
-                    .iter()
-                    .position(|a| name.eq_ignore_ascii_case(&a.name))
-            {
+            if let Some(index) = self.place(expr) {
                 *expr = Expr::Nested(Box::new(values[index].clone()));
             }
             ControlFlow::<()>::Continue(())

@@ -20,7 +20,7 @@ use datafusion::logical_expr::{ScalarUDF, ScalarUDFImpl};
 use datafusion::prelude::SessionContext;
 use ferretto_tables::{Progress, TableId, TableSet, Trace as Tables, Value};
 
-use crate::computed::FunctionPlanner;
+use crate::computed::{FunctionPlanner, TableFunction};
 use crate::engine::Trace;
 use crate::error::SqlError;
 use crate::functions::Clocks;
@@ -182,6 +182,11 @@ impl LoadedTrace {
         functions
     }
 
+    /// Returns the functions that read the trace itself and have rows.
+    pub(crate) fn table_functions(&self) -> Vec<Arc<dyn TableFunction>> {
+        computed::functions(&self.tables)
+    }
+
     /// Returns whether a function reads the trace.
     pub(crate) fn reads_trace(name: &str) -> bool {
         args::needs(name).is_some()
@@ -228,7 +233,7 @@ impl Trace for LoadedTrace {
         for function in self.functions(None) {
             context.register_udf(function);
         }
-        let planner = FunctionPlanner(computed::functions(&self.tables));
+        let planner = FunctionPlanner(self.table_functions());
         context.register_relation_planner(Arc::new(planner))?;
         Ok(())
     }

@@ -1,0 +1,214 @@
+//! Bounds of what a statement may ask for, as SQLite has them. Larger ones would take all memory or
+//! the whole stack before anything else can refuse them.
+
+use std::ops::ControlFlow;
+
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::sqlparser::ast::{Expr, visit_expressions};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
+
+use crate::error::SqlError;
+
+/// Tokens of a statement whose macros are expanded.
+pub(super) const MAX_TOKENS: usize = 1 << 20;
+/// Operators of one expression, which may lie inside each other.
+const MAX_OPERATORS: usize = 1000;
+/// Queries that are joined by UNION and the like.
+const MAX_COMPOUND: usize = 500;
+/// Tables that one FROM joins.
+const MAX_JOINED: usize = 64;
+/// Parts of expressions that functions of users may become.
+const MAX_INLINED: usize = 1 << 18;
+/// Relations that a query reads, those of its views included.
+const MAX_RELATIONS: usize = 1000;
+/// Columns of a result.
+const MAX_COLUMNS: usize = 2000;
+
+/// The part of a query that tokens are in.
+#[derive(Default, Clone, Copy, PartialEq)]
+enum Clause {
+    #[default]
+    Other,
+    From,
+}
+
+/// The counts of one pair of parentheses.
+#[derive(Default)]
+struct Level {
+    clause: Clause,
+    operators: usize,
+    queries: usize,
+    joined: usize,
+}
+
+impl Level {
+    fn word(&mut self, word: &Word) {
+        match word.keyword {
+            Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT => {
+                self.queries += 1;
+                self.enter(Clause::Other);
+            }
+            Keyword::FROM => {
+                self.joined = 0;
+                self.enter(Clause::From);
+            }
+            Keyword::JOIN => {
+                self.joined += 1;
+                self.operators = 0;
+            }
+            Keyword::SELECT
+            | Keyword::WHERE
+            | Keyword::GROUP
+            | Keyword::ORDER
+            | Keyword::HAVING => {
+                self.enter(Clause::Other);
+            }
+            Keyword::ON | Keyword::USING => self.operators = 0,
+            Keyword::AND
+            | Keyword::OR
+            | Keyword::NOT
+            | Keyword::IS
+            | Keyword::NOTNULL
+            | Keyword::LIKE
+            | Keyword::REGEXP
+            | Keyword::MATCH
+            | Keyword::BETWEEN
+            | Keyword::IN
+            | Keyword::COLLATE => self.operators += 1,
+            _ => {
+                let operators = ["GLOB", "ISNULL"];
+                let is_operator = |name: &&str| word.value.eq_ignore_ascii_case(name);
+                self.operators += operators.iter().filter(|o| is_operator(o)).count();
+            }
+        }
+    }
+
+    fn enter(&mut self, clause: Clause) {
+        self.clause = clause;
+        self.operators = 0;
+    }
+
+    fn comma(&mut self) {
+        self.operators = 0;
+        self.joined += usize::from(self.clause == Clause::From);
+    }
+
+    /// Returns the reason for which this is too much.
+    fn excess(&self) -> Option<String> {
+        if self.operators > MAX_OPERATORS {
+            Some(format!(
+                "The expression is too large: it may have {MAX_OPERATORS} operators. \
+                 Values can be listed after IN, or come from a table."
+            ))
+        } else if self.queries > MAX_COMPOUND {
+            Some(format!(
+                "More than {MAX_COMPOUND} queries are joined by UNION."
+            ))
+        } else if self.joined >= MAX_JOINED {
+            Some(format!("More than {MAX_JOINED} tables are joined."))
+        } else {
+            None
+        }
+    }
+}
+
+/// Checks a statement before it is parsed.
+///
+/// # Errors
+///
+/// If it has expressions or queries that nest too deeply.
+pub fn check(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
+    let mut outer: Vec<Level> = Vec::new();
+    let mut level = Level::default();
+    for token in tokens {
+        match &token.token {
+            Token::LParen | Token::LBracket => {
+                // What stands in brackets may be an operator itself: `a[0][0]`.
+                level.operators += usize::from(token.token == Token::LBracket);
+                outer.push(std::mem::take(&mut level));
+            }
+            Token::RParen | Token::RBracket => level = outer.pop().unwrap_or_default(),
+            Token::Comma => level.comma(),
+            Token::SemiColon => level = Level::default(),
+            Token::Word(word) if word.quote_style.is_none() => level.word(word),
+            Token::Word(_)
+            | Token::Number(..)
+            | Token::Char(_)
+            | Token::SingleQuotedString(_)
+            | Token::DoubleQuotedString(_)
+            | Token::HexStringLiteral(_)
+            | Token::Placeholder(_)
+            | Token::Period
+            | Token::Whitespace(_)
+            | Token::EOF => {}
+            // All else is an operator.
+            _ => level.operators += 1,
+        }
+        if let Some(message) = level.excess() {
+            return Err(SqlError::at(token.span.start, message));
+        }
+    }
+    Ok(())
+}
+
+/// Checks how much a query reads.
+///
+/// # Errors
+///
+/// If it reads too many tables, or has too many columns.
+pub fn check_plan(plan: &LogicalPlan) -> Result<(), SqlError> {
+    if plan.schema().fields().len() > MAX_COLUMNS {
+        return Err(SqlError::new(format!(
+            "The query has more than {MAX_COLUMNS} columns."
+        )));
+    }
+    let mut relations = 0;
+    plan.apply_with_subqueries(|node| {
+        relations += usize::from(node.inputs().is_empty());
+        Ok(match relations > MAX_RELATIONS {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    })?;
+    match relations > MAX_RELATIONS {
+        true => Err(SqlError::new(format!(
+            "The query reads more than {MAX_RELATIONS} tables, with those in its views. \
+             CREATE PERFETTO TABLE keeps a result instead of a view."
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// The room for the bodies of functions in one statement. Functions that call each other twice
+/// could ask for any amount.
+#[derive(Debug)]
+pub(super) struct Room(usize);
+
+impl Room {
+    /// Returns the room of a new statement.
+    pub(super) fn new() -> Self {
+        Self(MAX_INLINED)
+    }
+
+    /// Takes room for a function with so many parts.
+    pub(super) fn take(&mut self, name: &str, parts: usize) -> Result<(), SqlError> {
+        self.0 = self.0.checked_sub(parts).ok_or_else(|| {
+            SqlError::new(format!(
+                "The query is too large once its functions are put in, such as '{name}'."
+            ))
+        })?;
+        Ok(())
+    }
+}
+
+/// Returns the number of expressions in one.
+pub(super) fn size_of(expr: &Expr) -> usize {
+    let mut size = 0;
+    let _ = visit_expressions(expr, |_| {
+        size += 1;
+        ControlFlow::<()>::Continue(())
+    });
+    size
+}
