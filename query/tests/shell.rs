@@ -1,0 +1,153 @@
+//! The shell as a person uses it: on a terminal.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use common::{TRACE, encode};
+
+/// Far longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// A shell on a terminal of its own.
+struct Terminal {
+    keyboard: ChildStdin,
+    screen: Receiver<Vec<u8>>,
+    seen: String,
+    child: Child,
+}
+
+impl Terminal {
+    /// Starts the shell; `None` if nothing here can give a program a terminal.
+    fn start(folder: &Path, trace: &Path) -> Option<Self> {
+        let program = env!("CARGO_BIN_EXE_ferretto-query");
+        // It ends the shell when it is ended itself, and the shell's status is its own.
+        let mut child = Command::new("script")
+            .args(["--quiet", "--flush", "--return", "--command"])
+            .arg(format!(
+                "stty rows 50 cols 200; exec '{program}' '{}'",
+                trace.display()
+            ))
+            .arg("/dev/null")
+            .env("XDG_STATE_HOME", folder)
+            .env("TERM", "xterm")
+            .env("SHELL", "/bin/sh")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        let keyboard = child.stdin.take().expect("keyboard");
+        let mut output = child.stdout.take().expect("screen");
+        let (sender, screen) = channel();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = output.read(&mut bytes) {
+                if sender.send(bytes[..count].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        Some(Self {
+            keyboard,
+            screen,
+            seen: String::new(),
+            child,
+        })
+    }
+
+    fn type_in(&mut self, text: &str) {
+        self.keyboard.write_all(text.as_bytes()).expect("a key");
+        self.keyboard.flush().expect("a key");
+    }
+
+    /// Waits for a text, and forgets what came before. Presses keys again now and then meanwhile.
+    fn wait_pressing(&mut self, text: &str, keys: &str) {
+        let step = Duration::from_millis(if keys.is_empty() { 10_000 } else { 100 });
+        let mut patience = PATIENCE;
+        loop {
+            if let Some(at) = self.seen.find(text) {
+                self.seen.drain(..at + text.len());
+                return;
+            }
+            match self.screen.recv_timeout(step) {
+                Ok(bytes) => self.seen += &String::from_utf8_lossy(&bytes),
+                Err(RecvTimeoutError::Timeout) if !patience.is_zero() => {
+                    patience = patience.saturating_sub(step);
+                    self.type_in(keys);
+                }
+                Err(_) => panic!("no {text:?} in {:?}", self.seen),
+            }
+        }
+    }
+
+    fn wait(&mut self, text: &str) {
+        self.wait_pressing(text, "");
+    }
+
+    fn end(mut self) {
+        self.type_in(".quit\r");
+        let status = self.child.wait().expect("an end");
+        assert!(status.success(), "{status}");
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // Both fail if it ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_person_asks_completes_cancels_and_comes_back() {
+    let folder = tempfile::tempdir().expect("folder");
+    let trace = folder.path().join("t.pftrace");
+    std::fs::write(&trace, encode(TRACE)).expect("trace");
+    let Some(mut shell) = Terminal::start(folder.path(), &trace) else {
+        println!("skipped: there is no 'script', which gives a program its terminal");
+        return;
+    };
+    shell.wait("> ");
+    // A name is completed by Tab.
+    shell.type_in("SELECT count(*) AS how_many FROM thread_sta\t;\r");
+    shell.wait("thread_state");
+    shell.wait(" ms");
+    shell.wait("> ");
+    shell.type_in(".tables thread_st\r");
+    shell.wait("\nthread_state");
+    shell.wait("> ");
+    shell.type_in(".schema slice\r");
+    shell.wait("track_id");
+    shell.wait("integer");
+    shell.wait("> ");
+    // An error leaves the shell as it was.
+    shell.type_in("SELECT * FROM slcie;\r");
+    shell.wait("Did you mean 'slice'");
+    shell.wait("> ");
+    // So does Ctrl-C, and it ends the query.
+    let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n \
+                   WHERE i < 1000000000) SELECT count(*) FROM n;\r";
+    shell.type_in(endless);
+    shell.wait("FROM n;");
+    shell.wait_pressing("cancelled", "\x03");
+    shell.type_in("SELECT 40 + 2 AS still;\r");
+    shell.wait(" 42 ");
+    shell.wait("> ");
+    shell.end();
+
+    // The history is there the next time.
+    let mut shell = Terminal::start(folder.path(), &trace).expect("a terminal");
+    shell.wait("> ");
+    // The last line but one: the last is the command that ended the shell.
+    shell.type_in("\x1b[A\x1b[A\r");
+    shell.wait("AS still;");
+    shell.wait(" 42 ");
+    shell.wait("> ");
+    shell.end();
+}
