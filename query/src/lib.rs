@@ -11,6 +11,7 @@ pub mod error;
 pub mod fleet;
 pub mod functions;
 pub mod intervals;
+mod node;
 mod order;
 pub mod output;
 mod planner;

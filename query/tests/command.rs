@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use common::{TRACE, encode};
+use common::{PROGRAM, TRACE, encode, query};
 
 struct Fixture {
     folder: tempfile::TempDir,
@@ -25,14 +25,10 @@ impl Fixture {
     fn classic(&self) -> Command {
         let link = self.folder.path().join("trace_processor_shell");
         if !link.exists() {
-            std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_ferretto-query"), &link).expect("link");
+            std::os::unix::fs::symlink(PROGRAM, &link).expect("link");
         }
         Command::new(link)
     }
-}
-
-fn query() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_ferretto-query"))
 }
 
 fn run(command: &mut Command, input: &str) -> Output {

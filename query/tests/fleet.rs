@@ -3,9 +3,9 @@
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
-use common::{TRACE, encode};
+use common::{TRACE, encode, lines, query};
 
 /// Traces that differ in how often the program worked, and one file that is no trace.
 struct Traces {
@@ -76,20 +76,6 @@ impl Traces {
         );
         String::from_utf8_lossy(&output.stderr).into_owned()
     }
-}
-
-fn query() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ferretto-query"));
-    command.stdin(std::process::Stdio::null());
-    command
-}
-
-/// Returns the rows of a CSV answer, in the order of their texts.
-fn lines(output: &Output) -> Vec<String> {
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let mut lines: Vec<String> = text.lines().skip(1).map(str::to_owned).collect();
-    lines.sort();
-    lines
 }
 
 #[test]
@@ -348,6 +334,61 @@ async fn parquet_has_the_rows_of_the_traces() {
     let into_input = export(&traces, &traces.path("in"), &[]);
     assert_eq!(into_input.status.code(), Some(1));
     assert_eq!(traces.rows(&["select count(*) from slice"]), ["22"]);
+}
+
+/// Returns the rows that come out of files, before conditions are checked.
+async fn rows_read(folder: &Path, condition: &str) -> usize {
+    use datafusion::physical_plan::{ExecutionPlan, collect};
+    use datafusion::prelude::{ParquetReadOptions, SessionContext};
+    use std::sync::Arc;
+    let context = SessionContext::new();
+    let folder = folder.to_string_lossy();
+    let options = ParquetReadOptions::default();
+    let registered = context.register_parquet("t", folder.as_ref(), options);
+    registered.await.expect("table");
+    let sql = format!("select ts from t where {condition}");
+    let frame = context.sql(&sql).await.expect("plan");
+    let plan = frame.create_physical_plan().await.expect("plan");
+    collect(plan.clone(), context.task_ctx())
+        .await
+        .expect("rows");
+    let mut leaf: Arc<dyn ExecutionPlan> = plan;
+    while let Some(below) = leaf.children().first().map(|below| Arc::clone(below)) {
+        leaf = below;
+    }
+    let metrics = leaf.metrics().expect("metrics");
+    metrics.output_rows().expect("a count")
+}
+
+#[tokio::test]
+async fn conditions_on_time_leave_groups_of_rows_unread() {
+    let traces = Traces::new();
+    let target = traces.path("out");
+    // Four rows nine times over are two groups of rows, and five are more.
+    let joined = ('a'..='i').map(|alias| format!("slice as {alias}"));
+    let joined = joined.collect::<Vec<_>>().join(", ");
+    let many =
+        format!("create perfetto view many as select row_number() over () as ts from {joined}");
+    let output = query()
+        .arg(traces.path("in/0.pftrace"))
+        .args([&many, "--tables", "many", "--export", "parquet"])
+        .arg(&target)
+        .output()
+        .expect("the program");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    let many = target.join("table=many");
+    assert_eq!(rows_read(&many, "ts > 0").await, 262_144);
+    assert_eq!(rows_read(&many, "ts > 200000").await, 131_072);
+    assert_eq!(rows_read(&many, "ts < 0").await, 0);
+
+    // Of several traces, those that end before are not read.
+    let target = traces.path("all");
+    let output = export(&traces, &target, &["--tables", "slice"]);
+    assert!(output.status.success());
+    let slices = target.join("table=slice");
+    assert_eq!(rows_read(&slices, "ts > 0").await, 22);
+    assert_eq!(rows_read(&slices, "ts >= 2010").await, 6 + 7);
 }
 
 #[test]

@@ -32,8 +32,8 @@ fn another_engine_reads_the_same_rows() {
     }
     let traces = folder.path().join("*.pftrace");
     let query = || {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ferretto-query"));
-        command.arg(&traces).stdin(std::process::Stdio::null());
+        let mut command = common::query();
+        command.arg(&traces);
         command
     };
     let target = folder.path().join("out");

@@ -5,7 +5,7 @@ mod common;
 
 use std::process::Command;
 
-use common::{TRACE, encode};
+use common::{PROGRAM, TRACE, encode};
 
 const SCRIPT: &str = r#"
 import sys
@@ -31,7 +31,7 @@ fn the_python_package_asks_our_program() {
     let trace = folder.path().join("t.pftrace");
     std::fs::write(&trace, encode(TRACE)).expect("trace");
     let program = folder.path().join("trace_processor_shell");
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_ferretto-query"), &program).expect("link");
+    std::os::unix::fs::symlink(PROGRAM, &program).expect("link");
     let output = Command::new(python)
         .args(["-c", SCRIPT])
         .args([&program, &trace])

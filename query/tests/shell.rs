@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use common::{TRACE, encode};
+use common::{PROGRAM, TRACE, encode};
 
 /// Far longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -24,12 +24,11 @@ struct Terminal {
 impl Terminal {
     /// Starts the shell; `None` if nothing here can give a program a terminal.
     fn start(folder: &Path, trace: &Path) -> Option<Self> {
-        let program = env!("CARGO_BIN_EXE_ferretto-query");
         // It ends the shell when it is ended itself, and the shell's status is its own.
         let mut child = Command::new("script")
             .args(["--quiet", "--flush", "--return", "--command"])
             .arg(format!(
-                "stty rows 50 cols 200; exec '{program}' '{}'",
+                "stty rows 50 cols 200; exec '{PROGRAM}' '{}'",
                 trace.display()
             ))
             .arg("/dev/null")

@@ -20,6 +20,7 @@ use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConve
 use serde_json::{Value, json};
 
 use crate::fleet::{FleetTypes, Importer, Scope, Subject, TraceFile, TracesExec, TracesTable};
+use crate::node::table_as;
 
 /// The beginning of scans; all else is left to Ballista.
 const MAGIC: &[u8] = b"ferretto traces 1\0";
@@ -182,7 +183,7 @@ impl LogicalExtensionCodec for Inner {
 }
 
 fn traces(provider: &Arc<dyn TableProvider>) -> Option<&TracesTable> {
-    (provider.as_ref() as &dyn std::any::Any).downcast_ref()
+    table_as(provider.as_ref())
 }
 
 fn encode(scope: &Arc<Scope>, plan: &LogicalPlan) -> Result<Vec<u8>> {

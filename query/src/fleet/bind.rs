@@ -19,6 +19,7 @@ use super::scope::Scope;
 use super::table::{Subject, TracesTable};
 use crate::computed::{ComputedTable, TableFunction};
 use crate::intervals::IntervalTable;
+use crate::node::table_as;
 use crate::trace::LoadedTrace;
 
 const TRACE_ID: &str = "$trace_id";
@@ -112,15 +113,10 @@ fn provider(scan: &TableScan) -> Option<Arc<dyn TableProvider>> {
     source_as_provider(&scan.source).ok()
 }
 
-/// Returns a table as one of a certain type.
-fn is_a<T: TableProvider>(table: &dyn TableProvider) -> Option<&T> {
-    (table as &dyn std::any::Any).downcast_ref()
-}
-
 /// Returns the name of the relation that is read of many traces.
 fn named(scan: &TableScan) -> Option<String> {
     let provider = provider(scan)?;
-    let table = is_a::<TracesTable>(provider.as_ref())?;
+    let table = table_as::<TracesTable>(provider.as_ref())?;
     match table.subject() {
         Subject::Named(name) => Some(name.clone()),
         Subject::Lifted(_) => None,
@@ -166,10 +162,10 @@ fn bind(plan: &LogicalPlan, parts: &Parts<'_>) -> Result<LogicalPlan> {
                 let source = provider(&scan);
                 if let Some(own) = parts.tables.get(scan.table_name.table()) {
                     scan.source = provider_as_source(own.clone());
-                } else if let Some(table) = source.as_deref().and_then(is_a::<IntervalTable>) {
+                } else if let Some(table) = source.as_deref().and_then(table_as::<IntervalTable>) {
                     let table = table.map_inputs(|input| bind(input, parts))?;
                     scan.source = provider_as_source(Arc::new(table));
-                } else if let Some(table) = source.as_deref().and_then(is_a::<ComputedTable>) {
+                } else if let Some(table) = source.as_deref().and_then(table_as::<ComputedTable>) {
                     let arguments = bind(table.arguments(), parts)?;
                     let table = table.bound(&parts.table_functions, arguments);
                     scan.source = provider_as_source(Arc::new(table));
@@ -212,11 +208,11 @@ fn tables(plan: &LogicalPlan) -> Result<TableSet> {
         if let LogicalPlan::TableScan(scan) = node {
             let name = scan.table_name.table();
             let source = provider(scan);
-            if let Some(table) = source.as_deref().and_then(is_a::<IntervalTable>) {
+            if let Some(table) = source.as_deref().and_then(table_as::<IntervalTable>) {
                 for input in table.inputs() {
                     all = all.union(tables(input)?);
                 }
-            } else if let Some(table) = source.as_deref().and_then(is_a::<ComputedTable>) {
+            } else if let Some(table) = source.as_deref().and_then(table_as::<ComputedTable>) {
                 let own = LoadedTrace::needs(table.name());
                 all = all.union(own).union(tables(table.arguments())?);
             } else if name.starts_with("__") {

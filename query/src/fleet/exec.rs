@@ -11,12 +11,12 @@ use datafusion::arrow::buffer::ScalarBuffer;
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef, UInt64Type};
 use datafusion::catalog::memory::MemorySourceConfig;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_expr::EquivalenceProperties;
+use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
@@ -29,6 +29,7 @@ use super::bind::Unbound;
 use super::files::TraceFile;
 use super::scope::Scope;
 use super::table::UNREADABLE;
+use crate::node::{column_names, operator, properties};
 use crate::trace::record_batch;
 
 /// Runs a plan for each of many traces. Its input is the list of their files.
@@ -66,19 +67,14 @@ impl TracesExec {
         input: Arc<dyn ExecutionPlan>,
     ) -> Self {
         let parts = input.output_partitioning().partition_count();
-        let properties = PlanProperties::new(
-            EquivalenceProperties::new(schema.clone()),
-            Partitioning::UnknownPartitioning(parts),
-            EmissionType::Incremental,
-            Boundedness::Bounded,
-        );
+        let rows = EquivalenceProperties::new(schema.clone());
         Self {
             scope,
             plan,
             schema,
             input,
             unbound: Arc::default(),
-            properties: Arc::new(properties),
+            properties: properties(rows, parts, EmissionType::Incremental),
         }
     }
 
@@ -137,13 +133,7 @@ pub(super) fn split(mut files: Vec<TraceFile>, parts: usize) -> Vec<Vec<TraceFil
 
 impl DisplayAs for TracesExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns: Vec<&str> = self
-            .schema
-            .fields()
-            .iter()
-            .map(|f| f.name().as_str())
-            .collect();
-        write!(f, "TracesScan: columns=[{}]", columns.join(", "))?;
+        write!(f, "TracesScan: columns=[{}]", column_names(&self.schema))?;
         write!(
             f,
             ", of each=[{}]",
@@ -153,13 +143,7 @@ impl DisplayAs for TracesExec {
 }
 
 impl ExecutionPlan for TracesExec {
-    fn name(&self) -> &'static str {
-        "TracesScan"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
+    operator!("TracesScan");
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         vec![&self.input]
@@ -167,13 +151,6 @@ impl ExecutionPlan for TracesExec {
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         vec![false]
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
     }
 
     fn with_new_children(

@@ -13,6 +13,7 @@ use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use super::function::{called, refusal, within};
 use super::scope::Scope;
 use super::table::{Subject, TRACE_ID, TracesTable, has_subquery};
+use crate::node::table_as;
 
 /// Lifts what is about one trace, and refuses what mixes up the numbers of several.
 #[derive(Debug)]
@@ -105,8 +106,7 @@ fn with_inputs(plan: LogicalPlan, inputs: Vec<LogicalPlan>) -> Result<LogicalPla
 
 fn traces(scan: &datafusion::logical_expr::TableScan) -> Option<TracesTable> {
     let provider = source_as_provider(&scan.source).ok()?;
-    let table = (provider.as_ref() as &dyn std::any::Any).downcast_ref::<TracesTable>();
-    table.cloned()
+    table_as(provider.as_ref()).cloned()
 }
 
 fn is_trace_id(expr: &Expr) -> bool {

@@ -11,7 +11,7 @@ use datafusion::common::{Column, DFSchema, Result};
 use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{
-    Expr, JoinType, LogicalPlan, LogicalPlanBuilder, TableProviderFilterPushDown, TableType,
+    Expr, JoinType, LogicalPlan, LogicalPlanBuilder, TableProviderFilterPushDown,
 };
 use datafusion::physical_expr::create_physical_expr;
 use datafusion::physical_plan::ExecutionPlan;
@@ -20,6 +20,7 @@ use super::exec::TracesExec;
 use super::files::TraceFile;
 use super::function;
 use super::scope::Scope;
+use crate::node::{relation, table_as};
 
 /// The column with the names of traces.
 pub(super) const TRACE_ID: &str = "trace_id";
@@ -207,7 +208,7 @@ fn about_files(plan: &LogicalPlan, conditions: &mut Vec<Expr>) -> Result<()> {
             }
             LogicalPlan::TableScan(scan) => {
                 let ours = source_as_provider(&scan.source)
-                    .is_ok_and(|p| (p.as_ref() as &dyn std::any::Any).is::<TracesTable>());
+                    .is_ok_and(|p| table_as::<TracesTable>(p.as_ref()).is_some());
                 if ours {
                     let filters = scan.filters.iter().filter(|f| is_about_files(f));
                     conditions.extend(filters.cloned());
@@ -222,13 +223,7 @@ fn about_files(plan: &LogicalPlan, conditions: &mut Vec<Expr>) -> Result<()> {
 
 #[async_trait]
 impl TableProvider for TracesTable {
-    fn schema(&self) -> SchemaRef {
-        self.schema.clone()
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
+    relation!(Base);
 
     fn supports_filters_pushdown(
         &self,

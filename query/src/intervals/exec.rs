@@ -6,15 +6,14 @@ use std::sync::Arc;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::{SortOptions, concat_batches, interleave, take};
 use datafusion::arrow::datatypes::{Int64Type, SchemaRef};
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, exec_err};
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{
-    Distribution, EquivalenceProperties, LexOrdering, OrderingRequirements, Partitioning,
-    PhysicalExpr, PhysicalSortExpr, expressions::Column,
+    Distribution, EquivalenceProperties, LexOrdering, OrderingRequirements, PhysicalExpr,
+    PhysicalSortExpr, expressions::Column,
 };
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
@@ -23,6 +22,7 @@ use datafusion::physical_plan::{
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::sweep::{Interval, as_of, meet, meet_all, outer, with_gaps};
+use crate::node::{operator, properties};
 
 /// The kind of a span join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -78,18 +78,13 @@ impl IntervalExec {
         } else {
             1
         };
-        let properties = PlanProperties::new(
-            EquivalenceProperties::new(schema.clone()),
-            Partitioning::UnknownPartitioning(partitions),
-            EmissionType::Final,
-            Boundedness::Bounded,
-        );
+        let rows = EquivalenceProperties::new(schema.clone());
         Self {
             work,
             inputs,
             keys,
             schema,
-            properties: Arc::new(properties),
+            properties: properties(rows, partitions, EmissionType::Final),
         }
     }
 
@@ -112,13 +107,7 @@ impl DisplayAs for IntervalExec {
 }
 
 impl ExecutionPlan for IntervalExec {
-    fn name(&self) -> &'static str {
-        "IntervalExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
+    operator!("IntervalExec");
 
     fn input_distribution_requirements(&self) -> InputDistributionRequirements {
         if self.partitioned() {
@@ -153,13 +142,6 @@ impl ExecutionPlan for IntervalExec {
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         self.inputs.iter().collect()
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
     }
 
     fn with_new_children(

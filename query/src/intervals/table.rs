@@ -12,9 +12,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::planner::{
     PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
 };
-use datafusion::logical_expr::{
-    Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, TableType, cast, lit,
-};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, cast, lit};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
@@ -24,6 +22,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::exec::{IntervalExec, SpanKind, Work};
 use crate::error::SqlError;
+use crate::node::relation;
 
 /// An operator over queries.
 #[derive(Debug, Clone)]
@@ -55,13 +54,7 @@ impl IntervalTable {
 
 #[async_trait]
 impl TableProvider for IntervalTable {
-    fn schema(&self) -> SchemaRef {
-        self.schema.clone()
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::View
-    }
+    relation!(View);
 
     async fn scan(
         &self,

@@ -10,11 +10,12 @@ use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Result, ScalarValue, exec_err};
-use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown, TableType};
+use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use ferretto_tables::{TableId, TableSet, Trace};
 
 use crate::functions::fnv;
+use crate::node::relation;
 
 use super::scan::{RowSource, ScanExec, record_batch};
 
@@ -470,13 +471,7 @@ fn wanted(filter: &Expr, column: &str) -> Option<Vec<i64>> {
 
 #[async_trait]
 impl TableProvider for PairTable {
-    fn schema(&self) -> SchemaRef {
-        self.schema.clone()
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
+    relation!(Base);
 
     fn supports_filters_pushdown(
         &self,

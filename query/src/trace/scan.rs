@@ -8,16 +8,15 @@ use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::stats::Precision;
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{
-    EquivalenceProperties, Partitioning, PhysicalExpr, PhysicalSortExpr, expressions::Column,
-};
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalSortExpr, expressions::Column};
+use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::stream;
+
+use crate::node::{column_names, operator, properties};
 
 /// Makes batches of rows.
 pub(super) trait RowSource: fmt::Debug + Send + Sync {
@@ -63,19 +62,13 @@ impl ScanExec {
             })
             .collect();
         let equivalence = EquivalenceProperties::new_with_orderings(schema.clone(), orderings);
-        let properties = PlanProperties::new(
-            equivalence,
-            Partitioning::UnknownPartitioning(parts),
-            EmissionType::Incremental,
-            Boundedness::Bounded,
-        );
         Self {
             source,
             schema,
             rows,
             parts,
             exact: true,
-            properties: Arc::new(properties),
+            properties: properties(equivalence, parts, EmissionType::Incremental),
         }
     }
 
@@ -93,41 +86,22 @@ impl ScanExec {
 
 impl DisplayAs for ScanExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns: Vec<&str> = self
-            .schema
-            .fields()
-            .iter()
-            .map(|f| f.name().as_str())
-            .collect();
         write!(
             f,
             "TraceScan: {}, rows={}..{}, columns=[{}]",
             self.source.name(),
             self.rows.start,
             self.rows.end,
-            columns.join(", ")
+            column_names(&self.schema)
         )
     }
 }
 
 impl ExecutionPlan for ScanExec {
-    fn name(&self) -> &'static str {
-        "TraceScan"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
+    operator!("TraceScan");
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         Vec::new()
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
     }
 
     fn with_new_children(

@@ -8,12 +8,13 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Result, ScalarValue};
-use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown, TableType};
+use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use ferretto_tables::{ColumnKind, TableId, Trace, Values};
 
 use super::array::{Texts, array, data_type};
 use super::scan::{RowSource, ScanExec, record_batch};
+use crate::node::relation;
 
 /// A table of a trace, read where it is.
 #[derive(Debug)]
@@ -157,13 +158,7 @@ impl RowSource for Columns {
 
 #[async_trait]
 impl TableProvider for TraceTable {
-    fn schema(&self) -> SchemaRef {
-        self.schema.clone()
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
+    relation!(Base);
 
     fn supports_filters_pushdown(
         &self,

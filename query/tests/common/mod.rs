@@ -1,10 +1,30 @@
 //! Helpers of the tests: sessions, and traces in text form.
 #![allow(dead_code)]
 
+use std::process::{Command, Output, Stdio};
+
 use ferretto_query::engine::{Engine, Options};
 use ferretto_query::error::SqlError;
 use ferretto_query::output::{Format, write};
 use ferretto_query::trace::LoadedTrace;
+
+/// The program.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_ferretto-query");
+
+/// Returns the program as a command that reads nothing.
+pub fn query() -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Returns the rows of a CSV answer, in the order of their texts.
+pub fn lines(output: &Output) -> Vec<String> {
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut lines: Vec<String> = text.lines().skip(1).map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
 
 /// A session, and the thread that runs it.
 pub struct Session {
