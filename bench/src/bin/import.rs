@@ -114,7 +114,7 @@ fn compare(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     for kind in Kind::ALL {
         if names.is_empty() || names.contains(&kind.name()) {
             let path = folder.path().join(kind.name());
-            kind.write(megabytes * 1_000_000, &mut File::create(&path)?)?;
+            kind.write(megabytes * 1_000_000, 0, &mut File::create(&path)?)?;
             measure(kind.name(), &path, rounds)?;
             std::fs::remove_file(path)?;
         }

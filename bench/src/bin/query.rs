@@ -78,12 +78,16 @@ fn main() -> Result<()> {
     };
     let rounds = number(1, 3)?;
     let folder = tempfile::tempdir()?;
-    let trace = match arguments.first().map(Path::new).filter(|path| path.exists()) {
+    let trace = match arguments
+        .first()
+        .map(Path::new)
+        .filter(|path| path.exists())
+    {
         Some(path) => path.to_owned(),
         None => {
             let path = folder.path().join("trace");
             let bytes = number(0, 450)? * 1_000_000;
-            Kind::TrackEvents.write(bytes, &mut File::create(&path)?)?;
+            Kind::TrackEvents.write(bytes, 0, &mut File::create(&path)?)?;
             path
         }
     };
@@ -160,7 +164,9 @@ struct Server {
 impl Server {
     fn start(name: &'static str, program: &Path, trace: &Path) -> Result<Self> {
         // The port is free again once this listener is gone.
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
+            .local_addr()?
+            .port();
         let child = Command::new(program)
             .args(["--httpd", "--http-port", &port.to_string()])
             .arg(trace)

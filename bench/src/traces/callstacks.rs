@@ -49,7 +49,7 @@ pub(super) fn write(trace: &mut Trace<'_>) -> io::Result<()> {
             }
         });
     })?;
-    let mut numbers = Numbers(3);
+    let mut numbers = trace.numbers(3);
     let mut now = BEGIN;
     let mut known = Known {
         functions: vec![false; FUNCTIONS as usize],

@@ -1,4 +1,4 @@
-//! Large traces, made up: the same bytes each time for the same kind and size.
+//! Large traces, made up: the same bytes each time for the same kind, size and seed.
 //!
 //! They are laid out as recordings are: the kernel's in bundles of a processor, the rest as
 //! sequences with interned names, clock deltas and default values.
@@ -48,13 +48,13 @@ impl Kind {
         }
     }
 
-    /// Writes a trace of this kind, a little longer than `bytes`.
+    /// Writes a trace of this kind, a little longer than `bytes`. Another seed gives another trace.
     ///
     /// # Errors
     ///
     /// When `output` cannot be written to.
-    pub fn write(self, bytes: u64, output: &mut dyn Write) -> io::Result<()> {
-        let mut trace = Trace::new(output, bytes);
+    pub fn write(self, bytes: u64, seed: u64, output: &mut dyn Write) -> io::Result<()> {
+        let mut trace = Trace::new(output, bytes, seed);
         trace.packet(|packet| {
             packet.varint(trace_packet::TIMESTAMP, BEGIN);
             packet.nested(trace_packet::CLOCK_SNAPSHOT, |snapshot| {
@@ -118,16 +118,23 @@ struct Trace<'a> {
     portion: Vec<u8>,
     written: u64,
     bytes: u64,
+    seed: u64,
 }
 
 impl<'a> Trace<'a> {
-    fn new(output: &'a mut dyn Write, bytes: u64) -> Self {
+    fn new(output: &'a mut dyn Write, bytes: u64, seed: u64) -> Self {
         Self {
             output,
             portion: Vec::with_capacity(2 * PORTION),
             written: 0,
             bytes,
+            seed,
         }
+    }
+
+    /// Returns the numbers of a kind of trace.
+    fn numbers(&self, kind: u64) -> Numbers {
+        Numbers(kind.wrapping_add(self.seed << 8))
     }
 
     /// Returns true if the trace is as long as it shall be.
@@ -191,12 +198,14 @@ mod tests {
     #[test]
     fn a_trace_is_the_same_each_time_and_of_the_size_asked_for() {
         for kind in Kind::ALL {
-            let [first, second] = [(); 2].map(|()| {
+            let [first, second, third] = [0, 0, 1].map(|seed| {
                 let mut bytes = Vec::new();
-                kind.write(300_000, &mut bytes).expect("memory takes it");
+                kind.write(300_000, seed, &mut bytes)
+                    .expect("memory takes it");
                 bytes
             });
             assert!(first == second, "{}", kind.name());
+            assert!(first != third, "{}", kind.name());
             assert!((300_000..400_000).contains(&first.len()), "{}", first.len());
         }
     }

@@ -77,7 +77,7 @@ struct Processor {
 
 pub(super) fn write(trace: &mut Trace<'_>) -> io::Result<()> {
     write_processes(trace, FIRST, PROCESSES, THREADS)?;
-    let mut numbers = Numbers(1);
+    let mut numbers = trace.numbers(1);
     let mut asleep: Vec<u64> = (FIRST..FIRST + PROCESSES * THREADS).collect();
     let mut cpus: [Processor; CPUS] = [(); CPUS].map(|()| Processor {
         running: 0,

@@ -44,7 +44,7 @@ struct Thread {
 }
 
 pub(super) fn write(trace: &mut Trace<'_>) -> io::Result<()> {
-    let mut numbers = Numbers(2);
+    let mut numbers = trace.numbers(2);
     let mut threads: Vec<Thread> = (0..PROCESSES * THREADS).map(Thread::new).collect();
     let mut now = BEGIN;
     let mut flows = 0;

@@ -3,7 +3,7 @@
 
 use std::process::{Command, Output, Stdio};
 
-use ferretto_query::engine::{Engine, Options};
+use ferretto_query::engine::{Engine, Options, STACK};
 use ferretto_query::error::SqlError;
 use ferretto_query::output::{Format, write};
 use ferretto_query::trace::LoadedTrace;
@@ -50,7 +50,7 @@ impl Session {
     pub fn with(engine: Engine) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
-            .thread_stack_size(8 << 20)
+            .thread_stack_size(STACK)
             .enable_all()
             .build()
             .expect("runtime");
