@@ -44,6 +44,10 @@ struct Classic {
     #[arg(short = 'D', long)]
     httpd: bool,
 
+    /// Answer a program on standard input and output.
+    #[arg(long, conflicts_with = "httpd")]
+    stdiod: bool,
+
     /// The port to answer on.
     #[arg(long, value_name = "PORT", default_value_t = 9001)]
     http_port: u16,
@@ -131,7 +135,7 @@ fn run(args: Classic) -> Result<(), String> {
     for argument in &args.add_sql_package {
         modules.extend(package(argument)?);
     }
-    if args.httpd {
+    if args.httpd || args.stdiod {
         let mut processor =
             Processor::new(Options::default(), import, modules).map_err(|e| e.to_string())?;
         if let Some(path) = &args.trace {
@@ -139,6 +143,11 @@ fn run(args: Classic) -> Result<(), String> {
                 .open(path)
                 .map_err(|e| format!("{}: {e}", path.display()))?;
             health(processor.trace());
+        }
+        if args.stdiod {
+            let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
+            return ferretto_query::rpc::answer(&mut input, &mut output, &mut processor)
+                .map_err(|e| e.to_string());
         }
         let options = ServerOptions {
             address: args.http_ip_address,

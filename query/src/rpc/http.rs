@@ -10,6 +10,7 @@ use ferretto_wire::encode;
 
 use super::state::Processor;
 use super::stream::Stream;
+use super::websocket;
 use crate::engine::STACK;
 use crate::error::SqlError;
 
@@ -268,6 +269,16 @@ fn serve(client: TcpStream, origins: &[String], processor: &Mutex<Processor>) ->
             }
             common += &format!("Access-Control-Allow-Origin: {origin}\r\nVary: Origin\r\n");
         }
+        if head.path == "/websocket" {
+            let mut reply = Reply {
+                out: &mut out,
+                common,
+            };
+            return match handshake(&head, &mut reply)? {
+                true => talk(&mut reader, &mut out, processor),
+                false => Ok(()),
+            };
+        }
         let length = match head.header("content-length").map(str::parse::<u64>) {
             None => 0,
             Some(Ok(length)) => length,
@@ -310,6 +321,54 @@ fn serve(client: TcpStream, origins: &[String], processor: &Mutex<Processor>) ->
             return Ok(());
         }
     }
+}
+
+/// Answers a request to speak WebSocket, and returns whether that was agreed. Any page can ask, so
+/// that only known ones may: those without an origin are refused, too.
+fn handshake(head: &Head, reply: &mut Reply<'_>) -> io::Result<bool> {
+    let refused = if head.header("origin").is_none() {
+        Some(("403 Forbidden", "only pages of known origins may ask\n"))
+    } else if head.header("sec-websocket-version") != Some("13") {
+        Some((
+            "505 HTTP Version Not Supported",
+            "version 13 is spoken here\n",
+        ))
+    } else {
+        None
+    };
+    if let Some((status, text)) = refused {
+        reply.plain(status, "text/plain", text.as_bytes())?;
+        return Ok(false);
+    }
+    let key = head.header("sec-websocket-key").unwrap_or_default();
+    if key.len() != websocket::KEY {
+        reply.plain("400 Bad Request", "text/plain", b"malformed key\n")?;
+        return Ok(false);
+    }
+    let answer = format!(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Accept: {}\r\n\r\n",
+        websocket::accept(key)
+    );
+    reply.out.write_all(answer.as_bytes())?;
+    reply.out.flush()?;
+    Ok(true)
+}
+
+/// Speaks WebSocket, which carries the same stream as `/rpc`, for as long as the client likes.
+fn talk(
+    reader: &mut BufReader<TcpStream>,
+    out: &mut TcpStream,
+    processor: &Mutex<Processor>,
+) -> io::Result<()> {
+    reader.get_ref().set_read_timeout(None)?;
+    let mut stream = Stream::default();
+    websocket::read(reader, out, |bytes, out| {
+        let mut processor = processor.lock().unwrap_or_else(PoisonError::into_inner);
+        stream.feed(bytes, &mut processor, &mut |message| {
+            websocket::binary(out, &message)
+        })
+    })
 }
 
 const HELP: &str = "Ferretto's trace processor. Programs ask it with SQL: TraceProcessor(addr=...) \

@@ -1,13 +1,15 @@
-//! The protocol of upstream's trace processor: HTTP endpoints and the messages they carry.
+//! The protocol of upstream's trace processor: HTTP endpoints and the messages they carry, as a stream
+//! over WebSocket and standard input, too.
 
 mod http;
 mod result;
 mod state;
 mod stream;
+mod websocket;
 
 pub use http::{Server, ServerOptions};
 pub use state::Processor;
-pub use stream::Stream;
+pub use stream::{Stream, answer};
 
 /// The version of the protocol.
 pub const API_VERSION: u64 = 14;

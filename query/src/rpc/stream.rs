@@ -1,5 +1,7 @@
 //! The stream of requests and replies that `/rpc` carries.
 
+use std::io::{self, Read, Write};
+
 use ferretto_wire::{Fields, encode};
 
 use super::state::Processor;
@@ -12,6 +14,29 @@ pub struct Stream {
     buffer: Vec<u8>,
 }
 
+/// Bytes that are read at a time.
+const PIECE: usize = 1 << 16;
+
+/// Answers requests until their end, as upstream's program does on standard input and output.
+pub fn answer(
+    input: &mut impl Read,
+    output: &mut impl Write,
+    processor: &mut Processor,
+) -> io::Result<()> {
+    let mut stream = Stream::default();
+    let mut piece = vec![0; PIECE];
+    loop {
+        let count = input.read(&mut piece)?;
+        let mut send = |message: Vec<u8>| {
+            output.write_all(&message)?;
+            output.flush()
+        };
+        if count == 0 || !stream.feed(&piece[..count], processor, &mut send)? {
+            return Ok(());
+        }
+    }
+}
+
 /// Messages larger than this are refused.
 const MAX_MESSAGE: usize = 128 << 20;
 
@@ -22,8 +47,8 @@ impl Stream {
         &mut self,
         bytes: &[u8],
         processor: &mut Processor,
-        send: &mut dyn FnMut(Vec<u8>) -> std::io::Result<()>,
-    ) -> std::io::Result<bool> {
+        send: &mut dyn FnMut(Vec<u8>) -> io::Result<()>,
+    ) -> io::Result<bool> {
         self.buffer.extend_from_slice(bytes);
         loop {
             let Some(&tag) = self.buffer.first() else {
@@ -59,8 +84,8 @@ impl Stream {
     fn fatal(
         &mut self,
         text: &str,
-        send: &mut dyn FnMut(Vec<u8>) -> std::io::Result<()>,
-    ) -> std::io::Result<()> {
+        send: &mut dyn FnMut(Vec<u8>) -> io::Result<()>,
+    ) -> io::Result<()> {
         send(encode(|stream| stream.nested(1, |m| m.string(5, text))))
     }
 
@@ -69,8 +94,8 @@ impl Stream {
         &mut self,
         method: u64,
         field: Option<(u32, &[u8])>,
-        send: &mut dyn FnMut(Vec<u8>) -> std::io::Result<()>,
-    ) -> std::io::Result<()> {
+        send: &mut dyn FnMut(Vec<u8>) -> io::Result<()>,
+    ) -> io::Result<()> {
         let number = self.sent;
         self.sent += 1;
         send(encode(|stream| {
@@ -88,8 +113,8 @@ impl Stream {
         &mut self,
         message: &[u8],
         processor: &mut Processor,
-        send: &mut dyn FnMut(Vec<u8>) -> std::io::Result<()>,
-    ) -> std::io::Result<bool> {
+        send: &mut dyn FnMut(Vec<u8>) -> io::Result<()>,
+    ) -> io::Result<bool> {
         let number = Fields::find(1, message)
             .and_then(|f| f.as_i64())
             .unwrap_or(0);
