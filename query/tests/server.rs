@@ -417,7 +417,7 @@ impl Socket {
         (Self(client), String::from_utf8(answer).expect("text"))
     }
 
-    /// Sends a frame; its first byte says which kind it is, and whether it is the last of a message.
+    /// Sends a frame; its first byte says its kind, and whether it ends a message.
     fn send(&mut self, first: u8, payload: &[u8]) {
         let mask = [0x12, 0x34, 0x56, 0x78];
         let mut frame = vec![first];

@@ -2,8 +2,9 @@
 //!
 //! `query [MB|FILE] [ROUNDS]`: a made-up trace of 450 MB (ten million slices) and three rounds
 //! unless said otherwise. `FERRETTO_QUERY` names our program, `query/target/release/ferretto-query`
-//! without it, and `FERRETTO_UPSTREAM` the folder of upstream's programs. Both import the trace once
-//! and then answer over their RPC, in turns; the least of each counts. Answers have to be equal.
+//! without it, and `FERRETTO_UPSTREAM` the folder of upstream's programs. Both import the trace
+//! once and then answer over their RPC, in turns; the least of each counts. Answers have to be
+//! equal.
 
 use std::error::Error;
 use std::fs::File;
@@ -18,7 +19,7 @@ use ferretto_wire::{Fields, decode_varint, encode};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// What is asked, and the SQL.
+/// The questions and their SQL.
 const QUERIES: [(&str, &str); 10] = [
     (
         "slices by name",

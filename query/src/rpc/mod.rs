@@ -1,5 +1,5 @@
-//! The protocol of upstream's trace processor: HTTP endpoints and the messages they carry, as a stream
-//! over WebSocket and standard input, too.
+//! The protocol of upstream's trace processor: HTTP endpoints and the messages they carry, over
+//! WebSocket and standard input, too.
 
 mod http;
 mod result;

@@ -128,7 +128,7 @@ fn frame(out: &mut (impl Write + ?Sized), opcode: u8, payload: &[u8]) -> io::Res
     out.flush()
 }
 
-/// Hashes a short text; the handshake prescribes this algorithm, and nothing depends on its strength.
+/// Hashes a short text. The handshake prescribes this algorithm; nothing depends on its strength.
 fn sha1(text: &[u8]) -> [u8; 20] {
     let mut bytes = text.to_vec();
     bytes.push(0x80);

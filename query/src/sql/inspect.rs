@@ -28,7 +28,7 @@ pub(super) fn refers_to(query: &Query, name: &str) -> bool {
     .is_break()
 }
 
-/// Returns true if a query reads the table or view of this name, and no `WITH` of its own makes one.
+/// Returns true if a query reads the table or view of this name, and its `WITH` makes none.
 pub fn reads(query: &Query, name: &str) -> bool {
     let own = query.with.iter().flat_map(|with| &with.cte_tables);
     let shadowed = own
