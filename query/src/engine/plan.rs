@@ -41,6 +41,7 @@ impl Engine {
             let message = format!("Syntax error: did not expect '{}' here.", rest.token);
             return Err(SqlError::at(rest.span.start, message));
         }
+        bounds::check_repeats(&statement)?;
         if stars {
             rename_beside_stars(&mut statement);
         }

@@ -1,11 +1,14 @@
 //! Bounds of what a statement may ask for, as SQLite has them. Larger ones would take all memory or
 //! the whole stack before anything else can refuse them.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::sqlparser::ast::{Expr, visit_expressions};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Query, Visit, Visitor, visit_expressions, visit_relations,
+};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
@@ -153,6 +156,56 @@ pub fn check(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
     Ok(())
 }
 
+/// Checks how often a statement repeats the queries of its `WITH`, before it is planned.
+///
+/// # Errors
+///
+/// If it reads too many tables.
+pub fn check_repeats<T: Visit>(statement: &T) -> Result<(), SqlError> {
+    struct Repeats;
+    impl Visitor for Repeats {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+            let mut sizes = HashMap::new();
+            let ctes = query.with.iter().flat_map(|with| &with.cte_tables);
+            for cte in ctes {
+                let size = relations_of(&*cte.query, &sizes);
+                if size > MAX_RELATIONS {
+                    return ControlFlow::Break(());
+                }
+                sizes.insert(cte.alias.name.value.to_ascii_lowercase(), size);
+            }
+            match relations_of(&*query.body, &sizes) > MAX_RELATIONS {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        }
+    }
+    match statement.visit(&mut Repeats) {
+        ControlFlow::Break(()) => Err(too_many_relations()),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// Returns the number of tables that a query reads, where those of these names are several.
+fn relations_of<T: Visit>(query: &T, sizes: &HashMap<String, usize>) -> usize {
+    let mut count = 0;
+    let _ = visit_relations(query, |relation| {
+        let name = relation.to_string().to_ascii_lowercase();
+        count += sizes.get(name.trim_matches('"')).copied().unwrap_or(1);
+        ControlFlow::<()>::Continue(())
+    });
+    count
+}
+
+fn too_many_relations() -> SqlError {
+    SqlError::new(format!(
+        "The query reads more than {MAX_RELATIONS} tables, with those in its views. \
+         CREATE PERFETTO TABLE keeps a result instead of a view."
+    ))
+}
+
 /// Checks how much a query reads.
 ///
 /// # Errors
@@ -173,10 +226,7 @@ pub fn check_plan(plan: &LogicalPlan) -> Result<(), SqlError> {
         })
     })?;
     match relations > MAX_RELATIONS {
-        true => Err(SqlError::new(format!(
-            "The query reads more than {MAX_RELATIONS} tables, with those in its views. \
-             CREATE PERFETTO TABLE keeps a result instead of a view."
-        ))),
+        true => Err(too_many_relations()),
         false => Ok(()),
     }
 }
