@@ -379,7 +379,9 @@ async fn conditions_on_time_leave_groups_of_rows_unread() {
     assert!(output.status.success(), "{error}");
     let many = target.join("table=many");
     assert_eq!(rows_read(&many, "ts > 0").await, 262_144);
-    assert_eq!(rows_read(&many, "ts > 200000").await, 131_072);
+    // Only pages of the second group are read, and not all of them.
+    let read = rows_read(&many, "ts > 200000").await;
+    assert!((62_144..=131_072).contains(&read), "{read}");
     assert_eq!(rows_read(&many, "ts < 0").await, 0);
 
     // Of several traces, those that end before are not read.
