@@ -269,3 +269,33 @@ fn tables_tell_their_columns() {
             .contains("no table or view 'none'")
     );
 }
+
+/// A job of a graphics processor, its frequency, and a thread that joins a control group.
+const GRAPHICS: &str = r#"
+packet { trusted_packet_sequence_id: 1 ftrace_events { cpu: 0
+  event { timestamp: 10 pid: 5 drm_sched_job_queue { name: "gfx" fence_context: 4 fence_seqno: 9 } }
+  event { timestamp: 12 pid: 7 drm_sched_job_run { name: "gfx" fence_context: 4 fence_seqno: 9 } }
+  event { timestamp: 19 pid: 0 drm_sched_job_done { fence_context: 4 fence_seqno: 9 } }
+  event { timestamp: 20 pid: 0 gpu_frequency { gpu_id: 1 state: 300000 } }
+  event { timestamp: 21 pid: 0 cgroup_attach_task { dst_root: 1 dst_id: 2 pid: 3 comm: "a" dst_level: 4 dst_path: "/b" } } } }
+"#;
+
+#[test]
+fn graphics_processors_have_tracks_and_counters() {
+    let mut s = over(GRAPHICS);
+    assert_eq!(
+        s.rows(
+            "SELECT t.name, s.name, s.ts, s.dur FROM gpu_track t JOIN slice s ON s.track_id = t.id"
+        ),
+        ["\"sched-gfx\",\"job\",12,7"]
+    );
+    assert_eq!(
+        s.rows(
+            "SELECT t.name, t.unit, g.gpu, t.gpu_id, c.value FROM counter c
+             JOIN gpu_counter_track t ON c.track_id = t.id JOIN gpu g ON g.ugpu = t.ugpu"
+        ),
+        ["\"gpufreq\",\"kHz\",1,1,300000.000000"]
+    );
+    let line = s.rows("SELECT to_ftrace(id) FROM ftrace_event WHERE name = 'cgroup_attach_task'");
+    assert!(line[0].contains("dst_root=1 dst_id=2 dst_level=4 dst_path=/b pid=3 comm=a"));
+}
