@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
+use crate::chrome::JsonArgs;
 use crate::doctor::DoctorArgs;
 use crate::edit::{CutArgs, MergeArgs, SplitArgs};
 use crate::links::InstallLinksArgs;
@@ -57,6 +58,7 @@ pub(crate) enum Command {
     Cut(CutArgs),
     Split(SplitArgs),
     Merge(MergeArgs),
+    Json(JsonArgs),
     Doctor(DoctorArgs),
     Status(StatusArgs),
     RelayCert(RelayCertArgs),

@@ -216,7 +216,7 @@ pub(crate) fn merge(args: &MergeArgs) -> Result<Extent> {
 }
 
 /// Opens a trace that is read several times. Standard input is copied into a file without a name.
-fn seekable(path: &Path) -> Result<(String, File)> {
+pub(crate) fn seekable(path: &Path) -> Result<(String, File)> {
     let (name, mut input) = open(path)?;
     if !is_standard(path)
         && let Ok(file) = File::open(path)

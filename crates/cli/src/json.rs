@@ -13,6 +13,16 @@ impl Json {
         self.0
     }
 
+    /// Returns the text so far.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
+    /// Adds a number that is written out already.
+    pub(crate) fn number(&mut self, digits: &str) {
+        self.0.push_str(digits);
+    }
+
     pub(crate) fn string(&mut self, text: &str) {
         self.0.push('"');
         for c in text.chars() {

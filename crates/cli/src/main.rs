@@ -11,6 +11,7 @@
 mod args;
 mod backend;
 mod browser;
+mod chrome;
 mod config;
 mod daemon;
 mod doctor;
@@ -128,6 +129,7 @@ fn main() -> ExitCode {
         Command::Cut(args) => edit::cut(&args).map(Extent::exit_code),
         Command::Split(args) => edit::split(&args).map(Extent::exit_code),
         Command::Merge(args) => edit::merge(&args).map(Extent::exit_code),
+        Command::Json(args) => chrome::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Doctor(args) => doctor::run(&args),
         Command::Status(args) => status::run(&args).map(|()| ExitCode::SUCCESS),
         Command::RelayCert(args) => tls::run(&args),

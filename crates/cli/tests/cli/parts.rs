@@ -60,6 +60,30 @@ fn a_recording_in_several_files_leaves_the_newest_and_each_opens_alone() {
 }
 
 #[test]
+fn a_trace_in_chromes_format_has_its_slices_and_counters() {
+    let world = World::new();
+    let events = r#"{"traceEvents":[
+        {"ph":"X","name":"outer \"it\"","pid":1,"tid":2,"ts":1.5,"dur":10,"args":{"n":7}},
+        {"ph":"i","name":"now","pid":1,"tid":2,"ts":3,"s":"t"},
+        {"ph":"C","name":"level","pid":1,"ts":4,"args":{"value":2.5}}]}"#;
+    fs::write(world.path("in.json"), events).unwrap();
+    for (from, to) in [("in.json", "once.json"), ("once.json", "twice.json")] {
+        world.run("ferretto", &["json", from, "-o", to]).returned(0);
+        let text = fs::read_to_string(world.path(to)).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let all = json["traceEvents"].as_array().unwrap();
+        let of = |phase: &str| all.iter().find(|it| it["ph"] == phase).unwrap();
+        let slice = of("X");
+        assert_eq!(slice["name"], "outer \"it\"");
+        assert_eq!((&slice["pid"], &slice["tid"]), (&1.into(), &2.into()));
+        assert_eq!(slice["dur"], 10.0);
+        assert!(slice["args"].to_string().contains('7'), "{slice}");
+        assert_eq!(of("i")["name"], "now");
+        assert_eq!(of("C")["args"]["value"], 2.5);
+    }
+}
+
+#[test]
 fn a_recording_ends_at_a_size() {
     let world = World::new();
     let args = ["record", "-q", "-o", "t", "--until-size", "1MB"];
