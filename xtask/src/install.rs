@@ -23,7 +23,7 @@ pub(crate) fn run(prefix: &str, profile: &str) -> Result<()> {
 }
 
 /// Puts what was built into a folder under `prefix`.
-fn place(built: &Path, prefix: &Path) -> Result<()> {
+pub(crate) fn place(built: &Path, prefix: &Path) -> Result<()> {
     let libraries = prefix.join("lib");
     let descriptions = libraries.join("pkgconfig");
     fs::create_dir_all(&descriptions)
@@ -47,7 +47,7 @@ fn place(built: &Path, prefix: &Path) -> Result<()> {
 }
 
 /// Builds the library and returns the folder it is in.
-fn build(profile: &str) -> Result<PathBuf> {
+pub(crate) fn build(profile: &str) -> Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let status = Command::new(env!("CARGO"))
         .args(["build", "--locked", "--package=ferretto-capi", "--profile"])

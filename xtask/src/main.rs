@@ -3,6 +3,7 @@
 
 mod codegen;
 mod conformance;
+mod dist;
 mod docs;
 mod install;
 mod language;
@@ -20,6 +21,7 @@ const USAGE: &str = "usage: cargo xtask codegen [--check]
        cargo xtask tree
        cargo xtask docs [FILE]...
        cargo xtask install-capi [--profile NAME] PREFIX
+       cargo xtask dist [--profile NAME] FOLDER
 
   codegen          regenerate crates/proto from proto/
   codegen --check  change nothing; fail if what is checked in is not current
@@ -31,7 +33,8 @@ const USAGE: &str = "usage: cargo xtask codegen [--check]
   tree             fail if the library brings too many crates, or C code, into programs
   docs             try out every block of code in README.md and docs/, or in some of these
   install-capi     build the C interface and put it into PREFIX/lib, with files for pkg-config;
-                   with optimizations unless another of cargo's profiles is named";
+                   with optimizations unless another of cargo's profiles is named
+  dist             make an archive and Debian packages with checksums, as above";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -49,6 +52,8 @@ fn main() -> ExitCode {
         ["docs", names @ ..] => docs::run(names),
         ["install-capi", prefix] => install::run(prefix, "release"),
         ["install-capi", "--profile", profile, prefix] => install::run(prefix, profile),
+        ["dist", into] => dist::run("release", into),
+        ["dist", "--profile", profile, into] => dist::run(profile, into),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

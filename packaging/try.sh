@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# Installs a package into an empty root, uses it there as its user would, removes it, and looks at what is left.
+# Needs root, dpkg and python3. usage: packaging/try.sh FILE.deb
+set -euo pipefail
+deb=$(realpath "$1")
+if [[ $(id -u) != 0 ]] || ! command -v dpkg >/dev/null || ! command -v python3 >/dev/null; then
+    echo 'skipped: trying a package needs root, dpkg and python3'
+    exit 0
+fi
+root=$(mktemp -d)
+pids=()
+clean() {
+    for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
+    wait 2>/dev/null || true
+    for place in sys proc dev; do umount -R "$root/$place" 2>/dev/null || true; done
+    rm -rf --one-file-system "$root" "$root.before" "$root.after"
+}
+trap clean EXIT
+
+# What dpkg and the scripts of the package call, with the libraries of these.
+for program in sh dpkg dpkg-deb dpkg-split dpkg-query tar diff rm grep groupadd groupdel ldconfig start-stop-daemon sleep; do
+    path=$(command -v "$program") || { echo "skipped: there is no $program"; exit 0; }
+    install -D "$path" "$root/usr/bin/$program"
+    { ldd "$path" 2>/dev/null | grep -o '/[^ ]*' || true; } | while read -r library; do
+        install -D "$library" "$root$library"
+    done
+done
+mkdir -p "$root"/{etc,run,tmp,dev,proc,sys,var/lib/dpkg/info,var/lib/dpkg/updates,usr/sbin,var/log}
+[[ -e $root/bin ]] || ln -s usr/bin "$root/bin"
+cp -n "$root"/usr/bin/{ldconfig,start-stop-daemon} "$root/usr/sbin/" 2>/dev/null || true
+[[ -e $root/sbin ]] || ln -s usr/sbin "$root/sbin"
+touch "$root"/var/lib/dpkg/{status,available} "$root"/etc/gshadow
+echo 'root:x:0:0:root:/:/bin/sh' >"$root/etc/passwd"
+echo 'root:x:0:' >"$root/etc/group"
+for place in proc sys dev; do mount --rbind "/$place" "$root/$place" && mount --make-rslave "$root/$place"; done
+in_root() { PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot "$root" "$@"; }
+files() { (cd "$root" && find . -xdev \( -path ./proc -o -path ./sys -o -path ./dev -o -path ./var \) -prune -o -print | sort); }
+files >"$root.before"
+in_root dpkg --version >/dev/null
+
+cp "$deb" "$root/tmp/package.deb"
+in_root dpkg --install /tmp/package.deb >/dev/null
+rm "$root/tmp/package.deb"
+grep -q '^tracing:' "$root/etc/group" || { echo 'there is no group tracing'; exit 1; }
+in_root ferretto doctor >/dev/null || [[ $? == 3 ]]
+in_root ferretto record -q -d 500ms -o /tmp/trace
+in_root ferretto summary /tmp/trace | head -n 1
+
+# The service is started as systemd would: by a connection to a socket that its units name.
+mkdir -p "$root/run/perfetto"
+python3 - "$root" <<'PYTHON' &
+import os, re, select, socket, sys
+root = sys.argv[1]
+sockets = []
+for unit in ("producer", "consumer"):
+    text = open(f"{root}/usr/lib/systemd/system/traced-{unit}.socket").read()
+    path = re.search("ListenStream=(.*)", text)[1]
+    name = re.search("FileDescriptorName=(.*)", text)[1]
+    one = socket.socket(socket.AF_UNIX)
+    one.bind(root + path)
+    one.listen()
+    sockets.append((one, name))
+select.select([one for one, _ in sockets], [], [])
+for number, (one, _) in enumerate(sockets):
+    os.dup2(one.fileno(), 100 + number)
+for number in range(len(sockets)):
+    os.dup2(100 + number, 3 + number, inheritable=True)
+    os.close(100 + number)
+os.chroot(root)
+os.chdir("/")
+os.environ.update(LISTEN_FDS=str(len(sockets)), LISTEN_PID=str(os.getpid()),
+                  LISTEN_FDNAMES=":".join(name for _, name in sockets))
+os.execv("/usr/bin/ferretto", ["ferretto", "traced"])
+PYTHON
+pids+=($!)
+for _ in $(seq 100); do [[ -S $root/run/perfetto/traced-consumer.sock ]] && break || sleep 0.1; done
+chroot "$root" /usr/bin/ferretto traced_probes >/dev/null 2>&1 &
+pids+=($!)
+in_root ferretto record -q --system -d 1s -o /tmp/by-service
+in_root ferretto summary /tmp/by-service | head -n 1
+for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
+wait 2>/dev/null || true
+pids=()
+
+rm -f "$root"/tmp/*
+in_root dpkg --purge ferretto >/dev/null
+# Those of the tools for groups.
+rm -f "$root"/etc/*- "$root/etc/.pwd.lock"
+files >"$root.after"
+if ! diff "$root.before" "$root.after"; then
+    echo 'this was left behind, or removed'
+    exit 1
+fi
+if grep '^tracing:' "$root/etc/group"; then
+    echo 'the group tracing was left behind'
+    exit 1
+fi
+echo 'the package was installed, used and removed; nothing is left'

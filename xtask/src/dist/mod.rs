@@ -1,0 +1,229 @@
+//! `cargo xtask dist`: what people install, as an archive and as Debian packages.
+
+mod debian;
+mod help;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use self::help::Help;
+
+/// Programs that the binary is by their names.
+const PROGRAMS: [&str; 8] = [
+    "heapprofd",
+    "perfetto",
+    "traced",
+    "traced_perf",
+    "traced_probes",
+    "traced_relay",
+    "tracebox",
+    "trigger_perfetto",
+];
+
+/// Flags of the compiler: everything is in the program, and nothing for debuggers.
+const FLAGS: &str = "-C target-feature=+crt-static -C debuginfo=0 -C strip=symbols";
+
+/// The target whose programs are linked statically.
+fn target() -> String {
+    format!("{}-unknown-linux-gnu", std::env::consts::ARCH)
+}
+
+/// Builds the packages with one of cargo's profiles, and puts them into a folder.
+pub(crate) fn run(profile: &str, into: &str) -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let built = build(&root, profile)?;
+    let into = Path::new(into);
+    fs::create_dir_all(into).with_context(|| format!("making {}", into.display()))?;
+    let into = fs::canonicalize(into)?;
+    let staged = into.join("root");
+    let _ = fs::remove_dir_all(&staged);
+    stage(&root, &built, &staged)?;
+    let version = env!("CARGO_PKG_VERSION");
+    let name = format!("ferretto-{version}-{}", std::env::consts::ARCH);
+    let archive = into.join(format!("{name}.tar.gz"));
+    let changed = format!("--transform=s,^\\./usr,{name},");
+    let options = ["--owner=0", "--group=0", "--sort=name", "--mtime=@0"];
+    call(
+        Command::new("tar")
+            .args(options)
+            .args([&changed, "-C"])
+            .arg(&staged)
+            .arg("-czf")
+            .arg(&archive)
+            .arg("./usr"),
+    )?;
+    let development = into.join("root-dev");
+    let _ = fs::remove_dir_all(&development);
+    crate::install::place(&crate::install::build(profile)?, &development.join("usr"))?;
+    describe_for(&development)?;
+    debian::package(&into, &staged, &debian::FERRETTO)?;
+    debian::package(&into, &development, &debian::DEVELOPMENT)?;
+    sums(&into)?;
+    for folder in [staged, development] {
+        fs::remove_dir_all(folder)?;
+    }
+    println!("packages are in {}", into.display());
+    Ok(())
+}
+
+/// Builds the program, which needs no library of the system, and returns it.
+fn build(root: &Path, profile: &str) -> Result<PathBuf> {
+    let target = target();
+    let folder = root.join("target/dist");
+    // With a target named, build scripts and procedural macros are left alone.
+    let cargo = Command::new(env!("CARGO"))
+        .args([
+            "build",
+            "--locked",
+            "--package=ferretto-cli",
+            "--target",
+            &target,
+        ])
+        .args(["--profile", profile, "--target-dir"])
+        .arg(&folder)
+        .env("RUSTFLAGS", FLAGS)
+        .current_dir(root)
+        .status();
+    ensure!(
+        cargo.context("running cargo build")?.success(),
+        "ferretto could not be built"
+    );
+    let profile = if profile == "dev" { "debug" } else { profile };
+    Ok(folder.join(target).join(profile).join("ferretto"))
+}
+
+/// Lays out a system on which ferretto is installed.
+fn stage(root: &Path, program: &Path, staged: &Path) -> Result<()> {
+    let folder = |name: &str| -> Result<PathBuf> {
+        let folder = staged.join(name);
+        fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+        Ok(folder)
+    };
+    let binaries = folder("usr/bin")?;
+    fs::copy(program, binaries.join("ferretto")).context("copying the program")?;
+    for name in PROGRAMS {
+        symlink("ferretto", binaries.join(name))?;
+    }
+    let ferretto = binaries.join("ferretto");
+    let libraries = folder("usr/lib/ferretto")?;
+    let library = libraries.join("libferretto_heap.so");
+    call(
+        Command::new(&ferretto)
+            .args(["heapprofd", "--write-library"])
+            .arg(library),
+    )?;
+    let copies = [
+        ("packaging/systemd", "usr/lib/systemd/system"),
+        ("packaging/sysusers.d", "usr/lib/sysusers.d"),
+        ("packaging/tmpfiles.d", "usr/lib/tmpfiles.d"),
+    ];
+    for (from, to) in copies {
+        let to = folder(to)?;
+        for entry in fs::read_dir(root.join(from))? {
+            let entry = entry?;
+            fs::copy(entry.path(), to.join(entry.file_name()))?;
+        }
+    }
+    let papers = folder("usr/share/doc/ferretto")?;
+    fs::copy(root.join("LICENSE"), papers.join("copyright"))?;
+    fs::copy(root.join("CHANGELOG.md"), papers.join("CHANGELOG.md"))?;
+    let program = ask(&ferretto, &["ferretto"])?;
+    let mut commands = Vec::new();
+    for (name, _) in program.commands() {
+        if name != "help" {
+            commands.push(ask(&ferretto, &["ferretto", name])?);
+        }
+    }
+    let pages = folder("usr/share/man/man1")?;
+    let mut all = Vec::new();
+    for name in PROGRAMS {
+        all.push(ask(&ferretto, &[name])?);
+    }
+    for help in all.iter().chain(&commands).chain([&program]) {
+        let page = pages.join(format!("{}.1", help.words.join("-")));
+        fs::write(page, help.page(env!("CARGO_PKG_VERSION")))?;
+    }
+    let completions = [
+        (
+            "usr/share/bash-completion/completions",
+            "ferretto",
+            help::bash(&program, &commands),
+        ),
+        (
+            "usr/share/zsh/vendor-completions",
+            "_ferretto",
+            help::zsh(&program, &commands),
+        ),
+        (
+            "usr/share/fish/vendor_completions.d",
+            "ferretto.fish",
+            help::fish(&program, &commands),
+        ),
+    ];
+    for (place, name, text) in completions {
+        fs::write(folder(place)?.join(name), text)?;
+    }
+    Ok(())
+}
+
+/// Asks a program for its help; the first word is its name.
+fn ask(ferretto: &Path, words: &[&str]) -> Result<Help> {
+    let mut asked = Command::new(ferretto);
+    match words {
+        // Not of another program that a subcommand may stand for.
+        ["ferretto", command] => asked.args(["help", command]),
+        ["ferretto"] => asked.arg("--help"),
+        words => asked.args(words).arg("--help"),
+    };
+    let output = asked.output().context("running ferretto")?;
+    // Upstream's programs fail after telling it, and so do those that stand in for them.
+    let text = match output.stdout.is_empty() {
+        true => output.stderr,
+        false => output.stdout,
+    };
+    ensure!(!text.is_empty(), "{words:?} says nothing of itself");
+    Ok(Help {
+        words: words.iter().map(|word| (*word).to_owned()).collect(),
+        text: String::from_utf8(text).context("the help is no text")?,
+    })
+}
+
+/// Files for pkg-config name the place that they are installed in.
+fn describe_for(development: &Path) -> Result<()> {
+    let staged = fs::canonicalize(development.join("usr"))?;
+    for entry in fs::read_dir(staged.join("lib/pkgconfig"))? {
+        let path = entry?.path();
+        let text = fs::read_to_string(&path)?;
+        fs::write(&path, text.replace(&staged.display().to_string(), "/usr"))?;
+    }
+    Ok(())
+}
+
+/// Writes the checksums of all packages.
+fn sums(into: &Path) -> Result<()> {
+    let mut names: Vec<_> = fs::read_dir(into)?
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| name.ends_with(".deb") || name.ends_with(".tar.gz"))
+        .collect();
+    names.sort();
+    let sums = Command::new("sha256sum")
+        .args(&names)
+        .current_dir(into)
+        .output();
+    let sums = sums.context("running sha256sum")?;
+    ensure!(sums.status.success(), "sha256sum failed");
+    fs::write(into.join("SHA256SUMS"), sums.stdout).context("writing SHA256SUMS")
+}
+
+fn call(command: &mut Command) -> Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let status = command
+        .status()
+        .with_context(|| format!("running {name}"))?;
+    ensure!(status.success(), "{name} failed");
+    Ok(())
+}
