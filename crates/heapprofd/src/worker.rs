@@ -144,6 +144,8 @@ impl Run {
             }
             Message::Client(key, client) => {
                 if let Some(source) = self.sources.get_mut(&key) {
+                    let live = self.live.as_deref();
+                    source.replace(client.pid, &self.cache, &mut self.buffer, live);
                     source.processes.begin(client.pid, client.is_extended);
                     self.live.iter().for_each(|live| live.connected());
                     source.clients.push(*client);
@@ -256,6 +258,31 @@ impl Run {
 }
 
 impl Source {
+    /// Reads what a client of this process has left that did not end before the next one came, as
+    /// of a program that has executed another.
+    fn replace(&mut self, pid: u32, cache: &Cache, buffer: &mut [u8], live: Option<&Live>) {
+        let Self {
+            clients,
+            processes,
+            output,
+            ..
+        } = self;
+        clients.retain_mut(|client| {
+            if client.pid != pid {
+                return true;
+            }
+            client.shut_down();
+            // No record is shorter than 16 bytes.
+            for _ in 0..=client.unread() / (16 * BATCH as u64) {
+                client.read(BATCH, cache, buffer, &mut |event| {
+                    processes.apply(event, output, live);
+                });
+            }
+            processes.left(&client.state(true, false));
+            false
+        });
+    }
+
     /// Reads all that clients have written until now.
     fn catch_up(&mut self, cache: &Cache, buffer: &mut [u8], live: Option<&Live>) {
         let Self {
