@@ -201,15 +201,21 @@ impl Server {
         client.write_all(head.as_bytes())?;
         client.write_all(&body)?;
         let mut answer = Vec::new();
-        client.read_to_end(&mut answer)?;
-        let end = answer.windows(4).position(|w| w == b"\r\n\r\n");
-        let split = end.ok_or("an answer without a head")? + 4;
-        let head = String::from_utf8_lossy(&answer[..split]).to_ascii_lowercase();
-        let body = match head.contains("transfer-encoding: chunked") {
-            true => unchunk(&answer[split..]).ok_or("an answer with a torn chunk")?,
-            false => answer[split..].to_vec(),
-        };
-        cells(&body)
+        let mut piece = vec![0; 1 << 16];
+        loop {
+            let count = client.read(&mut piece)?;
+            answer.extend_from_slice(&piece[..count]);
+            // Upstream's server leaves the connection open after the last chunk.
+            if answer.ends_with(b"0\r\n\r\n")
+                && let Some(head) = answer.windows(4).position(|w| w == b"\r\n\r\n")
+                && let Some(body) = unchunk(&answer[head + 4..])
+            {
+                return cells(&body);
+            }
+            if count == 0 {
+                return Err("an answer without an end".into());
+            }
+        }
     }
 
     /// Returns the processor time so far, in seconds.
