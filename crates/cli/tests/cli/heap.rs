@@ -253,8 +253,10 @@ fn a_ring_keeps_heaps_too() {
     world.run("ferretto", &args).returned(0);
     // The snapshot may come before the last dump does.
     assert!(has_content(&world.path("t.0")).is_some());
-    let heaps = heaps(&world, "t");
-    assert_eq!(leaked(&heaps[0], "remember"), 100_000);
+    // The program may be gone before its name is read.
+    let heaps = world.summary("t").heaps;
+    let found = heaps.iter().any(|heap| leaked(heap, "remember") == 100_000);
+    assert!(found, "{heaps:?}");
 }
 
 /// Allocates without end, in as many threads as it is told.
