@@ -24,6 +24,7 @@ pub struct Packet<'a> {
 impl<'a> Packet<'a> {
     /// Returns the bytes: one slice for each chunk the packet is spread over, in order, none empty
     /// unless the producer made an empty fragment.
+    #[inline]
     pub fn fragments(&self) -> Fragments<'a> {
         Fragments {
             ring: self.ring,
@@ -81,6 +82,7 @@ pub struct Fragments<'a> {
 impl<'a> Iterator for Fragments<'a> {
     type Item = &'a [u8];
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let piece = self.pieces.next()?;
         Some(

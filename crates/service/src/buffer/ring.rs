@@ -223,6 +223,7 @@ impl Ring {
     }
 
     /// `len` bytes of the payload of the record at `at`, from byte `from`.
+    #[inline]
     pub(super) fn payload(&self, at: u32, from: usize, len: usize) -> &[u8] {
         let start = (at as usize + 1) * UNIT + from;
         let bytes = self.units.as_flattened();
