@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         ["docs", names @ ..] => docs::run(names),
         ["install-capi", prefix] => install::run(prefix, "release"),
         ["install-capi", "--profile", profile, prefix] => install::run(prefix, profile),
-        ["dist", into] => dist::run("release", into),
+        ["dist", into] => dist::run("dist", into),
         ["dist", "--profile", profile, into] => dist::run(profile, into),
         _ => {
             eprintln!("{USAGE}");

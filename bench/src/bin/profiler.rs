@@ -5,7 +5,7 @@
 //! compiles a program that spends its time in ten functions in known parts, fifty calls deep,
 //! records it with each in turns, and prints a table; of each the round with the least processor
 //! time for a sample counts, and for the shares of functions all do. `ferretto` is taken from the
-//! folder of this program: `cargo build --release -p ferretto-cli` makes it.
+//! folder of this program: `cargo build --profile dist -p ferretto-cli` makes it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -180,7 +180,7 @@ fn main() -> Result<(), Error> {
     let ferretto = own.with_file_name("ferretto");
     if !ferretto.exists() {
         println!(
-            "skipped: there is no {}; cargo build --release -p ferretto-cli makes it",
+            "skipped: there is no {}; cargo build --profile dist -p ferretto-cli makes it",
             ferretto.display()
         );
         return Ok(());
