@@ -280,7 +280,7 @@ fn what_is_wrong_is_told_once_for_a_process() {
 /// ```
 #[test]
 fn sums_of_upstreams_recordings_are_those_of_its_trace_processor() {
-    let trace = &include_bytes!("heap/upstream.pftrace")[..];
+    let trace = &include_bytes!("heap/upstream.trace")[..];
     let (profile, _) = read_profile(trace, Selection::default()).expect("it is a trace");
     assert!(profile.heap_dumps().len() > 1);
     let last = profile.chosen(&Selection::default(), DumpChoice::Last);
