@@ -73,7 +73,7 @@ pub(crate) fn run(profile: &str, into: &str) -> Result<()> {
 /// Builds the program, which needs no library of the system, and returns it.
 fn build(root: &Path, profile: &str) -> Result<PathBuf> {
     let target = target();
-    let folder = root.join("target/dist");
+    let folder = root.join("target/static");
     // With a target named, build scripts and procedural macros are left alone.
     let cargo = Command::new(env!("CARGO"))
         .args([
