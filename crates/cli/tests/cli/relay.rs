@@ -155,8 +155,8 @@ fn a_status_that_is_watched_ends_with_the_service_or_when_it_is_interrupted() {
     for _ in 0..2 {
         interrupted.wait_for("\"recordings\":[]}\n");
     }
-    interrupted.signal(Signal::INT);
-    interrupted.finish().returned(128 + 2);
+    interrupted.signal(Signal::TERM);
+    interrupted.finish().returned(128 + 15);
     let mut watching = host.start("ferretto", &["status", "--watch"]);
     // No control codes where there is no terminal.
     watching.wait_for("service ");

@@ -175,6 +175,6 @@ fn a_page_is_for_its_user_alone() {
     // Root could read the file anyway; others know the address, say from the list of processes.
     assert!(ask(0).unwrap().starts_with(b"HTTP/1.1 200 OK"));
     assert_eq!(ask(OTHER).unwrap(), b"");
-    running.signal(rustix::process::Signal::INT);
+    running.signal(rustix::process::Signal::TERM);
     running.finish();
 }
