@@ -20,6 +20,8 @@ pub(crate) struct Relays {
     connected: BTreeMap<ClientId, Relay>,
     /// The oldest first.
     departed: VecDeque<Departed>,
+    /// The bytes of those that left.
+    departed_bytes: usize,
 }
 
 /// A relay whose connection is over: what it said belongs to the recordings that it was there for.
@@ -27,6 +29,7 @@ pub(crate) struct Relays {
 struct Departed {
     client: ClientId,
     relay: Relay,
+    bytes: usize,
     /// The boot time at which it left.
     at: u64,
 }
@@ -121,23 +124,34 @@ impl Relays {
     /// Forgets a relay, or keeps for recordings under way what it said, until
     /// [`forget_departed`](Self::forget_departed).
     pub(crate) fn disconnect(&mut self, client: ClientId, now: &Clocks, is_recording: bool) {
-        let speakers = self.speakers();
-        let spoke = speakers.values().any(|(speaker, _)| *speaker == client);
-        if let Some(relay) = self.connected.remove(&client)
-            && spoke
-            && is_recording
+        let Some(relay) = self.connected.remove(&client) else {
+            return;
+        };
+        // It was connected longest of those of its machine, which are in the order of their numbers.
+        let mut others = self.connected.range(..client).map(|(_, other)| other);
+        let spoke = relay.machine != 0 && others.all(|other| other.machine != relay.machine);
+        if !spoke || !is_recording {
+            return;
+        }
+        let (bytes, at) = (relay.bytes(), now.boottime);
+        self.departed_bytes += bytes;
+        self.departed.push_back(Departed {
+            client,
+            relay,
+            bytes,
+            at,
+        });
+        while self.departed_bytes > MAX_DEPARTED
+            && let Some(oldest) = self.departed.pop_front()
         {
-            let at = now.boottime;
-            self.departed.push_back(Departed { client, relay, at });
-            while self.departed_bytes() > MAX_DEPARTED {
-                self.departed.pop_front();
-            }
+            self.departed_bytes -= oldest.bytes;
         }
     }
 
     /// Nothing is recorded any more.
     pub(crate) fn forget_departed(&mut self) {
         self.departed.clear();
+        self.departed_bytes = 0;
     }
 
     /// Returns the number of relays that are connected.
@@ -148,12 +162,7 @@ impl Relays {
     /// Returns how many bytes are kept of what relays said.
     pub(crate) fn bytes(&self) -> usize {
         let connected = self.connected.values().map(Relay::bytes);
-        connected.sum::<usize>() + self.departed_bytes()
-    }
-
-    fn departed_bytes(&self) -> usize {
-        let departed = self.departed.iter();
-        departed.map(|departed| departed.relay.bytes()).sum()
+        connected.sum::<usize>() + self.departed_bytes
     }
 
     /// Returns how the clocks of other machines relate to ours, by the last comparisons.
@@ -217,7 +226,8 @@ impl Relays {
         }
         let connected = self.speakers().into_values();
         let all: Vec<_> = self.departed_since(since).chain(connected).collect();
-        told.keep_only(|client| all.iter().any(|(other, _)| *other == client));
+        let clients: BTreeSet<_> = all.iter().map(|(client, _)| *client).collect();
+        told.keep_only(|client| clients.contains(&client));
         let mut new = Vec::new();
         for (client, relay) in all {
             let up_to = told.up_to(client);
