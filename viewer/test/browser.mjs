@@ -1,4 +1,5 @@
 // A headless browser without a network, and what tests do with the page in it.
+import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -38,6 +39,24 @@ export async function open(browser, url, options = {}) {
     await page.goto(url);
     await settled(page);
     return { page, wrong, close: () => context.close() };
+}
+
+/** Runs a test on a page of its own, on which nothing may go wrong. */
+export async function visit(browser, address, work, options) {
+    const { page, wrong, close } = await open(browser, address, options);
+    try {
+        await work(page);
+        assert.deepEqual(wrong, []);
+    } finally {
+        await close();
+    }
+}
+
+export async function press(page, ...keys) {
+    for (const key of keys) {
+        await page.keyboard.press(key);
+        await settled(page);
+    }
 }
 
 /** Waits until nothing is under way any more, for some frames: events of the keyboard may be on their way to the page. */

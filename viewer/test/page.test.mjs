@@ -1,7 +1,7 @@
 // The page as people use it, with the network blocked.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { clickEvent, folder, launch, open, row, seen, settled, span, xOf } from './browser.mjs';
+import { clickEvent, folder, launch, open, press, row, seen, settled, span, visit, xOf } from './browser.mjs';
 import { Kind, Trace } from './fixture.mjs';
 import { deep, hostile, NAMES, nothing, server } from './traces.mjs';
 
@@ -20,23 +20,7 @@ after(async () => {
     dir?.remove();
 });
 
-/** Runs a test on a page of its own, on which nothing may go wrong. */
-async function on(address, work, options) {
-    const { page, wrong, close } = await open(browser, address, options);
-    try {
-        await work(page);
-        assert.deepEqual(wrong, []);
-    } finally {
-        await close();
-    }
-}
-
-const press = async (page, ...keys) => {
-    for (const key of keys) {
-        await page.keyboard.press(key);
-        await settled(page);
-    }
-};
+const on = (address, work, options) => visit(browser, address, work, options);
 const content = (page) => page.locator('#content').innerText();
 
 test('a file opens without a network, and shows the whole trace', () =>

@@ -5,7 +5,7 @@ import { writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { after, before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
-import { clickEvent, folder, launch, open, row, seen, settled } from './browser.mjs';
+import { clickEvent, folder, launch, open, press, row, seen, settled, visit } from './browser.mjs';
 
 const ferretto = process.env.FERRETTO && resolve(process.env.FERRETTO);
 let browser;
@@ -109,23 +109,7 @@ async function served(args, work) {
     }
 }
 
-/** Runs a test on a page of its own, on which nothing may go wrong. */
-async function on(address, work) {
-    const { page, wrong, close } = await open(browser, address);
-    try {
-        await work(page);
-        assert.deepEqual(wrong, []);
-    } finally {
-        await close();
-    }
-}
-
-const press = async (page, ...keys) => {
-    for (const key of keys) {
-        await page.keyboard.press(key);
-        await settled(page);
-    }
-};
+const on = (address, work) => visit(browser, address, work);
 const foot = (page) => page.locator('.flamefoot').innerText();
 
 /** The names of the boxes of a row of the flamegraph, by keyboard. */

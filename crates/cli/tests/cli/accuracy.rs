@@ -1,7 +1,6 @@
 //! Tests of whether shares are true: a program measures itself how long each of its functions has
 //! run.
 
-use std::process::Command;
 
 use ferretto_trace::profile::{Selection, Value, hottest, read_profile};
 
@@ -54,17 +53,11 @@ const TOLERANCE: f64 = 2.0;
 #[test]
 fn shares_are_those_that_the_program_measures_itself() {
     let world = World::new();
-    let source = world.write("shares.c", SHARES);
     for pointers in ["-fomit-frame-pointer", "-fno-omit-frame-pointer"] {
-        let program = world.path("shares");
-        let compiled = Command::new("cc")
-            .args(["-O1", "-fno-optimize-sibling-calls", pointers, "-o"])
-            .args([&program, &source])
-            .status();
-        if !compiled.is_ok_and(|status| status.success()) {
-            println!("skipped: no C compiler");
+        let flags = ["-O1", "-fno-optimize-sibling-calls", pointers];
+        let Some(program) = world.compile("shares", SHARES, &flags) else {
             return;
-        }
+        };
         let program = program.to_str().unwrap();
         let args = ["record", "--perf=1999", "--", program];
         let said = world.run("ferretto", &args);

@@ -26,19 +26,9 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// The program, compiled; `None` without a compiler.
+/// Returns the program [`LEAK`]; `None` without a compiler.
 fn leak(world: &World) -> Option<PathBuf> {
-    let source = world.write("leak.c", LEAK);
-    let program = world.path("leak");
-    let compiled = Command::new("cc")
-        .args(["-g", "-O1", "-fno-builtin", "-o"])
-        .args([&program, &source])
-        .status();
-    if !compiled.is_ok_and(|status| status.success()) {
-        println!("skipped: no C compiler");
-        return None;
-    }
-    Some(program)
+    world.compile("leak", LEAK, &["-g", "-O1", "-fno-builtin"])
 }
 
 fn heaps(world: &World, name: &str) -> Vec<HeapSummary> {
@@ -142,14 +132,7 @@ fn dumps_show_growth_and_are_compared() {
 #[test]
 fn a_program_that_cannot_carry_the_client_is_named_as_the_reason() {
     let world = World::new();
-    let source = world.write("leak.c", LEAK);
-    let program = world.path("leak");
-    let compiled = Command::new("cc")
-        .args(["-static", "-o"])
-        .args([&program, &source])
-        .status();
-    if !compiled.is_ok_and(|status| status.success()) {
-        println!("skipped: no C compiler that links statically");
+    if world.compile("leak", LEAK, &["-static"]).is_none() {
         return;
     }
     let args = ["record", "--heap", "-o", "t", "--", "./leak"];
@@ -280,16 +263,9 @@ fn programs_outlive_a_profiler_that_is_killed_while_they_allocate() {
     let count = std::env::var("FERRETTO_HEAP_KILLS").ok();
     let count: u32 = count.and_then(|count| count.parse().ok()).unwrap_or(8);
     let mut world = World::new();
-    let source = world.write("load.c", LOAD);
-    let program = world.path("load");
-    let compiled = Command::new("cc")
-        .args(["-O1", "-w", "-pthread", "-o"])
-        .args([&program, &source])
-        .status();
-    if !compiled.is_ok_and(|status| status.success()) {
-        println!("skipped: no C compiler");
+    let Some(program) = world.compile("load", LOAD, &["-O1", "-w", "-pthread"]) else {
         return;
-    }
+    };
     let heap = world.path("heap");
     world.set("FERRETTO_HEAP_SOCK_NAME", heap.to_str().unwrap());
     let _service = world.start_daemon("traced", &[], "TRACED_NOTIFY_FD");

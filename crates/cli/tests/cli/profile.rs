@@ -29,19 +29,9 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// The program, compiled; `None` without a compiler.
+/// Returns the program [`BUSY`]; `None` without a compiler.
 fn busy(world: &World) -> Option<PathBuf> {
-    let source = world.write("busy.c", BUSY);
-    let program = world.path("busy");
-    let compiled = Command::new("cc")
-        .args(["-g", "-O1", "-o"])
-        .args([&program, &source])
-        .status();
-    if !compiled.is_ok_and(|status| status.success()) {
-        println!("skipped: no C compiler");
-        return None;
-    }
-    Some(program)
+    world.compile("busy", BUSY, &["-g", "-O1"])
 }
 
 /// Returns true if callstacks could not be recorded because this machine does not allow it.
@@ -358,16 +348,9 @@ int main(int argc, char **argv) {
 #[test]
 fn waits_by_the_ten_thousand_are_thinned_out_and_not_lost() {
     let world = World::new();
-    let source = world.write("ping-pong.c", PING_PONG);
-    let program = world.path("ping-pong");
-    let compiled = Command::new("cc")
-        .arg("-o")
-        .args([&program, &source])
-        .status();
-    if !compiled.is_ok_and(|status| status.success()) {
-        println!("skipped: no C compiler");
+    let Some(program) = world.compile("ping-pong", PING_PONG, &[]) else {
         return;
-    }
+    };
     let args = [
         "record",
         "--off-cpu",

@@ -79,6 +79,22 @@ impl World {
         self.folder.path().join(name)
     }
 
+    /// Returns a program compiled from this text in C, or tells why its test is skipped.
+    pub(crate) fn compile(&self, name: &str, text: &str, flags: &[&str]) -> Option<PathBuf> {
+        let source = self.write(&format!("{name}.c"), text);
+        let program = self.path(name);
+        let status = Command::new("cc")
+            .args(flags)
+            .arg("-o")
+            .args([&program, &source])
+            .status();
+        if !status.is_ok_and(|status| status.success()) {
+            println!("skipped: no C compiler that takes {flags:?}");
+            return None;
+        }
+        Some(program)
+    }
+
     pub(crate) fn write(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, contents).unwrap();
