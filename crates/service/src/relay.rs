@@ -127,7 +127,8 @@ impl Relays {
         let Some(relay) = self.connected.remove(&client) else {
             return;
         };
-        // It was connected longest of those of its machine, which are in the order of their numbers.
+        // It was connected longest of those of its machine, which are in the order of their
+        // numbers.
         let mut others = self.connected.range(..client).map(|(_, other)| other);
         let spoke = relay.machine != 0 && others.all(|other| other.machine != relay.machine);
         if !spoke || !is_recording {
