@@ -1,7 +1,6 @@
 //! Tests of whether shares are true: a program measures itself how long each of its functions has
 //! run.
 
-
 use ferretto_trace::profile::{Selection, Value, hottest, read_profile};
 
 use crate::profile::is_forbidden;
