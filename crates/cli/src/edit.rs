@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use ferretto_edit::{EditError, Every, Splitter, Taken, Window, extent};
 use ferretto_trace::TraceReader;
 use ferretto_trace::events::{EventReader, Kind};
@@ -21,6 +21,7 @@ use crate::read::{DEFAULT_TRACE, Extent, open, parse_bytes};
 /// written at its start. A slice that began earlier begins there, and its argument began_ns says
 /// when it did.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("part").args(["from", "to", "around"]).required(true).multiple(true)))]
 #[command(after_help = "\
 Examples:
   ferretto cut --from 20s --to 21s            a second of trace.pftrace, into trace-cut.pftrace
@@ -51,15 +52,16 @@ pub(crate) struct CutArgs {
 /// Each packet goes into one part. Every part begins with names, processes, clocks, and what was
 /// begun before. The parts are called trace-000.pftrace and so on.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("part").args(["every", "size"]).required(true)))]
 pub(crate) struct SplitArgs {
     /// The trace; - is standard input
     #[arg(value_name = "FILE", default_value = DEFAULT_TRACE)]
     file: PathBuf,
     /// The time that a part is about, as 1min; a little more where nothing was read just then
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, required_unless_present = "size")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     every: Option<std::time::Duration>,
     /// The size of a part, as 256MB
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, conflicts_with = "every")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     size: Option<u64>,
     /// The file whose name the parts get, with a number [default: as the trace is called]
     #[arg(short, long, value_name = "FILE")]
@@ -112,9 +114,6 @@ impl Time {
 
 /// Runs `ferretto cut`.
 pub(crate) fn cut(args: &CutArgs) -> Result<Extent> {
-    if args.from.is_none() && args.to.is_none() && args.around.is_none() {
-        bail!("say which part: --from and --to, or --around SLICE-NAME");
-    }
     let (name, mut trace) = seekable(&args.file)?;
     let cannot_read = || format!("cannot read {name}");
     let window = match &args.around {

@@ -114,6 +114,8 @@ fn parse_limits(text: &str) -> Result<Limits, String> {
     }
 }
 
+const NO_SIZE: &str = "expected a number and a unit, as in 512M";
+
 /// Reads a number of bytes, with a unit.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let upper = text.to_ascii_uppercase();
@@ -125,12 +127,12 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
         Some(number) if upper.ends_with('K') => (number, 10),
         Some(number) if upper.ends_with('M') => (number, 20),
         Some(number) => (number, 30),
-        None => return Err(format!("which unit? {text}K, {text}M or {text}G")),
+        None if upper.bytes().all(|byte| byte.is_ascii_digit()) => {
+            return Err(format!("which unit? {upper}K, {upper}M or {upper}G"));
+        }
+        None => return Err(NO_SIZE.to_owned()),
     };
-    let number: u64 = number
-        .trim()
-        .parse()
-        .map_err(|_| "expected a number and a unit, as in 512M".to_owned())?;
+    let number: u64 = number.trim().parse().map_err(|_| NO_SIZE.to_owned())?;
     Ok(number.saturating_mul(1 << shift))
 }
 

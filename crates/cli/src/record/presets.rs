@@ -313,13 +313,20 @@ fn matching(wanted: &str, known: &[String]) -> Result<Vec<String>> {
     Ok(found)
 }
 
-fn nearest_event<'a>(wanted: &str, known: &'a [String]) -> Option<&'a str> {
+/// Returns the most similar event or, if the group alone is misspelt too much, all of the most
+/// similar group.
+fn nearest_event(wanted: &str, known: &[String]) -> Option<String> {
     let all = || known.iter().map(String::as_str);
-    if wanted.contains('/') {
-        return nearest(wanted, all());
+    if let Some((group, _)) = wanted.split_once('/') {
+        let groups = || all().filter_map(|event| Some(event.split_once('/')?.0));
+        return nearest(wanted, all())
+            .map(str::to_owned)
+            .or_else(|| Some(format!("{}/*", nearest(group, groups())?)));
     }
     let near = nearest(wanted, all().map(name_of))?;
-    all().find(|event| name_of(event) == near)
+    all()
+        .find(|event| name_of(event) == near)
+        .map(str::to_owned)
 }
 
 fn name_of(event: &str) -> &str {

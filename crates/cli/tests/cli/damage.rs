@@ -156,7 +156,11 @@ fn what_does_not_fit_into_memory_is_left_out_and_the_rest_is_read() {
             .complained("byte 0")
             .complained("--max-memory");
     }
-    for (size, expected) in [("3", "which unit?"), ("1M", "at least 16M")] {
+    for (size, expected) in [
+        ("3", "which unit? 3K, 3M or 3G"),
+        ("3X", "as in 512M"),
+        ("1M", "at least 16M"),
+    ] {
         let args = ["summary", "--max-memory", size, "bomb"];
         world
             .run("ferretto", &args)

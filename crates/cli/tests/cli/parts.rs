@@ -28,6 +28,14 @@ fn the_part_of_a_recording_opens_alone_and_the_recording_stays() {
         .returned(1)
         .complained("the same file");
     world
+        .run("ferretto", &["cut", "t"])
+        .returned(2)
+        .complained("--around");
+    world
+        .run("ferretto", &["split", "t"])
+        .returned(2)
+        .complained("--size");
+    world
         .run("ferretto", &["cut", "t", "--from", "90s"])
         .returned(1)
         .complained("nothing lies between these times");

@@ -68,6 +68,8 @@ fn kernel_events_are_named_by_patterns() {
         stderr.contains("did you mean sched/sched_switch?"),
         "{stderr}"
     );
+    let stderr = refused(&["--event", "shced/foo"]);
+    assert!(stderr.contains("did you mean sched/*?"), "{stderr}");
     let stderr = refused(&["--event", "nothing/like_*"]);
     assert!(stderr.contains("no event \"nothing/like_*\""), "{stderr}");
 }
