@@ -138,6 +138,10 @@ impl<'a> FileImport<'a> {
                 return self.archive(format, source, name, row, depth);
             }
             Format::Manifest => return self.manifest(source, name, row),
+            Format::PerfData => {
+                let what = "it is a file of perf record; make a trace of it with ferretto import";
+                return Err(broken(what, name));
+            }
             _ => {}
         }
         let place = self.place(name, true)?;
@@ -148,7 +152,7 @@ impl<'a> FileImport<'a> {
             file: row,
             ..ClockId::of_machine(machine, TRACE_FILE)
         };
-        let clock = match format.clock() {
+        let clock = match formats::clock(format) {
             Some(TRACE_FILE) => Some(own),
             Some(_) if has_own_clock => Some(own),
             clock => clock.map(|id| ClockId::of_machine(machine, id)),

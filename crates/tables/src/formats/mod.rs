@@ -6,7 +6,6 @@
 
 mod archive;
 mod collapsed;
-mod detect;
 mod json;
 mod lines;
 mod perf_text;
@@ -16,12 +15,16 @@ mod systrace;
 
 use std::io::{self, Read};
 
+use ferretto_format::clock::{MONOTONIC, REALTIME};
+use ferretto_formats::LineBuffer;
+
 pub(crate) use self::archive::Member;
-pub use self::detect::Format;
-pub(crate) use self::detect::HEAD_BYTES;
 pub(crate) use self::lines::Lines;
+pub use ferretto_formats::Format;
+pub(crate) use ferretto_formats::HEAD_BYTES;
 
 use crate::import::Importer;
+use crate::trackers::clock::TRACE_FILE;
 
 /// The reason why a file cannot be read any further.
 #[derive(Debug)]
@@ -45,9 +48,20 @@ pub(crate) fn reader(format: Format) -> Option<Box<dyn FileReader>> {
         Format::Systrace => Box::<systrace::SystraceFile>::default(),
         Format::Pprof => Box::<pprof::PprofFile>::default(),
         Format::Strace => Box::<strace::StraceFile>::default(),
-        Format::Tar | Format::Zip | Format::Gzip | Format::Zstd => return None,
-        Format::Symbols | Format::Proto | Format::Manifest => return None,
+        // Others are refused before they are read.
+        _ => return None,
     })
+}
+
+/// Returns the clock of the times in files of a format, if it has one. Packets tell theirs
+/// themselves.
+pub(crate) fn clock(format: Format) -> Option<u32> {
+    match format {
+        Format::Json => Some(TRACE_FILE),
+        Format::Systrace | Format::PerfText => Some(MONOTONIC),
+        Format::Strace => Some(REALTIME),
+        _ => None,
+    }
 }
 
 /// Returns the files in an archive with their ranks: those of lower ranks are to be read first. A
@@ -84,49 +98,4 @@ pub(crate) fn members(
         ranked.push((rank, member));
     }
     Ok(ranked)
-}
-
-/// Bytes of lines beyond this number are cut off.
-const MAX_LINE: usize = 1 << 20;
-
-/// Takes bytes apart into lines.
-#[derive(Debug, Default)]
-struct LineBuffer {
-    bytes: Vec<u8>,
-}
-
-impl LineBuffer {
-    /// Hands out the lines that end in these bytes.
-    fn push(
-        &mut self,
-        mut bytes: &[u8],
-        mut each: impl FnMut(&str) -> Result<(), FileError>,
-    ) -> Result<(), FileError> {
-        while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
-            self.append(&bytes[..end]);
-            bytes = &bytes[end + 1..];
-            let line = std::mem::take(&mut self.bytes);
-            each(&String::from_utf8_lossy(&line))?;
-        }
-        self.append(bytes);
-        Ok(())
-    }
-
-    /// Hands out the last line, which may have no end.
-    fn finish(
-        &mut self,
-        mut each: impl FnMut(&str) -> Result<(), FileError>,
-    ) -> Result<(), FileError> {
-        let line = std::mem::take(&mut self.bytes);
-        if line.is_empty() {
-            return Ok(());
-        }
-        each(&String::from_utf8_lossy(&line))
-    }
-
-    fn append(&mut self, bytes: &[u8]) {
-        let room = MAX_LINE.saturating_sub(self.bytes.len());
-        self.bytes
-            .extend_from_slice(&bytes[..bytes.len().min(room)]);
-    }
 }

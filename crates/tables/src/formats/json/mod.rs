@@ -1,13 +1,9 @@
 //! Events in JSON, as Chrome writes them.
 
-mod event;
 mod parse;
-mod reader;
-mod value;
 
-use self::event::{Event, NoEvent};
-use self::reader::{Broken, Part, Reader};
-use self::value::Json;
+use ferretto_formats::json::{Broken, Event, Json, NoEvent, Part, Reader};
+
 use super::{FileError, FileReader, systrace};
 use crate::import::{Batch, Context, Importer, Line, LineKind, file_time};
 use crate::schema::ArgValue;
@@ -51,10 +47,7 @@ impl FileReader for JsonFile {
 }
 
 fn broken(broken: Broken) -> FileError {
-    FileError(match broken {
-        Broken::Syntax(offset) => format!("no JSON trace: unexpected text at byte {offset}"),
-        Broken::Unterminated => "JSON trace file is incomplete (ERR:tp-corrupt)".to_owned(),
-    })
+    FileError(broken.to_string())
 }
 
 impl Events {

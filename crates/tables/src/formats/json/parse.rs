@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
+use ferretto_formats::json::{Event, Id, Json, Number, Scope};
 use rustc_hash::FxHashMap;
 
-use super::event::{Event, Id, Number, Scope};
-use super::value::Json;
 use crate::import::Context;
 use crate::schema::{ArgValue, SchedSliceRow, ThreadStateRow};
 use crate::stats::Stat;

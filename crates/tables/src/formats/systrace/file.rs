@@ -1,6 +1,6 @@
 //! The lines of a file of kernel events as text, which may be a page that contains them.
 
-use super::super::detect::TRACE_LINE;
+use ferretto_formats::{TRACE_LINE, find};
 
 /// Bytes in front of which the line `TRACE:` is looked for.
 const HEAD_BYTES: usize = 128;
@@ -92,7 +92,7 @@ impl LineReader {
 
     fn start(&mut self) {
         let head = &self.buffer[..self.buffer.len().min(HEAD_BYTES)];
-        if let Some(place) = super::super::detect::find(head, TRACE_LINE) {
+        if let Some(place) = find(head, TRACE_LINE) {
             self.buffer.drain(..place + TRACE_LINE.len());
         }
         // `trace-cmd report` begins with the number of CPUs, which reads as no event.

@@ -7,12 +7,18 @@ use serde_core::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 /// A JSON value.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Json<'a> {
+pub enum Json<'a> {
+    /// Nothing.
     Null,
+    /// A truth value.
     Bool(bool),
+    /// A whole number.
     Int(i64),
+    /// Another number.
     Real(f64),
+    /// A text.
     Text(Cow<'a, str>),
+    /// A list.
     Array(Vec<Self>),
     /// Keys may occur several times.
     Object(Vec<(Cow<'a, str>, Self)>),
@@ -20,13 +26,13 @@ pub(super) enum Json<'a> {
 
 impl<'a> Json<'a> {
     /// Reads a value; `None` if it is none, or nested too deeply.
-    pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }
 
     /// Reads a value that may have commas behind the last elements of lists, and texts of several
     /// lines, as some programs write them. `spare` takes the bytes without these.
-    pub(super) fn parse_leniently(bytes: &'a [u8], spare: &'a mut Vec<u8>) -> Option<Self> {
+    pub fn parse_leniently(bytes: &'a [u8], spare: &'a mut Vec<u8>) -> Option<Self> {
         if let Some(value) = Self::parse(bytes) {
             return Some(value);
         }
@@ -35,7 +41,7 @@ impl<'a> Json<'a> {
     }
 
     /// Returns the text, if it is one.
-    pub(super) fn as_text(&self) -> Option<&str> {
+    pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
             _ => None,

@@ -1,5 +1,6 @@
 //! The parts of a JSON trace, taken out of its bytes as they come.
 
+use std::fmt;
 use std::ops::Range;
 
 use super::value::Json;
@@ -9,7 +10,7 @@ const MAX_VALUE: usize = 16 << 20;
 
 /// A part of the file.
 #[derive(Debug)]
-pub(super) enum Part<'a> {
+pub enum Part<'a> {
     /// An event, and the place where it begins in the file.
     Event(u64, &'a [u8]),
     /// A line of kernel events as text.
@@ -24,11 +25,20 @@ pub(super) enum Part<'a> {
 
 /// The file cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Broken {
+pub enum Broken {
     /// It is no JSON trace; at this place it should be, or it ends too early there.
     Syntax(u64),
     /// The file ends within the object that it is.
     Unterminated,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax(offset) => write!(f, "no JSON trace: unexpected text at byte {offset}"),
+            Self::Unterminated => f.write_str("JSON trace file is incomplete (ERR:tp-corrupt)"),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +83,7 @@ struct Scan {
 
 /// Takes a JSON trace apart.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub struct Reader {
     buffer: Vec<u8>,
     /// The first byte that is still needed.
     start: usize,
@@ -107,11 +117,11 @@ impl Default for Reader {
 
 impl Reader {
     /// Hands out the parts that end in these bytes.
-    pub(super) fn push(
-        &mut self,
-        bytes: &[u8],
-        mut each: impl FnMut(Part<'_>),
-    ) -> Result<(), Broken> {
+    ///
+    /// # Errors
+    ///
+    /// If it is no JSON trace.
+    pub fn push(&mut self, bytes: &[u8], mut each: impl FnMut(Part<'_>)) -> Result<(), Broken> {
         self.buffer.drain(..self.start);
         self.offset += self.start as u64;
         self.start = 0;
@@ -121,7 +131,11 @@ impl Reader {
     }
 
     /// The end of the file.
-    pub(super) fn finish(&mut self, mut each: impl FnMut(Part<'_>)) -> Result<(), Broken> {
+    ///
+    /// # Errors
+    ///
+    /// If the file is not whole.
+    pub fn finish(&mut self, mut each: impl FnMut(Part<'_>)) -> Result<(), Broken> {
         if self.position == Position::Start {
             return Err(Broken::Syntax(self.here()));
         }

@@ -7,56 +7,79 @@ use super::value::Json;
 
 /// The number or name of a process or thread.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Number<'a> {
+pub enum Number<'a> {
+    /// A number.
     Number(i64),
+    /// A name in its place.
     Name(Cow<'a, str>),
 }
 
 /// The identity of asynchronous events and flows.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Id<'a> {
+pub enum Id<'a> {
+    /// A number.
     Number(u64),
+    /// Any text.
     Text(Cow<'a, str>),
 }
 
 /// The owner of an instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scope {
+pub enum Scope {
+    /// A thread.
     Thread,
+    /// A process.
     Process,
+    /// The whole trace.
     Global,
+    /// None that is known.
     Unknown,
 }
 
 /// An event. Times are in nanoseconds.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Event<'a> {
+pub struct Event<'a> {
     /// The first letter of its phase.
-    pub(super) phase: u8,
-    pub(super) ts: i64,
-    pub(super) dur: Option<i64>,
-    pub(super) thread_ts: Option<i64>,
-    pub(super) thread_dur: Option<i64>,
-    pub(super) pid: Option<Number<'a>>,
-    pub(super) tid: Option<Number<'a>>,
+    pub phase: u8,
+    /// Its time.
+    pub ts: i64,
+    /// Its length.
+    pub dur: Option<i64>,
+    /// The CPU time of its thread then.
+    pub thread_ts: Option<i64>,
+    /// The CPU time of its thread meanwhile.
+    pub thread_dur: Option<i64>,
+    /// The process.
+    pub pid: Option<Number<'a>>,
+    /// The thread.
+    pub tid: Option<Number<'a>>,
     /// `None` if it is missing or empty.
-    pub(super) name: Option<Cow<'a, str>>,
-    pub(super) category: Option<Cow<'a, str>>,
-    pub(super) id: Option<Id<'a>>,
-    pub(super) global_id: Option<Id<'a>>,
-    pub(super) local_id: Option<Id<'a>>,
-    pub(super) bind_id: Option<Id<'a>>,
-    pub(super) binds_to_enclosing: bool,
-    pub(super) flows_in: bool,
-    pub(super) flows_out: bool,
-    pub(super) scope: Scope,
+    pub name: Option<Cow<'a, str>>,
+    /// Its categories, separated by commas.
+    pub category: Option<Cow<'a, str>>,
+    /// Its identity.
+    pub id: Option<Id<'a>>,
+    /// Its identity in the whole trace.
+    pub global_id: Option<Id<'a>>,
+    /// Its identity within its process.
+    pub local_id: Option<Id<'a>>,
+    /// The flow that it belongs to.
+    pub bind_id: Option<Id<'a>>,
+    /// Set if the flow leads to the slice around it.
+    pub binds_to_enclosing: bool,
+    /// Set if the flow leads to it.
+    pub flows_in: bool,
+    /// Set if the flow leads from it.
+    pub flows_out: bool,
+    /// The owner, of an instant.
+    pub scope: Scope,
     /// `None` if there is no object of arguments.
-    pub(super) args: Option<Vec<(Cow<'a, str>, Json<'a>)>>,
+    pub args: Option<Vec<(Cow<'a, str>, Json<'a>)>>,
 }
 
 /// The reason why something is no event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoEvent {
+pub enum NoEvent {
     /// It is an object without fields, which some programs write in order to end with no comma.
     Empty,
     /// It is not JSON.
@@ -83,7 +106,11 @@ impl fmt::Display for NoEvent {
 
 impl<'a> Event<'a> {
     /// Reads an event. `spare` takes its bytes if they have to be mended.
-    pub(super) fn parse(bytes: &'a [u8], spare: &'a mut Vec<u8>) -> Result<Self, NoEvent> {
+    ///
+    /// # Errors
+    ///
+    /// If it is none.
+    pub fn parse(bytes: &'a [u8], spare: &'a mut Vec<u8>) -> Result<Self, NoEvent> {
         let Some(Json::Object(fields)) = Json::parse_leniently(bytes, spare) else {
             return Err(NoEvent::Syntax);
         };
@@ -211,7 +238,7 @@ fn text(value: Json<'_>) -> Option<Cow<'_, str>> {
 
 impl Id<'_> {
     /// Returns the number of a flow; texts are hexadecimal.
-    pub(super) fn flow(&self) -> Option<u64> {
+    pub fn flow(&self) -> Option<u64> {
         match self {
             Self::Number(number) => Some(*number),
             Self::Text(text) => {

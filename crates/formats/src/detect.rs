@@ -1,14 +1,12 @@
 //! The format of a file, told by its first bytes.
 
 use ferretto_format::PACKET_TAG;
-use ferretto_format::clock::{MONOTONIC, REALTIME};
 use ferretto_proto::fields::trace_packet;
 
-use super::{collapsed, perf_text, pprof, strace};
-use crate::trackers::clock::TRACE_FILE;
+use crate::{collapsed, perf_data, perf_text, pprof, strace};
 
 /// The bytes at the beginning of a file that tell its format.
-pub(crate) const HEAD_BYTES: usize = 4096;
+pub const HEAD_BYTES: usize = 4096;
 
 /// The part of them that is looked at for formats that are text.
 const TEXT_BYTES: usize = 128;
@@ -33,6 +31,8 @@ pub enum Format {
     CollapsedStacks,
     /// The output of `perf script`.
     PerfText,
+    /// A file of `perf record`.
+    PerfData,
     /// The output of `strace`.
     Strace,
     /// A profile without times, as Go's tools have them.
@@ -57,6 +57,7 @@ impl Format {
             Self::Systrace => "systrace",
             Self::CollapsedStacks => "collapsed_stack",
             Self::PerfText => "perf_text",
+            Self::PerfData => "perf",
             Self::Strace => "strace",
             Self::Pprof => "pprof",
             Self::Manifest => "perfetto_manifest",
@@ -70,17 +71,6 @@ impl Format {
         matches!(self, Self::Tar | Self::Zip | Self::Gzip | Self::Zstd)
     }
 
-    /// Returns the clock of the times in such files, if the format has one. Packets tell theirs
-    /// themselves.
-    pub(crate) fn clock(self) -> Option<u32> {
-        match self {
-            Self::Json => Some(TRACE_FILE),
-            Self::Systrace | Self::PerfText => Some(MONOTONIC),
-            Self::Strace => Some(REALTIME),
-            _ => None,
-        }
-    }
-
     /// Returns the format of a file that begins with these bytes; at most [`HEAD_BYTES`] of them
     /// are needed. `None` if it is none of those that are known.
     pub fn detect(head: &[u8]) -> Option<Self> {
@@ -92,6 +82,7 @@ impl Format {
             [0x1f, 0x8b, ..] => Self::Gzip,
             // Some programs put a frame in front that is to be skipped.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
+            _ if perf_data::is_perf_data(head) => Self::PerfData,
             _ if is_manifest(head) => Self::Manifest,
             _ if is_json(text) => Self::Json,
             _ if collapsed::is_collapsed(head) => Self::CollapsedStacks,
@@ -121,7 +112,7 @@ fn is_json(text: &[u8]) -> bool {
 }
 
 /// The line in front of the events that `atrace` writes.
-pub(super) const TRACE_LINE: &[u8] = b"TRACE:\n";
+pub const TRACE_LINE: &[u8] = b"TRACE:\n";
 
 fn is_systrace(text: &[u8]) -> bool {
     let starts = |with: &str| {
@@ -147,6 +138,7 @@ fn is_symbols(head: &[u8]) -> bool {
     packet.is_some_and(|packet| packet.starts_with(&[tag as u8 & 0x7f | 0x80, (tag >> 7) as u8]))
 }
 
-pub(super) fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+/// Returns the place of a part of a text.
+pub fn find(text: &[u8], what: &[u8]) -> Option<usize> {
     text.windows(what.len()).position(|window| window == what)
 }

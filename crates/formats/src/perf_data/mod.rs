@@ -1,0 +1,451 @@
+//! Files of `perf record`, of this machine's byte order: with a header and sections, or as they go
+//! through a pipe.
+//!
+//! The kernel's records have the fields that each event was opened with. They are handed out in the
+//! order of the file, which is not that of time.
+
+mod bytes;
+mod header;
+mod record;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+
+use self::bytes::Bytes;
+pub use self::header::{Attr, BuildId, Event};
+pub use self::record::{Chain, CpuMode, Mapping, Record, Sample, Task};
+
+/// Returns true if a file begins as those of `perf record` do, of either byte order.
+pub fn is_perf_data(head: &[u8]) -> bool {
+    head.starts_with(MAGIC) || head.starts_with(SWAPPED)
+}
+
+const MAGIC: &[u8] = b"PERFILE2";
+const SWAPPED: &[u8] = b"2ELIFREP";
+
+/// The size of the header of a file that went through a pipe.
+const PIPE_HEADER: u64 = 16;
+
+/// Records that `perf` writes itself.
+mod kind {
+    pub(super) const HEADER_ATTR: u32 = 64;
+    pub(super) const TRACING_DATA: u32 = 66;
+    pub(super) const BUILD_ID: u32 = 67;
+    pub(super) const AUXTRACE: u32 = 71;
+    pub(super) const EVENT_UPDATE: u32 = 78;
+    pub(super) const FEATURE: u32 = 80;
+    pub(super) const COMPRESSED: u32 = 81;
+    pub(super) const COMPRESSED2: u32 = 83;
+}
+
+/// The size of a record's header.
+const RECORD_HEADER: usize = 8;
+
+/// Why a file of `perf record` cannot be read.
+#[derive(Debug)]
+pub enum PerfError {
+    /// It cannot be read at all.
+    Read(io::Error),
+    /// It is of a machine of the other byte order.
+    OtherByteOrder,
+    /// It breaks off within its header.
+    NoHeader,
+    /// It names no events: `perf` did not end it.
+    NoEvents,
+    /// A record has a size that none can have.
+    BadRecord {
+        /// The place of the record in the file.
+        offset: u64,
+    },
+}
+
+impl fmt::Display for PerfError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => error.fmt(f),
+            Self::OtherByteOrder => f.write_str(
+                "it was recorded on a machine of the other byte order; make text of it there, with perf script",
+            ),
+            Self::NoHeader => f.write_str("the file ends within its header; record it again"),
+            Self::NoEvents => f.write_str(
+                "it names no events, as perf was killed before it ended the file; record it again",
+            ),
+            Self::BadRecord { offset } => {
+                write!(f, "at byte {offset} is no record of perf, and nothing behind it can be read")
+            }
+        }
+    }
+}
+
+impl std::error::Error for PerfError {}
+
+impl From<io::Error> for PerfError {
+    fn from(error: io::Error) -> Self {
+        Self::Read(error)
+    }
+}
+
+/// A file of `perf record`.
+#[derive(Debug)]
+pub struct PerfData<R> {
+    file: R,
+    /// The records: where they begin, and the byte behind them if that is known.
+    data: (u64, Option<u64>),
+    contents: Contents,
+}
+
+/// The part of a file that is not its records.
+#[derive(Debug, Default)]
+struct Contents {
+    events: Vec<Event>,
+    /// Places in `events`.
+    by_id: HashMap<u64, usize>,
+    build_ids: Vec<BuildId>,
+    cmdline: Vec<String>,
+    has_compressed: bool,
+}
+
+impl<R: Read + Seek> PerfData<R> {
+    /// Reads what a file says about its records.
+    ///
+    /// # Errors
+    ///
+    /// If it is none, or cannot be read.
+    pub fn open(mut file: R) -> Result<Self, PerfError> {
+        file.rewind()?;
+        let mut head = Vec::new();
+        (&mut file).take(header::BYTES).read_to_end(&mut head)?;
+        if head.starts_with(SWAPPED) {
+            return Err(PerfError::OtherByteOrder);
+        }
+        let size = head.get(8..16).ok_or(PerfError::NoHeader)?;
+        let size = Bytes::new(size).u64().ok_or(PerfError::NoHeader)?;
+        let mut data = Self {
+            file,
+            data: (PIPE_HEADER, None),
+            contents: Contents::default(),
+        };
+        if size != PIPE_HEADER {
+            data.read_sections(&head)?;
+        }
+        raw_records(&mut data.file, data.data, |kind, record| {
+            data.contents.look_at(kind, record);
+            Ok::<_, PerfError>(())
+        })?;
+        let contents = &mut data.contents;
+        if contents.events.is_empty() {
+            return Err(PerfError::NoEvents);
+        }
+        for (place, event) in contents.events.iter().enumerate() {
+            for id in &event.ids {
+                contents.by_id.insert(*id, place);
+            }
+        }
+        Ok(data)
+    }
+
+    /// Returns the events that were recorded.
+    pub fn events(&self) -> &[Event] {
+        &self.contents.events
+    }
+
+    /// Returns the build ids of files, where `perf` knew them.
+    pub fn build_ids(&self) -> &[BuildId] {
+        &self.contents.build_ids
+    }
+
+    /// Returns the command that recorded.
+    pub fn cmdline(&self) -> &[String] {
+        &self.contents.cmdline
+    }
+
+    /// Hands out all records.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read on, or `each` fails.
+    pub fn records<E: From<PerfError>>(
+        &mut self,
+        mut each: impl FnMut(Record<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let contents = &self.contents;
+        raw_records(&mut self.file, self.data, |kind, record| match kind {
+            kind::COMPRESSED | kind::COMPRESSED2 => Ok(()),
+            _ => contents.hand_out(record, &mut each),
+        })?;
+        match contents.has_compressed {
+            true => self.compressed_records(each),
+            false => Ok(()),
+        }
+    }
+
+    /// Hands out the records that are compressed. All together are one stream, and a record may
+    /// begin in one part of it and end in the next.
+    fn compressed_records<E: From<PerfError>>(
+        &mut self,
+        mut each: impl FnMut(Record<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let cannot = |error: &dyn fmt::Display| {
+            let what = format!("its compressed records cannot be read: {error}");
+            PerfError::Read(io::Error::other(what))
+        };
+        let parts = Compressed::new(&mut self.file, self.data).map_err(PerfError::from)?;
+        let decoder = ruzstd::decoding::StreamingDecoder::new(parts);
+        let mut decoder = decoder.map_err(|error| cannot(&error))?;
+        let mut records = Vec::new();
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            // The stream has no end if perf was killed.
+            let count = match decoder.read(&mut buffer) {
+                Ok(0) | Err(_) => return Ok(()),
+                Ok(count) => count,
+            };
+            records.extend_from_slice(&buffer[..count]);
+            let mut start = 0;
+            while let Some(size) = record_size(&records[start..]) {
+                let Some(record) = records.get(start..start + size) else {
+                    break;
+                };
+                self.contents.hand_out(record, &mut each)?;
+                start += size;
+            }
+            records.drain(..start);
+            if records.len() > usize::from(u16::MAX) {
+                return Err(cannot(&"there is no record where one should be").into());
+            }
+        }
+    }
+
+    /// Reads what stands around the records.
+    fn read_sections(&mut self, head: &[u8]) -> Result<(), PerfError> {
+        let sections = header::Sections::parse(head).ok_or(PerfError::NoHeader)?;
+        self.data = (sections.data.offset, sections.data.end());
+        for bytes in self
+            .section(sections.attrs)?
+            .chunks_exact(sections.attr_size)
+        {
+            let Some((attr, ids)) = header::file_attr(bytes) else {
+                continue;
+            };
+            let ids = self.section(ids)?;
+            let ids = ids.as_chunks().0.iter().map(|id| u64::from_ne_bytes(*id));
+            self.contents.events.push(Event::new(attr, ids.collect()));
+        }
+        let Some(mut at) = sections.data.end() else {
+            return Ok(());
+        };
+        for feature in sections.features() {
+            let place = header::Section {
+                offset: at,
+                size: header::SECTION_BYTES as u64,
+            };
+            let place = self.section(place)?;
+            at += header::SECTION_BYTES as u64;
+            let Some(section) = header::Section::parse(&mut Bytes::new(&place)) else {
+                continue;
+            };
+            if header::is_read(feature) {
+                let bytes = self.section(section)?;
+                self.contents.feature(feature, &bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the bytes of a section; fewer if the file ends, or if there are more than any real
+    /// one has.
+    fn section(&mut self, section: header::Section) -> Result<Vec<u8>, PerfError> {
+        let mut bytes = Vec::new();
+        self.file.seek(SeekFrom::Start(section.offset))?;
+        let size = section.size.min(header::MAX_SECTION);
+        (&mut self.file).take(size).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+impl Contents {
+    /// Hands out a record of the kernel.
+    fn hand_out<E>(
+        &self,
+        record: &[u8],
+        each: &mut impl FnMut(Record<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let parsed = record::parse(record, &self.events, &self.by_id);
+        each(parsed.unwrap_or(Record::Malformed))
+    }
+
+    /// Reads what a record of `perf` says about the others.
+    fn look_at(&mut self, kind: u32, record: &[u8]) {
+        let body = record.get(RECORD_HEADER..).unwrap_or_default();
+        match kind {
+            kind::HEADER_ATTR => self.events.extend(header::attr_record(body)),
+            kind::EVENT_UPDATE => header::update(body, &mut self.events),
+            kind::BUILD_ID => self.build_ids.extend(header::build_id(record)),
+            kind::FEATURE => {
+                let mut body = Bytes::new(body);
+                if let Some(feature) = body.u64() {
+                    self.feature(feature, body.rest());
+                }
+            }
+            kind::COMPRESSED | kind::COMPRESSED2 => self.has_compressed = true,
+            _ => {}
+        }
+    }
+
+    fn feature(&mut self, feature: u64, bytes: &[u8]) {
+        match feature {
+            header::BUILD_IDS => self.build_ids.extend(header::build_ids(bytes)),
+            header::CMDLINE => self.cmdline = header::texts(bytes),
+            header::EVENT_DESC => header::describe(bytes, &mut self.events),
+            _ => {}
+        }
+    }
+}
+
+/// Hands out the kind and the bytes of each record. What stands behind some of `perf`'s own is
+/// passed over.
+fn raw_records<E: From<PerfError>>(
+    file: &mut (impl Read + Seek),
+    (mut at, end): (u64, Option<u64>),
+    mut each: impl FnMut(u32, &[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    file.seek(SeekFrom::Start(at)).map_err(PerfError::from)?;
+    let mut file = BufReader::with_capacity(PIECE, file);
+    let mut record = vec![0; usize::from(u16::MAX)];
+    loop {
+        let room = end.map_or(u64::MAX, |end| end.saturating_sub(at));
+        if room < RECORD_HEADER as u64 || !fill(&mut file, &mut record[..RECORD_HEADER])? {
+            return Ok(());
+        }
+        let size = record_size(&record).ok_or(PerfError::BadRecord { offset: at })?;
+        if !fill(&mut file, &mut record[RECORD_HEADER..size])? {
+            // The end was cut off.
+            return Ok(());
+        }
+        let record = &record[..size];
+        let kind = Bytes::new(record).u32().unwrap_or(0);
+        let behind = behind(kind, record);
+        each(kind, record)?;
+        at = at.saturating_add(size as u64).saturating_add(behind);
+        skip(&mut file, behind).map_err(PerfError::from)?;
+    }
+}
+
+/// Returns false if the file ends within these bytes.
+fn fill(file: &mut impl Read, bytes: &mut [u8]) -> Result<bool, PerfError> {
+    match file.read_exact(bytes) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn skip<R: Read + Seek>(file: &mut BufReader<R>, bytes: u64) -> io::Result<()> {
+    match i64::try_from(bytes) {
+        Ok(0) => Ok(()),
+        Ok(bytes) => file.seek_relative(bytes),
+        Err(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// The bytes that are read at once.
+const PIECE: usize = 256 << 10;
+
+/// Returns the size of the record that begins here; `None` if it cannot be one, or is cut off.
+fn record_size(bytes: &[u8]) -> Option<usize> {
+    let size = bytes.get(6..8)?;
+    let size: usize = u16::from_ne_bytes(size.try_into().ok()?).into();
+    (size >= RECORD_HEADER).then_some(size)
+}
+
+/// Returns the number of bytes that stand behind a record and belong to it.
+fn behind(kind: u32, record: &[u8]) -> u64 {
+    let body = record.get(RECORD_HEADER..).unwrap_or_default();
+    match kind {
+        kind::TRACING_DATA => {
+            let size = Bytes::new(body).u32().unwrap_or(0);
+            u64::from(size).next_multiple_of(8)
+        }
+        kind::AUXTRACE => Bytes::new(body).u64().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// The compressed parts of a file, one after the other.
+struct Compressed<R> {
+    file: BufReader<R>,
+    at: u64,
+    end: Option<u64>,
+    /// Bytes of the part that is being read, and zeros behind it.
+    left: usize,
+    padding: usize,
+}
+
+impl<R: Read + Seek> Compressed<R> {
+    fn new(mut file: R, (at, end): (u64, Option<u64>)) -> io::Result<Self> {
+        file.seek(SeekFrom::Start(at))?;
+        Ok(Self {
+            file: BufReader::with_capacity(PIECE, file),
+            at,
+            end,
+            left: 0,
+            padding: 0,
+        })
+    }
+
+    /// Goes to the next part. Returns false if there is none.
+    fn next(&mut self) -> io::Result<bool> {
+        skip(&mut self.file, self.padding as u64)?;
+        self.padding = 0;
+        loop {
+            let mut header = [0; RECORD_HEADER];
+            let is_over = self.end.is_some_and(|end| self.at >= end);
+            if is_over || self.file.read_exact(&mut header).is_err() {
+                return Ok(false);
+            }
+            let Some(size) = record_size(&header) else {
+                return Ok(false);
+            };
+            self.at += size as u64;
+            let body = size - RECORD_HEADER;
+            let kind = Bytes::new(&header).u32().unwrap_or(0);
+            match kind {
+                kind::COMPRESSED => {
+                    self.left = body;
+                    return Ok(true);
+                }
+                kind::COMPRESSED2 if body >= 8 => {
+                    let mut length = [0; 8];
+                    self.file.read_exact(&mut length)?;
+                    let length = usize::try_from(u64::from_ne_bytes(length));
+                    self.left = length.unwrap_or(usize::MAX).min(body - 8);
+                    self.padding = body - 8 - self.left;
+                    return Ok(true);
+                }
+                _ => {
+                    let mut record = vec![0; size];
+                    record[..RECORD_HEADER].copy_from_slice(&header);
+                    self.file.read_exact(&mut record[RECORD_HEADER..])?;
+                    let behind = behind(kind, &record);
+                    self.at = self.at.saturating_add(behind);
+                    skip(&mut self.file, behind)?;
+                }
+            }
+        }
+    }
+}
+
+impl<R: Read + Seek> Read for Compressed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.left == 0 {
+            if !self.next()? {
+                return Ok(0);
+            }
+        }
+        let room = buffer.len().min(self.left);
+        let count = self.file.read(&mut buffer[..room])?;
+        self.left = if count == 0 { 0 } else { self.left - count };
+        Ok(count)
+    }
+}

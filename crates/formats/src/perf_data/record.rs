@@ -1,0 +1,386 @@
+//! Records of the kernel, as each event was asked to write them.
+
+use std::collections::HashMap;
+
+use super::bytes::{Bytes, until_zero};
+use super::header::Event;
+
+/// Fields of samples.
+mod field {
+    pub(super) const IP: u64 = 1 << 0;
+    pub(super) const TID: u64 = 1 << 1;
+    pub(super) const TIME: u64 = 1 << 2;
+    pub(super) const ADDR: u64 = 1 << 3;
+    pub(super) const READ: u64 = 1 << 4;
+    pub(super) const CALLCHAIN: u64 = 1 << 5;
+    pub(super) const ID: u64 = 1 << 6;
+    pub(super) const CPU: u64 = 1 << 7;
+    pub(super) const PERIOD: u64 = 1 << 8;
+    pub(super) const STREAM_ID: u64 = 1 << 9;
+    pub(super) const STACK_USER: u64 = 1 << 13;
+    pub(super) const IDENTIFIER: u64 = 1 << 16;
+}
+
+/// Fields of counts.
+mod read_format {
+    pub(super) const TOTAL_TIME_ENABLED: u64 = 1 << 0;
+    pub(super) const TOTAL_TIME_RUNNING: u64 = 1 << 1;
+    pub(super) const ID: u64 = 1 << 2;
+    pub(super) const GROUP: u64 = 1 << 3;
+    pub(super) const LOST: u64 = 1 << 4;
+}
+
+/// Kinds of records.
+mod kind {
+    pub(super) const MMAP: u32 = 1;
+    pub(super) const LOST: u32 = 2;
+    pub(super) const COMM: u32 = 3;
+    pub(super) const EXIT: u32 = 4;
+    pub(super) const FORK: u32 = 7;
+    pub(super) const SAMPLE: u32 = 9;
+    pub(super) const MMAP2: u32 = 10;
+    pub(super) const LOST_SAMPLES: u32 = 13;
+}
+
+const COMM_EXEC: u16 = 1 << 13;
+const MMAP_BUILD_ID: u16 = 1 << 14;
+
+/// The mode of the CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CpuMode {
+    /// Not known.
+    Unknown,
+    /// The kernel.
+    Kernel,
+    /// A program.
+    User,
+    /// A hypervisor.
+    Hypervisor,
+    /// The kernel of a guest.
+    GuestKernel,
+    /// A program of a guest.
+    GuestUser,
+}
+
+impl CpuMode {
+    fn of(misc: u16) -> Self {
+        match misc & 7 {
+            1 => Self::Kernel,
+            2 => Self::User,
+            3 => Self::Hypervisor,
+            4 => Self::GuestKernel,
+            5 => Self::GuestUser,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Returns the mode that a mark between the addresses of a callstack stands for.
+    fn of_context(address: u64) -> Option<Self> {
+        /// Addresses from here on are marks.
+        const FIRST: u64 = -4095i64 as u64;
+        if address < FIRST {
+            return None;
+        }
+        Some(match address as i64 {
+            -32 => Self::Hypervisor,
+            -128 => Self::Kernel,
+            -512 => Self::User,
+            -2176 => Self::GuestKernel,
+            -2560 => Self::GuestUser,
+            _ => Self::Unknown,
+        })
+    }
+}
+
+/// A record. Times are on the clock of `perf`, in nanoseconds; 0 if there is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Record<'a> {
+    /// A sample.
+    Sample(Sample<'a>),
+    /// A thread has a name.
+    Comm {
+        /// The time.
+        time: u64,
+        /// The process.
+        pid: u32,
+        /// The thread.
+        tid: u32,
+        /// Set if the process executed a program: then it has new memory.
+        is_exec: bool,
+        /// The name.
+        name: &'a [u8],
+    },
+    /// Code is mapped into a process.
+    Mapping(Mapping<'a>),
+    /// A thread or process begins.
+    Fork(Task),
+    /// A thread or process has ended.
+    Exit(Task),
+    /// Records are missing.
+    Lost {
+        /// The time.
+        time: u64,
+        /// Their number.
+        count: u64,
+    },
+    /// A record of another kind.
+    Other {
+        /// The number of the kind.
+        kind: u32,
+    },
+    /// A record that does not have the fields that it should.
+    Malformed,
+}
+
+/// A sample.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sample<'a> {
+    /// The time.
+    pub time: u64,
+    /// The process and the thread, if they are told.
+    pub task: Option<(u32, u32)>,
+    /// The CPU, if it is told.
+    pub cpu: Option<u32>,
+    /// The mode of the CPU.
+    pub mode: CpuMode,
+    /// The place of the event among those of the file.
+    pub event: usize,
+    /// The events since the last sample, if they are told.
+    pub period: Option<u64>,
+    /// The address that was executed, if it is told.
+    pub address: Option<u64>,
+    /// The callstack, the innermost address first.
+    pub chain: Chain<'a>,
+    /// Set if a part of the stack was copied, which tells the callstack of the program.
+    pub has_stack: bool,
+}
+
+impl Default for CpuMode {
+    fn default() -> Self {
+        Self::Unknown
+    }
+}
+
+/// The addresses of a callstack.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Chain<'a>(&'a [[u8; 8]]);
+
+impl<'a> Chain<'a> {
+    /// Returns the addresses with their modes, the innermost first.
+    pub fn addresses(self, mode: CpuMode) -> impl Iterator<Item = (CpuMode, u64)> + 'a {
+        let mut mode = mode;
+        self.0.iter().filter_map(move |word| {
+            let address = u64::from_ne_bytes(*word);
+            match CpuMode::of_context(address) {
+                Some(context) => {
+                    mode = context;
+                    None
+                }
+                None => Some((mode, address)),
+            }
+        })
+    }
+}
+
+/// Code in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mapping<'a> {
+    /// The time.
+    pub time: u64,
+    /// The process; `None` for the kernel.
+    pub pid: Option<u32>,
+    /// The mode of the CPU that executes it.
+    pub mode: CpuMode,
+    /// The first address.
+    pub start: u64,
+    /// The length in bytes.
+    pub length: u64,
+    /// The place in the file.
+    pub offset: u64,
+    /// The path of the file, or a name such as `[vdso]`.
+    pub path: &'a [u8],
+    /// The build id of the file, if it is told.
+    pub build_id: &'a [u8],
+}
+
+/// The beginning or end of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Task {
+    /// The time.
+    pub time: u64,
+    /// The process.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// The process of the parent.
+    pub parent_pid: u32,
+}
+
+/// Takes a record apart. `None` if it does not have the fields that it should.
+pub(super) fn parse<'a>(
+    record: &'a [u8],
+    events: &[Event],
+    by_id: &HashMap<u64, usize>,
+) -> Option<Record<'a>> {
+    let mut bytes = Bytes::new(record);
+    let (kind, misc, _size) = (bytes.u32()?, bytes.u16()?, bytes.u16()?);
+    if kind == kind::SAMPLE {
+        let event = event_of_sample(bytes, events, by_id)?;
+        let of = events.get(event)?;
+        return sample(bytes, of, event, misc).map(Record::Sample);
+    }
+    let time = || time_at_end(record, events.first()).unwrap_or(0);
+    Some(match kind {
+        kind::MMAP => Record::Mapping(mapping(bytes, misc, time(), false)?),
+        kind::MMAP2 => Record::Mapping(mapping(bytes, misc, time(), true)?),
+        kind::COMM => Record::Comm {
+            time: time(),
+            pid: bytes.u32()?,
+            tid: bytes.u32()?,
+            is_exec: misc & COMM_EXEC != 0,
+            name: until_zero(bytes.rest()),
+        },
+        kind::FORK => Record::Fork(task(bytes)?),
+        kind::EXIT => Record::Exit(task(bytes)?),
+        kind::LOST => {
+            bytes.u64()?;
+            Record::Lost {
+                time: time(),
+                count: bytes.u64()?,
+            }
+        }
+        kind::LOST_SAMPLES => Record::Lost {
+            time: time(),
+            count: bytes.u64()?,
+        },
+        kind => Record::Other { kind },
+    })
+}
+
+fn task(mut bytes: Bytes<'_>) -> Option<Task> {
+    let (pid, parent_pid) = (bytes.u32()?, bytes.u32()?);
+    let (tid, _parent_tid) = (bytes.u32()?, bytes.u32()?);
+    Some(Task {
+        time: bytes.u64()?,
+        pid,
+        tid,
+        parent_pid,
+    })
+}
+
+fn mapping<'a>(mut bytes: Bytes<'a>, misc: u16, time: u64, is_second: bool) -> Option<Mapping<'a>> {
+    let (pid, _tid) = (bytes.u32()?, bytes.u32()?);
+    let (start, length, offset) = (bytes.u64()?, bytes.u64()?, bytes.u64()?);
+    let mut build_id = &[][..];
+    if is_second {
+        // Device and inode, or the build id; then protection and flags.
+        let file = bytes.take(24)?;
+        if misc & MMAP_BUILD_ID != 0 {
+            let size = usize::from(*file.first()?);
+            build_id = file.get(4..4 + size.min(20))?;
+        }
+        bytes.take(8)?;
+    }
+    Some(Mapping {
+        time,
+        pid: (pid != u32::MAX).then_some(pid),
+        mode: CpuMode::of(misc),
+        start,
+        length,
+        offset,
+        path: until_zero(bytes.rest()),
+        build_id,
+    })
+}
+
+/// Returns the event of a sample. Its number stands at the same place, whichever it is of.
+fn event_of_sample(
+    mut bytes: Bytes<'_>,
+    events: &[Event],
+    by_id: &HashMap<u64, usize>,
+) -> Option<usize> {
+    if events.len() == 1 {
+        return Some(0);
+    }
+    let fields = events.first()?.attr.sample_type;
+    if fields & field::IDENTIFIER == 0 {
+        for before in [field::IP, field::TID, field::TIME, field::ADDR] {
+            if fields & before != 0 {
+                bytes.u64()?;
+            }
+        }
+        if fields & field::ID == 0 {
+            return Some(0);
+        }
+    }
+    by_id.get(&bytes.u64()?).copied()
+}
+
+fn sample<'a>(mut bytes: Bytes<'a>, of: &Event, event: usize, misc: u16) -> Option<Sample<'a>> {
+    let fields = of.attr.sample_type;
+    let has = |field| fields & field != 0;
+    let mut sample = Sample {
+        event,
+        mode: CpuMode::of(misc),
+        has_stack: has(field::STACK_USER),
+        ..Sample::default()
+    };
+    if has(field::IDENTIFIER) {
+        bytes.u64()?;
+    }
+    if has(field::IP) {
+        sample.address = Some(bytes.u64()?);
+    }
+    if has(field::TID) {
+        sample.task = Some((bytes.u32()?, bytes.u32()?));
+    }
+    if has(field::TIME) {
+        sample.time = bytes.u64()?;
+    }
+    for passed in [field::ADDR, field::ID, field::STREAM_ID] {
+        if has(passed) {
+            bytes.u64()?;
+        }
+    }
+    if has(field::CPU) {
+        sample.cpu = Some(bytes.u32()?);
+        bytes.u32()?;
+    }
+    if has(field::PERIOD) {
+        sample.period = Some(bytes.u64()?);
+    }
+    if has(field::READ) {
+        pass_counts(&mut bytes, of.attr.read_format)?;
+    }
+    if has(field::CALLCHAIN) {
+        let count = bytes.u64()?;
+        sample.chain = Chain(bytes.words(count)?);
+    }
+    Some(sample)
+}
+
+fn pass_counts(bytes: &mut Bytes<'_>, format: u64) -> Option<()> {
+    let has = |field| u64::from(format & field != 0);
+    let times = has(read_format::TOTAL_TIME_ENABLED) + has(read_format::TOTAL_TIME_RUNNING);
+    let each = 1 + has(read_format::ID) + has(read_format::LOST);
+    let words = match has(read_format::GROUP) {
+        0 => times + each,
+        _ => bytes.u64()?.checked_mul(each)?.checked_add(times)?,
+    };
+    bytes.words(words).map(|_| ())
+}
+
+/// Returns the time of a record that is no sample, which stands at its end.
+fn time_at_end(record: &[u8], event: Option<&Event>) -> Option<u64> {
+    let attr = event?.attr;
+    if !attr.sample_id_all || attr.sample_type & field::TIME == 0 {
+        return None;
+    }
+    let behind = [field::ID, field::STREAM_ID, field::CPU, field::IDENTIFIER];
+    let behind = behind
+        .iter()
+        .filter(|field| attr.sample_type & **field != 0);
+    let at = record.len().checked_sub(8 * (1 + behind.count()))?;
+    Bytes::new(record.get(at..)?).u64()
+}

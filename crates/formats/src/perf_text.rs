@@ -1,0 +1,135 @@
+//! The output of `perf script`.
+
+/// The first line of a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sample<'a> {
+    /// The name of the thread.
+    pub comm: &'a str,
+    /// Its process, if it is told.
+    pub pid: Option<u32>,
+    /// The thread.
+    pub tid: u32,
+    /// In nanoseconds.
+    pub ts: i64,
+}
+
+impl<'a> Sample<'a> {
+    /// Reads the first line of a sample. Which columns there are is up to whoever runs `perf
+    /// script`: at least name, thread and time, for example `copy 4711/4712 [003] 1234.567890:
+    /// cycles:`.
+    pub fn parse(line: &'a str) -> Option<Self> {
+        let colons = line.match_indices(':').map(|(at, _)| at);
+        colons
+            .into_iter()
+            .find_map(|colon| Self::before(&line[..colon]))
+    }
+
+    fn before(text: &'a str) -> Option<Self> {
+        let start = text.rfind([' ', '\t'])? + 1;
+        let ts = nanoseconds(&text[start..])?;
+        let mut rest = text[..start].trim_end();
+        if rest.ends_with(']') {
+            let open = rest.rfind('[')?;
+            rest[open + 1..rest.len() - 1].parse::<u32>().ok()?;
+            rest = rest[..open].trim_end();
+        }
+        let ids = rest.rfind([' ', '\t']).map_or(0, |at| at + 1);
+        let (pid, tid) = match rest[ids..].split_once('/') {
+            Some((pid, tid)) => (Some(pid.parse().ok()?), tid),
+            None => (None, &rest[ids..]),
+        };
+        Some(Self {
+            comm: rest[..ids].trim(),
+            pid,
+            tid: tid.parse().ok()?,
+            ts,
+        })
+    }
+}
+
+/// Reads a time in seconds, of which there are six digits or nine behind the point.
+fn nanoseconds(text: &str) -> Option<i64> {
+    let (seconds, fraction) = text.split_once('.')?;
+    let scale = match fraction.len() {
+        6 => 1000,
+        9 => 1,
+        _ => return None,
+    };
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if seconds.is_empty() || !is_number(seconds) || !is_number(fraction) {
+        return None;
+    }
+    let seconds: i64 = seconds.parse().ok()?;
+    let fraction: i64 = fraction.parse().ok()?;
+    seconds
+        .checked_mul(1_000_000_000)?
+        .checked_add(fraction * scale)
+}
+
+/// A frame of a sample's callstack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Its function, as it is called.
+    pub function: &'a str,
+    /// The file that the function is in.
+    pub mapping: &'a str,
+}
+
+impl<'a> Frame<'a> {
+    /// Reads a line behind the first one: `ffffffff8104 copy_page+0x5 ([kernel.kallsyms])`.
+    pub fn parse(line: &'a str) -> Option<Self> {
+        let line = line.trim();
+        let (_, rest) = line.split_once(' ')?;
+        let (function, mapping) = rest.rsplit_once('(')?;
+        let mapping = mapping.strip_suffix(')')?;
+        let function = function.trim();
+        let function = function.rsplit_once('+').map_or(function, |(name, _)| name);
+        Some(Self { function, mapping })
+    }
+}
+
+/// Returns true if a file begins with a sample.
+pub fn is_perf_text(head: &[u8]) -> bool {
+    let end = head.iter().position(|byte| *byte == b'\n');
+    end.and_then(|end| std::str::from_utf8(&head[..end]).ok())
+        .is_some_and(|line| Sample::parse(line).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_read_with_whichever_columns_there_are() {
+        let line = "trace_processor 3962131 303057.417513:          1 cpu_atom/cycles/Pu:";
+        let sample = Sample::parse(line).unwrap();
+        assert_eq!(
+            (sample.comm, sample.pid, sample.tid),
+            ("trace_processor", None, 3_962_131)
+        );
+        assert_eq!(sample.ts, 303_057_417_513_000);
+        let sample = Sample::parse("a b: c  7/8 [003] 1.000000: cycles:").unwrap();
+        assert_eq!(
+            (sample.comm, sample.pid, sample.tid),
+            ("a b: c", Some(7), 8)
+        );
+        for line in [
+            "",
+            "x",
+            "1.000000: x",
+            "a 1: 2:",
+            "a b 1.000000:",
+            "a [x] 1.000000:",
+        ] {
+            assert_eq!(Sample::parse(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn frames_are_function_and_file() {
+        let frame = Frame::parse("\t 7f00 operator+(int)+0x5 (/usr/lib/a (b).so)").unwrap();
+        assert_eq!((frame.function, frame.mapping), ("operator+(int)", "b).so"));
+        assert_eq!(Frame::parse("7f00"), None);
+        assert_eq!(Frame::parse("7f00 x"), None);
+    }
+}

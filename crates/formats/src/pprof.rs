@@ -1,0 +1,260 @@
+//! Profiles in the format of pprof (`profile.proto`), not compressed.
+
+use ferretto_wire::{Field, Fields, Value};
+
+/// The fields of `Profile`.
+mod profile {
+    pub(super) const SAMPLE_TYPE: u32 = 1;
+    pub(super) const SAMPLE: u32 = 2;
+    pub(super) const MAPPING: u32 = 3;
+    pub(super) const LOCATION: u32 = 4;
+    pub(super) const FUNCTION: u32 = 5;
+    pub(super) const STRING_TABLE: u32 = 6;
+    pub(super) const DROP_FRAMES: u32 = 7;
+    pub(super) const KEEP_FRAMES: u32 = 8;
+    pub(super) const TIME_NANOS: u32 = 9;
+    pub(super) const DURATION_NANOS: u32 = 10;
+    pub(super) const PERIOD_TYPE: u32 = 11;
+    pub(super) const PERIOD: u32 = 12;
+    pub(super) const COMMENT: u32 = 13;
+    pub(super) const DEFAULT_SAMPLE_TYPE: u32 = 14;
+}
+
+/// The fields of `ValueType`.
+mod value_type {
+    pub(super) const TYPE: u32 = 1;
+    pub(super) const UNIT: u32 = 2;
+}
+
+/// The fields of `Sample`.
+mod sample {
+    pub(super) const LOCATION_ID: u32 = 1;
+    pub(super) const VALUE: u32 = 2;
+}
+
+/// The fields of `Mapping`.
+mod mapping {
+    pub(super) const ID: u32 = 1;
+    pub(super) const MEMORY_START: u32 = 2;
+    pub(super) const MEMORY_LIMIT: u32 = 3;
+    pub(super) const FILE_OFFSET: u32 = 4;
+    pub(super) const FILENAME: u32 = 5;
+    pub(super) const BUILD_ID: u32 = 6;
+}
+
+/// The fields of `Location`.
+mod location {
+    pub(super) const ID: u32 = 1;
+    pub(super) const MAPPING_ID: u32 = 2;
+    pub(super) const ADDRESS: u32 = 3;
+    pub(super) const LINE: u32 = 4;
+}
+
+/// The fields of `Line`.
+mod line {
+    pub(super) const FUNCTION_ID: u32 = 1;
+    pub(super) const LINE: u32 = 2;
+}
+
+/// The fields of `Function`.
+mod function {
+    pub(super) const ID: u32 = 1;
+    pub(super) const NAME: u32 = 2;
+    pub(super) const FILENAME: u32 = 4;
+    pub(super) const START_LINE: u32 = 5;
+}
+
+/// Returns true if the fields at the beginning of a file are those of a profile. The last one may
+/// be cut off.
+pub fn is_pprof(head: &[u8]) -> bool {
+    use profile::*;
+    let mut has_core = false;
+    for field in Fields::new(head).map_while(Result::ok) {
+        let (is_message, is_number) = (
+            matches!(field.value, Value::Bytes(_)),
+            matches!(field.value, Value::Varint(_)),
+        );
+        match field.number {
+            SAMPLE | MAPPING | LOCATION | FUNCTION | STRING_TABLE if is_message => has_core = true,
+            DROP_FRAMES | KEEP_FRAMES if is_number => has_core = true,
+            SAMPLE_TYPE | PERIOD_TYPE if is_message => {}
+            COMMENT if is_message || is_number => {}
+            TIME_NANOS | DURATION_NANOS | PERIOD | DEFAULT_SAMPLE_TYPE if is_number => {}
+            _ => return false,
+        }
+    }
+    has_core
+}
+
+/// The largest profile that is read: it is kept until all of it is there, as names come last. Real
+/// ones are some MiB.
+pub const MAX_BYTES: usize = 64 << 20;
+
+/// A profile.
+#[derive(Debug, Clone, Copy)]
+pub struct Profile<'a>(&'a [u8]);
+
+/// The kind of a sample's values: places in the table of texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ValueType {
+    /// The subject of the count, as `cpu`.
+    pub kind: Option<u64>,
+    /// The unit, as `nanoseconds`.
+    pub unit: Option<u64>,
+}
+
+/// A function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Function {
+    /// Its number.
+    pub id: Option<u64>,
+    /// The place of its name in the table of texts.
+    pub name: Option<u64>,
+    /// The place of the name of its source file.
+    pub file: Option<u64>,
+    /// The line that it begins at.
+    pub line: Option<u64>,
+}
+
+/// A file in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mapping {
+    /// Its number.
+    pub id: Option<u64>,
+    /// Its first address.
+    pub start: u64,
+    /// The address behind it.
+    pub end: u64,
+    /// The place in the file.
+    pub offset: u64,
+    /// The place of its name in the table of texts.
+    pub file: Option<u64>,
+    /// The place of its build id there.
+    pub build_id: Option<u64>,
+}
+
+/// A place in a program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Location {
+    /// Its number.
+    pub id: Option<u64>,
+    /// The number of its mapping.
+    pub mapping: Option<u64>,
+    /// Its address.
+    pub address: u64,
+    /// The numbers of its functions with their lines; each but the last was put into the next.
+    pub lines: Vec<(u64, Option<u64>)>,
+}
+
+/// A callstack with its values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sample {
+    /// The numbers of its places, the innermost first.
+    pub locations: Vec<u64>,
+    /// A value of each kind.
+    pub values: Vec<i64>,
+}
+
+impl<'a> Profile<'a> {
+    /// Returns the profile that these bytes are; `None` if it has no table of texts, or is no
+    /// message.
+    pub fn new(bytes: &'a [u8]) -> Option<Self> {
+        let profile = Self(bytes);
+        profile.texts().next().map(|_| profile)
+    }
+
+    /// Returns the table of texts.
+    pub fn texts(self) -> impl Iterator<Item = &'a [u8]> {
+        all(self.0, profile::STRING_TABLE)
+    }
+
+    /// Returns the kinds of values.
+    pub fn value_types(self) -> impl Iterator<Item = ValueType> {
+        all(self.0, profile::SAMPLE_TYPE).map(value_type)
+    }
+
+    /// Returns the kind of what was waited for between samples.
+    pub fn period_type(self) -> Option<ValueType> {
+        all(self.0, profile::PERIOD_TYPE).map(value_type).next()
+    }
+
+    /// Returns the time at which it begins, nanoseconds since 1970.
+    pub fn time(self) -> Option<u64> {
+        number(self.0, profile::TIME_NANOS)
+    }
+
+    /// Returns its length in nanoseconds.
+    pub fn duration(self) -> Option<u64> {
+        number(self.0, profile::DURATION_NANOS)
+    }
+
+    /// Returns the functions.
+    pub fn functions(self) -> impl Iterator<Item = Function> {
+        all(self.0, profile::FUNCTION).map(|bytes| Function {
+            id: number(bytes, function::ID),
+            name: number(bytes, function::NAME),
+            file: number(bytes, function::FILENAME),
+            line: number(bytes, function::START_LINE).filter(|line| *line > 0),
+        })
+    }
+
+    /// Returns the mappings.
+    pub fn mappings(self) -> impl Iterator<Item = Mapping> {
+        all(self.0, profile::MAPPING).map(|bytes| Mapping {
+            id: number(bytes, mapping::ID),
+            start: number(bytes, mapping::MEMORY_START).unwrap_or(0),
+            end: number(bytes, mapping::MEMORY_LIMIT).unwrap_or(0),
+            offset: number(bytes, mapping::FILE_OFFSET).unwrap_or(0),
+            file: number(bytes, mapping::FILENAME),
+            build_id: number(bytes, mapping::BUILD_ID),
+        })
+    }
+
+    /// Returns the places.
+    pub fn locations(self) -> impl Iterator<Item = Location> {
+        all(self.0, profile::LOCATION).map(|bytes| Location {
+            id: number(bytes, location::ID),
+            mapping: number(bytes, location::MAPPING_ID),
+            address: number(bytes, location::ADDRESS).unwrap_or(0),
+            lines: all(bytes, location::LINE)
+                .filter_map(|bytes| {
+                    let line = number(bytes, line::LINE).filter(|line| *line > 0);
+                    Some((number(bytes, line::FUNCTION_ID)?, line))
+                })
+                .collect(),
+        })
+    }
+
+    /// Returns the samples.
+    pub fn samples(self) -> impl Iterator<Item = Sample> {
+        all(self.0, profile::SAMPLE).map(|bytes| Sample {
+            locations: numbers(bytes, sample::LOCATION_ID).collect(),
+            values: numbers(bytes, sample::VALUE)
+                .map(|value| value as i64)
+                .collect(),
+        })
+    }
+}
+
+fn value_type(bytes: &[u8]) -> ValueType {
+    ValueType {
+        kind: number(bytes, value_type::TYPE),
+        unit: number(bytes, value_type::UNIT),
+    }
+}
+
+fn numbers(bytes: &[u8], wanted: u32) -> impl Iterator<Item = u64> {
+    let fields = Fields::new(bytes).map_while(Result::ok);
+    let fields = fields.filter(move |field| field.number == wanted);
+    fields.flat_map(|field: Field<'_>| field.as_varints())
+}
+
+fn all(bytes: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
+    let fields = Fields::new(bytes).map_while(Result::ok);
+    let fields = fields.filter(move |field| field.number == number);
+    fields.filter_map(|field| field.as_bytes())
+}
+
+fn number(bytes: &[u8], field: u32) -> Option<u64> {
+    Fields::find(field, bytes)?.as_u64()
+}
