@@ -1,12 +1,12 @@
-//! Booleans that programs look at to know whether somebody records.
+//! Booleans that tell programs whether a recording runs.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// A boolean that programs read by address, and the instances behind it, in one word.
 ///
 /// The first byte in memory is the boolean; the second one, counted by value, has a bit for each
-/// instance. In a forked child, which cannot know yet whether somebody records it, the boolean is
-/// true and there are no instances.
+/// instance. In a forked child, which cannot know yet whether a recording includes it, the boolean
+/// is true and there are no instances.
 #[derive(Debug)]
 pub(crate) struct Flag(AtomicU32);
 

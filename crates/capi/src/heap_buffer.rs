@@ -166,8 +166,8 @@ unsafe extern "C" fn create(w: *mut PerfettoPbMsgWriter, caller: usize) -> *mut 
     let buffer = HeapBuffer::new();
     let range = buffer.range();
     let backing = Box::into_raw(Box::new(Backing::Heap(buffer)));
-    // SAFETY: the caller's memory has room for all members that it knows of. What is written is
-    // plain data.
+    // SAFETY: the caller's memory has room for all members that it knows of, and they are plain
+    // data.
     unsafe {
         (&raw mut (*w).stream).write(PerfettoStreamWriter {
             backing,

@@ -78,8 +78,8 @@ pub unsafe extern "C" fn PerfettoProducerBackendInitArgsDestroy(
 }
 
 /// Makes this process part of recordings by the service of this machine, now or as soon as there is
-/// one. When this returns, recordings that were running include what has been registered; what is
-/// registered later is waited for then.
+/// one. When this returns, recordings that were running include all data sources registered so far;
+/// later registrations wait by themselves.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoProducerSystemInit(args: *const PerfettoProducerBackendInitArgs) {
     // SAFETY: see the crate.

@@ -57,7 +57,7 @@ struct End {
     callback: Option<Notify>,
 }
 
-/// A function of the program and what it wants to be called with, by whatever thread.
+/// A function of the program and its argument, to be called on any thread.
 #[derive(Clone, Copy)]
 struct Notify {
     callback: unsafe extern "C" fn(*mut PerfettoTracingSessionImpl, *mut c_void),
@@ -379,7 +379,7 @@ pub unsafe extern "C" fn PerfettoTracingSessionReadTraceBlocking(
     };
     // SAFETY: see the crate.
     if let Some(session) = unsafe { &(*session).session } {
-        // What cannot be read is missing.
+        // Packets that cannot be read are missing.
         let _ = session.read_into(reader(), LIMIT).wait();
     }
     // A service that took too long may still answer.

@@ -125,8 +125,8 @@ impl Drop for Owner {
             // Trace points in the functions that free the program's state are ignored.
             let _inside = point::enter();
             if is_main_thread() {
-                // The process ends. What those functions use may be gone already, so they are not
-                // called. SAFETY: as below.
+                // The process ends. State that those functions use may be destroyed already, so
+                // they are not called. SAFETY: as below.
                 unsafe { (*thread).data_sources.keep_states() };
             }
             // SAFETY: made by `create` for this thread, and nothing refers to it any more.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 
 use crate::track_event::PerfettoTeCategoryImpl;
 
-/// Always false: what categories and data sources point to before they are registered.
+/// Always false. Categories and data sources point to it before they are registered.
 #[unsafe(no_mangle)]
 pub static perfetto_atomic_false: AtomicBool = AtomicBool::new(false);
 
@@ -19,7 +19,7 @@ pub static perfetto_atomic_false: AtomicBool = AtomicBool::new(false);
 pub static perfetto_te_any_categories: AtomicPtr<PerfettoTeCategoryImpl> =
     AtomicPtr::new(std::ptr::null_mut());
 
-/// Points to whether anybody records track events.
+/// Points to the flag that is true while track events are recorded.
 #[unsafe(no_mangle)]
 pub static perfetto_te_any_categories_enabled: AtomicPtr<AtomicBool> =
     AtomicPtr::new((&raw const perfetto_atomic_false).cast_mut());

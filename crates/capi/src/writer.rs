@@ -156,7 +156,7 @@ macro_rules! renamed {
             $(#[$doc])*
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($argument: $type),*) $(-> $result)? {
-                // SAFETY: the same contract; what was added to the writer is not touched.
+                // SAFETY: the same contract; fields that were added to the writer are not touched.
                 unsafe { $function($($argument),*) }
             }
         )+

@@ -34,7 +34,7 @@ unsafe extern "C" fn tell(
     global: bool,
     told: *mut c_void,
 ) {
-    // SAFETY: what `listen` passed.
+    // SAFETY: this is the pointer that `listen` passed.
     let told = unsafe { &*told.cast::<Told>() };
     told.lock().unwrap().push((instance, created, global));
 }
@@ -94,7 +94,7 @@ unsafe extern "C" fn meddle(
     _: bool,
     calls: *mut c_void,
 ) {
-    // SAFETY: what the test passed.
+    // SAFETY: this is the pointer that the test passed.
     let calls = unsafe { &*calls.cast::<AtomicU32>() };
     calls.fetch_add(1, Ordering::Relaxed);
     if created {

@@ -1,5 +1,5 @@
-//! The end of a process whose main thread has written packets: what the program keeps for the
-//! thread is not given back any more, as the functions that free it may use what is gone by then.
+//! The end of a process whose main thread has written packets: the program's state of the thread is
+//! not freed any more, as the functions that free it may use statics that are destroyed by then.
 //! With a `main` of its own.
 
 mod common;

@@ -25,7 +25,7 @@ unsafe extern "C" {
     fn setenv(name: *const std::ffi::c_char, value: *const std::ffi::c_char, replace: i32) -> i32;
 }
 
-/// Writes an event and a packet until somebody has recorded them, and sends them off.
+/// Writes an event and a packet until a recording has them, and flushes.
 fn write_until_recorded(category: Category, source: Source, name: &CStr) {
     let mut recorded = false;
     // A forked child finds out with its first event and its first packet what is recorded.

@@ -51,7 +51,7 @@ fn a_stop_of_the_parent_means_nothing_in_the_child() {
         // parent's.
         unsafe {
             PerfettoDsStopDone(stopper);
-            // It has still to find out whether anybody records it.
+            // It has still to find out whether a recording includes it.
             _exit(i32::from(!source.is_enabled()));
         }
     }

@@ -161,8 +161,8 @@ fn sdk_021_and_036_a_writer_that_does_not_wait_loses_packets_and_says_so() {
         }
         assert_eq!(tracer.drop_count(), 1);
     });
-    // What was written is taken away now, and the packet after that says that some are missing.
-    // SAFETY: used as the headers say.
+    // The written packets are taken away now, and the next packet reports a loss. SAFETY: used as
+    // the headers say.
     assert!(unsafe { PerfettoTracingSessionFlushBlocking(session.0, 10_000) });
     let mut packets = Vec::new();
     while !texts(&packets).iter().any(|text| text == "after") {

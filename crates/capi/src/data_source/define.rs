@@ -302,7 +302,7 @@ pub unsafe extern "C" fn PerfettoDsImplRegister(
     data_source.enabled.watch_forks();
     // SAFETY: see the crate.
     unsafe { enabled_ptr.write(data_source.enabled.address()) };
-    // What the program writes next is recorded.
+    // The program's next packets are recorded.
     engine::wait_for_recordings(None);
     true
 }

@@ -214,7 +214,7 @@ impl PerfettoDsAsyncStopper {
 pub unsafe extern "C" fn PerfettoDsOnStopArgsPostpone(
     args: *mut PerfettoDsOnStopArgs,
 ) -> *mut PerfettoDsAsyncStopper {
-    // SAFETY: see the crate; what `Life::stop` passed to the callback.
+    // SAFETY: see the crate; this is the pointer that `Life::stop` passed to the callback.
     let stopper = unsafe { (*args).0.take() };
     stopper.map_or(ptr::null_mut(), Box::into_raw)
 }
@@ -244,7 +244,7 @@ pub struct PerfettoDsAsyncFlusher(Completion);
 pub unsafe extern "C" fn PerfettoDsOnFlushArgsPostpone(
     args: *mut PerfettoDsOnFlushArgs,
 ) -> *mut PerfettoDsAsyncFlusher {
-    // SAFETY: see the crate; what `Life::flush` passed to the callback.
+    // SAFETY: see the crate; this is the pointer that `Life::flush` passed to the callback.
     let completion = unsafe { (*args).completion.take() };
     completion.map_or(ptr::null_mut(), |completion| {
         Box::into_raw(Box::new(PerfettoDsAsyncFlusher(completion)))
@@ -264,7 +264,7 @@ pub unsafe extern "C" fn PerfettoDsFlushDone(flusher: *mut PerfettoDsAsyncFlushe
 /// asked for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsOnFlushArgsGetReason(args: *mut PerfettoDsOnFlushArgs) -> u64 {
-    // SAFETY: see the crate; what `Life::flush` passed to the callback.
+    // SAFETY: see the crate; this is the pointer that `Life::flush` passed to the callback.
     match unsafe { (*args).reason } {
         reason @ 0..=4 => reason,
         _ => 0,

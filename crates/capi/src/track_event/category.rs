@@ -50,7 +50,7 @@ impl fmt::Debug for PerfettoTeCategoryImpl {
     }
 }
 
-/// Stands for every category: recorded by whoever records track events.
+/// Stands for every category: recorded by every recording of track events.
 pub(super) static ANY: PerfettoTeCategoryImpl = PerfettoTeCategoryImpl::new();
 
 /// All categories there ever were at the same time; the last one comes first.
@@ -62,7 +62,7 @@ static WORLD: PerProcess<World> = PerProcess::new();
 struct World {
     /// Held while categories or recordings come and go, and while the program is told.
     changing: Reentrant,
-    /// The filters of the recordings: what they want.
+    /// The filters of the recordings: the categories that they want.
     filters: Mutex<[Option<Arc<Filter>>; MAX_INSTANCES]>,
 }
 
@@ -264,7 +264,7 @@ pub unsafe extern "C" fn PerfettoTeCategoryImplCreate(
     ptr::from_ref(category).cast_mut()
 }
 
-/// Returns where to look whether anybody records the category.
+/// Returns the address of the flag that is true while a recording wants the category.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTeCategoryImplGetEnabled(
     cat: *mut PerfettoTeCategoryImpl,

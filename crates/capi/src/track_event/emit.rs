@@ -52,7 +52,8 @@ const CORRELATIONS: u32 = 1 << extra_type::CORRELATION_ID | 1 << extra_type::COR
 const FIELDS: u32 = 1 << extra_type::PROTO_FIELDS;
 
 impl Event {
-    /// Looks through what is attached. What may be there once counts as it is there last.
+    /// Reads the attached extras. If an extra that may be there once appears several times, the
+    /// last one counts.
     ///
     /// # Safety
     ///
@@ -305,7 +306,7 @@ unsafe fn write_argument(
     extra: *const PerfettoTeHlExtra,
 ) {
     use debug_annotation as field;
-    // SAFETY: by contract; the name is at the same place whatever the type.
+    // SAFETY: by contract; the name is at the same place in every type.
     unsafe {
         let name = (*extra.cast::<PerfettoTeHlExtraDebugArgBool>()).name;
         event.nested(super::emit::field::DEBUG_ANNOTATIONS, |argument| {

@@ -30,7 +30,7 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// Decodes a config. What follows malformed bytes is ignored, as in other libraries.
+    /// Decodes a config. Fields behind malformed bytes are ignored, as in other libraries.
     pub(super) fn decode(config: &[u8]) -> Self {
         let mut filter = Self::default();
         for item in Fields::new(config).map_while(Result::ok) {
@@ -54,8 +54,8 @@ impl Filter {
         }
     }
 
-    /// True if a category is to be recorded: what is named exactly counts before patterns, what is
-    /// enabled before what is disabled, names before tags; what is not mentioned is not recorded.
+    /// Returns true if a category is recorded: exact names count before patterns, enabled before
+    /// disabled ones, names before tags; a category that is not mentioned is not recorded.
     pub(super) fn is_enabled<'a>(
         &self,
         name: &[u8],

@@ -44,7 +44,7 @@ fn next(
                 let Some((entry, buffer)) = events.entry(place) else {
                     continue;
                 };
-                // Whether there was room or not, the program may write; what is lost is lost.
+                // The program may write even if there was no room; its packet is lost then.
                 entry
                     .sequence
                     .prepare(&mut entry.tracer.writer, buffer, time);
@@ -65,8 +65,8 @@ fn next(
     END
 }
 
-/// Enters a trace point and goes to the first recording that wants a category. What its sequence
-/// needs first is written, with the time given.
+/// Enters a trace point and goes to the first recording that wants a category. If its sequence has
+/// to restart, that is written first, with the time given.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTeLlImplBegin(
     cat: *mut PerfettoTeCategoryImpl,
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn PerfettoTeLlImplDynCatEnabled(
 /// Returns true if a track was described; from now on it was.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTeLlImplTrackSeen(incr: *mut c_void, uuid: u64) -> bool {
-    // SAFETY: see the crate; what `next` put there is an entry.
+    // SAFETY: see the crate; `next` has put an entry there.
     unsafe { !(*incr.cast::<Entry>()).sequence.described.insert(uuid) }
 }
 
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn PerfettoTeLlImplIntern(
         // SAFETY: see the crate.
         size => unsafe { slice::from_raw_parts(data.cast::<u8>(), size) },
     };
-    // SAFETY: see the crate; what `next` put there is an entry.
+    // SAFETY: see the crate; `next` has put an entry there.
     unsafe {
         let (number, is_known) = (*incr.cast::<Entry>())
             .sequence

@@ -1,4 +1,5 @@
-//! The packets of one thread in one recording: what all events need, and when.
+//! The packets of one thread in one recording: incremental state and timestamps, which all events
+//! need.
 
 use std::sync::Arc;
 
@@ -86,9 +87,9 @@ impl Sequence {
         packet
     }
 
-    /// Restarts if what was written before is void, was lost or may have been overwritten: a reader
-    /// skips whatever relies on it. Returns false if there is no room for that, and the event is
-    /// lost, too.
+    /// Restarts if the earlier incremental state is void, was lost or may have been overwritten: a
+    /// reader skips packets that rely on it. Returns false if there is no room for that, and the
+    /// event is lost, too.
     #[inline]
     pub(super) fn prepare(
         &mut self,

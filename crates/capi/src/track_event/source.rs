@@ -32,7 +32,7 @@ struct TrackEvents;
 
 impl Source for TrackEvents {
     fn descriptor(&self) -> DataSourceDescriptor {
-        // What changes from here on has to be published again.
+        // Changes from here on have to be published again.
         IS_PUBLISHING.store(false, Ordering::SeqCst);
         DataSourceDescriptor {
             name: Some(b"track_event".to_vec()),
