@@ -63,7 +63,7 @@ pub(crate) enum Command {
     Status(StatusArgs),
     RelayCert(RelayCertArgs),
     InstallLinks(InstallLinksArgs),
-    /// Answer lines with the times of this machine's clocks: what record --host runs there
+    /// Answer lines with the times of this machine's clocks: record --host runs this there
     #[command(hide = true)]
     MachineClock,
 }

@@ -110,7 +110,7 @@ impl Own {
                 waiting(&notice.to_string());
             }
         });
-        // Who gives up waiting waits no longer for pipes either.
+        // Once waiting is given up, pipes are not waited for either.
         host.limits.file_patience = FILE_PATIENCE;
         Self::start(host, folder, tell)
     }
@@ -135,7 +135,8 @@ impl Own {
         let tell = Arc::new(tell);
         let of_probes = Arc::clone(&tell);
         let mut own = Self::start(host, folder, move |source, text| of_probes(source, text))?;
-        // Like upstream's, whether or not it is wanted: who connects here later may want it.
+        // Like upstream's, even if it is not needed yet: a consumer that connects later may need
+        // it.
         own.run_profiler(None, move |notice| match notice {
             Notice::Failed { source, reason } => tell(source, reason),
             Notice::Remark { source, text } => tell(source, text),
@@ -323,7 +324,7 @@ impl Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        // Whoever wanted to know about errors has called `stop`.
+        // Callers that handle errors have called `stop`.
         let _ = self.stop();
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn load(path: &Path) -> Result<TraceConfig> {
         .with_context(|| format!("the config {name} cannot be decoded"))
 }
 
-/// Decodes what the parser made; what is probably not meant is said on standard error.
+/// Decodes the parser's output; probable mistakes are reported on standard error.
 pub(crate) fn decode(parsed: &Parsed) -> Result<TraceConfig> {
     for warning in &parsed.warnings {
         anstream::eprintln!("{warning}");

@@ -15,8 +15,8 @@ use rustix::io::Errno;
 ///
 /// # Errors
 ///
-/// If the output is one of the inputs, under whatever name, which is left as it is; or if it cannot
-/// be written.
+/// If the output is one of the inputs, under any name, which is left as it is; or if it cannot be
+/// written.
 pub(crate) fn write(
     path: &Path,
     inputs: &[&Path],
@@ -39,7 +39,7 @@ pub(crate) fn write(
 ///
 /// # Errors
 ///
-/// If the output is one of the inputs, or if it cannot be written. What was there stays.
+/// If the output is one of the inputs, or if it cannot be written. An earlier file stays.
 pub(crate) fn replace(
     path: &Path,
     inputs: &[&Path],
@@ -117,7 +117,7 @@ pub(crate) fn refuse_inputs(file: &File, path: &Path, inputs: &[&Path]) -> Resul
     Ok(())
 }
 
-/// Refuses a standard output that is one of `inputs`: what is written would be read again.
+/// Refuses a standard output that is one of `inputs`: the output would be read again.
 ///
 /// # Errors
 ///

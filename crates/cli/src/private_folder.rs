@@ -132,7 +132,7 @@ fn remove_if_stale(path: &Path) -> io::Result<()> {
     }
     flock(&folder, FlockOperation::NonBlockingLockExclusive)?;
     for socket in SOCKETS {
-        // In that very folder, whatever stands at the path by now.
+        // In that very folder, even if another stands at the path by now.
         let _ = rustix::fs::unlinkat(&folder, socket, rustix::fs::AtFlags::empty());
     }
     fs::remove_dir(path)

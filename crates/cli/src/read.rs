@@ -13,14 +13,14 @@ use ferretto_trace::{Damage, Limits};
 use crate::errors::DAMAGED;
 use ferretto_text::terminal::shown;
 
-/// The trace when none is named: what `record` writes.
+/// The trace when none is named: the default of `record`.
 pub(crate) const DEFAULT_TRACE: &str = "trace.pftrace";
 
 /// The memory that reading may take.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct MemoryArgs {
-    /// Memory that reading may take, for example 512M or 2G; what does not fit is left out, and
-    /// said [default: 256M]
+    /// Memory that reading may take, for example 512M or 2G; parts that do not fit are left out,
+    /// and reported [default: 256M]
     #[arg(long, value_name = "SIZE", value_parser = parse_limits)]
     max_memory: Option<Limits>,
 }

@@ -2,8 +2,8 @@
 //! own, into a file of its own.
 //!
 //! One thread makes them one after the other, so that the service never holds more than one copy of
-//! the buffers for this recording; what fires meanwhile waits. The session is given back only after
-//! the last one.
+//! the buffers for this recording; triggers that fire meanwhile wait. The session is given back
+//! only after the last one.
 
 use std::ffi::OsString;
 use std::os::unix::net::UnixStream;

@@ -8,10 +8,11 @@ use clap::Args;
 
 /// Make certificates by which the machines of a recording know each other
 ///
-/// Makes a folder for each NAME, which goes to that machine: whatever runs there with
-/// FERRETTO_TLS=FOLDER speaks encrypted, and only with those whose certificates were made in the
-/// same place. A host's certificate is for the address that others connect to, a machine's for the
-/// name that it gives itself, its host name unless PERFETTO_MACHINE_NAME says otherwise.
+/// Makes a folder for each NAME, to be copied to that machine: programs there with
+/// FERRETTO_TLS=FOLDER encrypt their connections, and accept only peers whose certificates were
+/// made in the same place. A host's certificate is for the address that others connect to, a
+/// machine's for the name that it gives itself, its host name unless PERFETTO_MACHINE_NAME says
+/// otherwise.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -60,8 +61,7 @@ mod with {
 mod without {
     use super::*;
 
-    /// Without a certificate there is nothing to install; who is given one nevertheless is refused
-    /// when it connects, or listens.
+    /// This build cannot use certificates: with one set, connecting and listening fail.
     #[expect(clippy::unnecessary_wraps, reason = "with the feature it may fail")]
     pub(crate) fn install() -> Result<()> {
         Ok(())

@@ -1,6 +1,6 @@
 //! Usage texts, made from the tables that options are parsed by.
 
-/// One row: what is typed, and its meaning, which may have several lines.
+/// One row: the text to type, and its meaning, which may have several lines.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row<'a> {
     pub(crate) typed: &'a str,

@@ -57,7 +57,7 @@ pub(crate) fn tell_and_detach() -> Result<()> {
     detach()
 }
 
-/// Leaves session, folder and terminal of whoever started this process.
+/// Leaves session, folder and terminal of the parent process.
 pub(crate) fn detach() -> Result<()> {
     // Fails only for the leader of a process group, which has left already.
     let _ = rustix::process::setsid();

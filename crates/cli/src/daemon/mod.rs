@@ -33,7 +33,7 @@ pub(crate) trait Daemon: Default + 'static {
         Ok(())
     }
 
-    /// Does what is to be done before whoever started it in the background goes on.
+    /// Prepares the daemon, before the process that started it in the background goes on.
     fn prepare(&self) {}
 
     /// Runs until it is told to end.

@@ -115,7 +115,7 @@ fn say(name: &str, notice: &Notice, last_reason: &Mutex<Option<String>>) {
     eprintln!("{name}: {}", errors::without_numbers(&notice.to_string()));
 }
 
-/// Tells whoever started this program that every data source is registered.
+/// Tells the parent process that every data source is registered.
 fn tell_ready(name: &str, variable: &str) {
     let text = std::env::var(variable).ok();
     if let Some(number) = text.and_then(|text| text.parse::<i32>().ok()) {

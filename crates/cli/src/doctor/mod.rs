@@ -1,4 +1,5 @@
-//! `ferretto doctor`: what can be recorded here, and the commands that allow the rest.
+//! `ferretto doctor`: checks of everything that can be recorded here, and the commands that allow
+//! the rest.
 
 mod check;
 mod checks;

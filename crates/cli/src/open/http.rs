@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The trace that is handed out, and to whom.
 #[derive(Debug)]
 pub(super) struct Site {
-    /// Locked by who gets it; `None` once somebody has it all.
+    /// Locked by the connection that reads it; `None` once it has been transferred.
     pub(super) file: Mutex<Option<File>>,
     /// The only path that there is. Nobody can guess it.
     pub(super) path: String,
@@ -92,8 +92,8 @@ impl Site {
     }
 
     fn send_trace(&self, stream: &TcpStream) -> io::Result<Served> {
-        // Whoever asks while another gets it waits and sees what came of it: a transfer that broke
-        // off can be repeated.
+        // A request during a transfer waits for its outcome: a transfer that broke off can be
+        // repeated.
         let mut guard = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(mut file) = guard.as_ref() else {
             self.send_head(stream, "404 Not Found", "", 0)?;

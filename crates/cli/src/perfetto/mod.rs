@@ -40,8 +40,7 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
     main_with(args, Provider::System, "")
 }
 
-/// The command with somebody else's idea of where the service is, and of what to add to the usage
-/// text.
+/// The command with another provider of the service, and an addition to the usage text.
 pub(crate) fn main_with(args: Vec<OsString>, provider: Provider, usage: &str) -> ExitCode {
     let action = match args::parse(args, |name| crate::config::read(Path::new(name))) {
         Ok(action) => action,

@@ -11,7 +11,7 @@ const OK: u8 = 0;
 /// It failed before.
 const FAILED: u8 = 1;
 
-/// Whoever waits for the start: each hears one byte, and then the end.
+/// The processes that wait for the start: each gets one byte, and then the end of the pipe.
 #[derive(Default)]
 pub(super) struct Listeners {
     waiting: Vec<Box<dyn Write>>,

@@ -134,7 +134,7 @@ fn data_sources(state: &TracingServiceState, machines: bool, long: bool) -> Rows
 /// The categories a data source knows.
 fn details(source: &DataSource, long: bool) -> String {
     let descriptor = &source.ds_descriptor;
-    // What does not decode has no categories to show.
+    // A malformed descriptor has no categories to show.
     let events: TrackEventDescriptor =
         decode_lazy(&descriptor.track_event_descriptor).unwrap_or_default();
     let kernel: FtraceDescriptor = decode_lazy(&descriptor.ftrace_descriptor).unwrap_or_default();

@@ -44,7 +44,7 @@ impl Control for PerfettoControl<'_> {
     }
 
     fn started(&mut self, all: bool) -> Result<()> {
-        // Whoever waits has a limit of its own.
+        // The waiting process has a limit of its own.
         if all {
             self.listeners.tell(true);
         }
@@ -71,7 +71,7 @@ impl Control for PerfettoControl<'_> {
     }
 }
 
-/// Does a job. Whoever waits for its start hears of it, or of its failure.
+/// Does a job. Processes that wait for its start are told of it, or of its failure.
 pub(super) fn run(job: &Job, listeners: &mut Listeners) -> ExitCode {
     let code = attempt(job, listeners).unwrap_or_else(|error| {
         anstream::eprintln!("{}", message(&error));
@@ -91,7 +91,7 @@ fn attempt(job: &Job, listeners: &mut Listeners) -> Result<u8> {
     match &job.work {
         Work::Session(task) => {
             let code = session(job, task, &service.consumer, &mut signals, listeners)?;
-            // As upstream's tracebox, whatever came of it.
+            // As upstream's tracebox, which ignores the outcome.
             let lenient = job.provider != Provider::System && !is_strict();
             Ok(if lenient { 0 } else { code })
         }

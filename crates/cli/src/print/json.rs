@@ -1,6 +1,6 @@
 //! The summary of a trace for programs.
 //!
-//! Times are nanoseconds, sizes bytes. What is not known is `null`.
+//! Times are nanoseconds, sizes bytes. Unknown values are `null`.
 
 use std::io::{self, Write};
 

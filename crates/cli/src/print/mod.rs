@@ -306,9 +306,9 @@ pub(crate) fn brief(out: &mut impl Write, name: &str, summary: &Summary) -> io::
     }
 }
 
-/// The last words: what was lost and how to keep it, or that nothing was, and what is not known.
+/// Prints the losses and how to avoid them, or that there are none, and open questions.
 fn losses(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
-    // What a ring does is no loss.
+    // A ring overwrites on purpose: that is no loss.
     let is_ring = |loss: &&Loss| loss.cause == Cause::Ring;
     let (rings, lost): (Vec<&Loss>, Vec<&Loss>) = summary.losses.iter().partition(is_ring);
     for ring in &rings {

@@ -27,8 +27,8 @@ pub(super) struct SelectionArgs {
     /// Show where threads waited and for how long, from a trace of record --off-cpu
     #[arg(long)]
     off_cpu: bool,
-    /// Show the heap: what is allocated and not freed, all that was allocated, or what was
-    /// allocated when that was most; from a trace of record --heap
+    /// Show the heap: memory not freed, all allocations, or memory at its peak; from a trace of
+    /// record --heap
     #[arg(long, value_enum, value_name = "VIEW", num_args = 0..=1, require_equals = true,
           default_missing_value = "leaked", conflicts_with = "off_cpu")]
     pub(super) heap: Option<HeapArg>,
@@ -136,14 +136,14 @@ pub(crate) struct FlamegraphArgs {
     /// Compare with this trace: colours show what has grown or shrunk since
     #[arg(long, value_name = "FILE")]
     pub(super) before: Option<PathBuf>,
-    /// Compare two dumps of the heap of one recording, counted from 1: what has changed from the
-    /// first to the second
+    /// Compare two dumps of the heap of one recording, counted from 1: the changes from the first
+    /// to the second
     #[arg(long, value_name = "FIRST,SECOND", value_parser = parse_dumps, requires = "heap", conflicts_with = "before")]
     pub(super) diff: Option<(usize, usize)>,
-    /// Turn it around: the innermost functions at the bottom, what called them above
+    /// Turn it around: the innermost functions at the bottom, their callers above
     #[arg(long)]
     pub(super) inverted: bool,
-    /// Begin at the top: what a function called hangs below it
+    /// Begin at the top: callees hang below their callers
     #[arg(long)]
     pub(super) icicle: bool,
 }

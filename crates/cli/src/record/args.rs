@@ -19,7 +19,7 @@ const DEFAULT_HEAP: &str = "4096";
 /// stacks, and programs do not get on any more.
 const MAX_HZ: i64 = 10_000;
 
-/// Samples a second on each CPU when nobody says otherwise. Not 100: what a program or the kernel
+/// The default number of samples a second on each CPU. Not 100: work that a program or the kernel
 /// does every ten milliseconds would then always be hit, or always be missed.
 const DEFAULT_HZ: &str = "99";
 

@@ -115,7 +115,7 @@ impl Running {
     pub(super) fn hold(command: &CommandLine) -> io::Result<Self> {
         let (gate, mut waiting) = Gate::new(&command.words)?;
         command.surround(&mut waiting)?;
-        // What waits is not the command yet.
+        // The waiting process is not the command yet.
         for (name, value) in &command.variables {
             if *name == preload::VARIABLE {
                 waiting.env(PRELOAD_LATER, value).env_remove(name);
@@ -156,7 +156,7 @@ impl Running {
     /// Returns true if it has ended. Never waits.
     pub(super) fn has_ended(&mut self) -> bool {
         if self.status.is_none() {
-            // An error means that somebody else reaped it; then its status is lost.
+            // An error means that other code reaped it; then its status is lost.
             self.status = self.child.try_wait().unwrap_or(Some(ExitStatus::default()));
         }
         self.status.is_some()

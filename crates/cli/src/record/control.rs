@@ -46,7 +46,7 @@ pub(super) struct RecordControl {
     pub(super) tells_slow_end: bool,
     pub(super) progress: Progress,
     pub(super) snapshots: Option<Snapshots>,
-    /// Somebody ended the recording by a signal.
+    /// The time of the signal that ended the recording.
     pub(super) interrupted: Option<Instant>,
     /// Reasons for snapshots, if the recording is a ring.
     watch: Option<Watch>,

@@ -1,9 +1,9 @@
 //! A trace file in the making.
 //!
 //! It is written beside its place, as `FILE.part`, and moved there when there is something in it: a
-//! recording that cannot start leaves the file alone that is there. What was there before stays as
-//! `FILE.old`. Both names are locked for as long as somebody writes, so that no two recordings go
-//! into one file.
+//! recording that cannot start leaves an earlier file alone. The earlier file is kept as
+//! `FILE.old`. Both names are locked while a recording writes, so that no two recordings go into
+//! one file.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -49,7 +49,7 @@ impl Draft {
     ///
     /// # Errors
     ///
-    /// If somebody else writes it, or it cannot be made.
+    /// If another recording writes it, or it cannot be made.
     pub(super) fn begin(place: &Place) -> Result<Self> {
         let path = place.path.clone();
         let part = with_ending(&path, ".part");
@@ -60,7 +60,7 @@ impl Draft {
             if !lock(&file) {
                 bail!("{}", busy(&path));
             }
-            // Who had it until now may have moved or removed it.
+            // The previous owner of the lock may have moved or removed it.
             if !is_at(&file, &part) {
                 continue;
             }
@@ -156,7 +156,7 @@ fn open(part: &Path, place: &Place) -> Result<Option<File>> {
     let shown = part.display();
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(MODE);
-    // Whatever stands there is not followed, and not waited for.
+    // A link at the path is not followed, and a pipe is not waited for.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     options.custom_flags(flags.bits().cast_signed());
     match options.clone().create_new(true).open(part) {
@@ -214,7 +214,7 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
     path.into()
 }
 
-/// Somebody else writes the file.
+/// Returns the message for a file that another recording writes.
 pub(super) fn busy(path: &Path) -> String {
     let (stem, extension) = (path.file_stem(), path.extension());
     let free = (2..ATTEMPTS).find_map(|number| {

@@ -2,8 +2,8 @@
 //!
 //! Its process has to be there before it can be profiled, and has to do nothing until the profiler
 //! is ready. So this binary is started in its place ([`main`]), says on a socket that it is there,
-//! waits for a byte, and then becomes the command, in the same process. If whoever started it goes
-//! away, it ends.
+//! waits for a byte, and then becomes the command, in the same process. If the recorder ends, it
+//! ends.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -62,7 +62,7 @@ impl Gate {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }
-            // It has ended; whoever waits for it will see.
+            // It has ended; waiting for the command will show that.
             if has_ended() {
                 return Ok(());
             }

@@ -114,7 +114,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     let end = match record(&args, config, &target, &mut signals) {
         Ok(end) => end,
         Err(error) => {
-            // What is recorded without what was asked for is of no use.
+            // A recording without the requested profile is of no use.
             if !error.is::<NotProfiled>() {
                 target.place()?;
             }
@@ -154,7 +154,7 @@ fn show(trace: &Path) -> Result<()> {
     let trace = std::path::absolute(trace).context("cannot find the trace")?;
     view.arg0("ferretto").arg("view").arg(trace);
     let mut view = view.spawn().context("cannot start ferretto view")?;
-    // How it ended is seen there.
+    // Its exit code does not matter: it prints its errors itself.
     view.wait().context("cannot wait for ferretto view")?;
     Ok(())
 }
@@ -242,7 +242,7 @@ fn cpus() -> u32 {
 
 /// A recording that came to its end.
 struct Ended {
-    /// Somebody gave up waiting.
+    /// The recording was aborted by a second signal.
     aborted: bool,
     /// The exit code of the command, if there was one.
     code: Option<ExitCode>,

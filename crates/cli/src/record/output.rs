@@ -43,7 +43,7 @@ enum Kind {
 }
 
 impl Target {
-    /// Gets ready to write; `-` is standard output. A pipe is waited for until somebody reads it.
+    /// Gets ready to write; `-` is standard output. A pipe is waited for until it has a reader.
     /// `None` if a signal to end came before.
     ///
     /// # Errors

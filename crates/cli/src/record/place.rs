@@ -1,4 +1,5 @@
-//! The place of a recording: what the path leads to, and whether others have put that there.
+//! The place of a recording: the kind of file at the path, and whether another user may have put it
+//! there.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -21,7 +22,7 @@ const READER_PERIOD: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) path: PathBuf,
-    /// Somebody else may have made what stands there, so nothing is to be written into it.
+    /// Another user may have made the file there, so nothing may be written into it.
     pub(super) may_be_planted: bool,
 }
 
@@ -38,7 +39,7 @@ pub(super) enum Kind {
 ///
 /// # Errors
 ///
-/// If nothing can be written there, or what stands there may have been planted by somebody else.
+/// If nothing can be written there, or the file there may have been planted by another user.
 pub(super) fn look(path: &Path) -> Result<Kind> {
     let shown = path.display();
     let place = match follow(path)? {
@@ -114,7 +115,7 @@ fn folder(path: &Path) -> &Path {
     }
 }
 
-/// Returns true if somebody else may have put something where everyone may.
+/// Returns true if another user may have put a file into a folder that everyone may write to.
 fn is_planted(path: &Path, found: &Metadata) -> bool {
     let Ok(folder) = folder(path).metadata() else {
         return false;
@@ -139,7 +140,7 @@ fn check_replaceable(path: &Path, found: &Metadata) -> Result<()> {
     Ok(())
 }
 
-/// Opens what is no regular file, once. A pipe is waited for until somebody reads it; `None` if a
+/// Opens a file that is not regular, once. A pipe is waited for until it has a reader; `None` if a
 /// signal to end came before.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Presets: what to record of a machine, without a config.
+//! Presets: named sets of data sources to record of a machine, without a config.
 
 use std::collections::HashSet;
 
@@ -289,7 +289,7 @@ fn there(events: &[&str], known: &[String]) -> Vec<String> {
 /// The events that a name of the command line stands for.
 fn matching(wanted: &str, known: &[String]) -> Result<Vec<String>> {
     if known.is_empty() {
-        // Who cannot read tracefs is told so before anything is recorded.
+        // A user who cannot read tracefs is told so before anything is recorded.
         return Ok(vec![wanted.to_owned()]);
     }
     let names: Vec<&String> = match wanted.contains('/') {

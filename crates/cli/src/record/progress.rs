@@ -13,8 +13,8 @@ use crate::summary::terminal_width;
 
 /// A progress line on standard error, or nothing where that is no terminal.
 ///
-/// The line is not padded to the width of the terminal, as progress bar libraries do: what Ctrl-C
-/// echoes would start a new line then, and the old one would stay behind.
+/// The line is not padded to the width of the terminal, as progress bar libraries do: the echo of
+/// Ctrl-C would start a new line then, and the old one would stay behind.
 #[derive(Debug)]
 pub(super) struct Progress {
     line: Line,
@@ -58,7 +58,7 @@ impl Progress {
         self.tick();
     }
 
-    /// The recording ends; what is left is flushing and writing.
+    /// The recording ends; only flushing and writing are left.
     pub(super) fn stopping(&mut self) {
         self.stopping = true;
         self.tick();

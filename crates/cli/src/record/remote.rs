@@ -62,7 +62,7 @@ pub(super) fn run(args: &RecordArgs, host: &str) -> Result<ExitCode> {
 
 pub(super) fn check(host: &str) -> Result<()> {
     let name = host.strip_prefix(SCHEME).unwrap_or_default();
-    // What begins with a dash would be an option of ssh.
+    // A name that begins with a dash would be an option of ssh.
     if name.is_empty() || name.starts_with('-') || name.contains(char::is_whitespace) {
         bail!("--host takes ssh://USER@MACHINE or ssh://MACHINE:PORT, not \"{host}\"");
     }

@@ -15,7 +15,7 @@ pub(super) fn packets(modules: &[profile::Module]) -> Vec<u8> {
         Options::default()
     });
     options.system = true;
-    // What was just run is what the files hold.
+    // The programs have just run, so the files are theirs.
     options.trust_paths = true;
     let modules = modules.iter().map(|module| Module {
         path: module.path.to_string(),

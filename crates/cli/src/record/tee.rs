@@ -44,7 +44,7 @@ impl Tee {
                 more = [symbols::packets(modules), command.packet()].concat();
                 more.clone()
             });
-            // What the summary had no use for still belongs to the trace.
+            // Bytes that the summary did not read still belong to the trace.
             let rest = io::copy(&mut passing, &mut io::sink())
                 .and_then(|_| passing.out.write_all(&more))
                 .and_then(|()| passing.out.flush());

@@ -1,8 +1,8 @@
 //! One tracing session, from the connection to the complete file.
 //!
 //! [`Session`] drives a [`Recording`] and waits for its connection, signals and timers in one
-//! place, so that Ctrl-C has its effect at any moment. What is particular to `record` and
-//! `perfetto` is in their [`Control`].
+//! place, so that Ctrl-C has its effect at any moment. `record` and `perfetto` differ by their
+//! [`Control`].
 
 mod begin;
 mod output;
@@ -118,7 +118,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If writing the file or something in `control` fails. What the file holds by then is valid.
+    /// If writing the file or something in `control` fails. The file is valid up to there.
     pub(crate) fn run<C: Control>(
         &mut self,
         signals: &mut Signals,
@@ -388,7 +388,7 @@ impl Session {
         match self.recording.phase() {
             Phase::Idle => self.stop_early = true,
             Phase::Created | Phase::Running if !self.detaching => self.finish(control),
-            // What ends by itself.
+            // These states end by themselves.
             _ => {}
         }
     }

@@ -14,7 +14,7 @@ const MANY_BYTES: usize = 1 << 20;
 const PIPE_WRITE: usize = 4096;
 
 /// Writes packets as `Trace.packet` records. Pipes are written only when they have room, so that
-/// whoever waits for a slow reader can wait for something else, too.
+/// the session can wait for other events beside a slow reader.
 #[derive(Debug)]
 pub(crate) struct Output {
     file: File,

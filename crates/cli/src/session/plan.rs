@@ -160,11 +160,11 @@ pub(crate) trait Control {
         let _ = hit;
         Ok(())
     }
-    /// The session that was asked for is cloned; what follows is reading.
+    /// The session has been cloned; reading follows.
     fn cloned(&mut self) {}
     /// A signal came.
     fn signal(&mut self, signal: Signal) -> Reaction;
-    /// The recording stops now; what follows is flushing and reading.
+    /// The recording stops now; flushing and reading follow.
     fn stopping(&mut self) {}
     /// Called regularly if [`TICK`](Self::TICK) says so.
     fn tick(&mut self) -> Reaction {

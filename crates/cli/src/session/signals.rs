@@ -37,8 +37,8 @@ const INTERRUPTED: i32 = 130;
 
 /// Signals that no longer have their default effect but are delivered here.
 ///
-/// Whatever the process does meanwhile, they end it: a while after the second one, or at once when
-/// nothing is left to be put in order.
+/// They end the process even if it hangs: a while after the second one, or at once when there is
+/// nothing to clean up.
 #[derive(Debug)]
 pub(crate) struct Signals {
     streams: Vec<(Signal, UnixStream)>,
@@ -93,7 +93,7 @@ impl Signals {
         self.is_settled.store(true, Ordering::Release);
     }
 
-    /// None: they are somebody else's.
+    /// Returns no signals: they are handled elsewhere.
     pub(super) fn elsewhere() -> Self {
         Self {
             streams: Vec::new(),

@@ -43,7 +43,7 @@ pub(crate) struct ViewArgs {
     /// Write page and trace into one HTML file, which any browser shows without a network
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["no_browser", "before"])]
     pub(crate) output: Option<PathBuf>,
-    /// Size of that file, for example 10M; what does not fit is left out, and said
+    /// Size of that file, for example 10M; parts that do not fit are left out, and reported
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, requires = "output")]
     #[arg(default_value = "256M")]
     pub(crate) max_size: u64,

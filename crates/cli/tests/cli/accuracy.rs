@@ -83,7 +83,7 @@ fn shares_are_those_that_the_program_measures_itself() {
                 "{name}: {seen:.2} % of samples, {measured:.2} % of the time ({pointers})"
             );
         }
-        // Each callstack leads to `main`, whatever it was sampled in.
+        // Each callstack leads to `main`, from any function.
         let all: f64 = NAMES.into_iter().map(samples).sum();
         assert!(all > 0.98 * main && all <= main, "{all} of {main}");
     }

@@ -113,7 +113,7 @@ fn cli_036_the_socket_of_a_running_service_is_never_taken() {
     let again = traced(&world);
     again.signal(Signal::TERM);
     again.finish().returned(0);
-    // What is no socket is not touched.
+    // A file that is not a socket is not touched.
     world.write("producer.sock", "precious");
     world
         .run("traced", &[] as &[&str])

@@ -281,7 +281,7 @@ fn the_programs_of_the_binary_become_commands() {
         .unwrap();
     assert!(said.status.success());
     assert!(!String::from_utf8(said.stderr).unwrap().contains("$PATH"));
-    // What is no link is somebody's.
+    // A file that is not a link belongs to another program.
     std::fs::remove_file(world.path("bin/here/traced")).unwrap();
     world.write("bin/here/traced", "another program");
     world
@@ -291,7 +291,7 @@ fn the_programs_of_the_binary_become_commands() {
     assert_eq!(world.read("bin/here/traced"), b"another program");
 }
 
-/// Whatever a config holds, what is said of it can be read.
+/// Errors stay readable for any config.
 #[test]
 fn errors_of_configs_repeat_no_long_texts() {
     let world = World::new();

@@ -91,7 +91,7 @@ fn a_flamegraph_is_labelled_from_its_bottom_row_and_explains_its_colours() {
     let svg = draw(&world, &["t.pftrace"]);
     assert!(height_of(&svg, "all") > height_of(&svg, "compiler"));
     assert!(height_of(&svg, "compiler") > height_of(&svg, "main"));
-    // What does not fit whole keeps what tells most.
+    // Labels that do not fit keep their most telling part.
     assert!(height_of(&svg, "main") > height_of(&svg, "path::to::parse"));
     height_of(&svg, "std::vector::push_back");
     for text in ["process", "own code", "t.pftrace (100 samples"] {

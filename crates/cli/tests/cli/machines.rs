@@ -213,7 +213,7 @@ fn machines_with_other_clocks_are_on_one_time_line_within_the_error_that_is_told
         let machine = machine.unwrap_or_else(|| panic!("{:?}", summary.machines));
         assert!(machine.packets >= 10, "{machine:?}");
         if name == "beta" {
-            // What was read while the link was cut comes later; nothing is missing.
+            // Packets read while the link was cut arrive later; nothing is missing.
             assert_eq!(machine.gaps, 0, "{machine:?}");
         }
         let clock = machine.clock.unwrap();

@@ -218,7 +218,7 @@ fn cli_012_the_built_in_config_takes_two_seconds() {
         .complained("TTL: 2s");
     let summary = world.summary("out");
     let sources: Vec<_> = summary.sources.iter().map(|s| s.name.as_str()).collect();
-    // Kernel events may be somebody else's at the moment.
+    // Another test may use kernel events at the moment.
     assert!(sources.contains(&"linux.system_info"), "{sources:?}");
 }
 
@@ -267,7 +267,7 @@ fn cli_040_a_recording_has_nothing_that_readers_do_not_know() {
         let said = world.run("ferretto", &["text", "out"]).returned(0);
         assert_eq!(said.stderr, "", "damage");
         let text = said.text();
-        // What the schema does not know is printed by number.
+        // Fields unknown to the schema are printed by number.
         let unknown = text
             .lines()
             .find(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit()));

@@ -1,4 +1,4 @@
-//! Presets: what `ferretto record` records of the machine when asked for it by name.
+//! Presets: data of the machine that `ferretto record` records by a name.
 
 use crate::world::World;
 

@@ -42,7 +42,7 @@ fn endless(world: &World) -> Running {
 #[test]
 fn only_the_user_can_reach_the_sockets_of_a_recording() {
     let world = world();
-    // Whatever the umask says.
+    // Regardless of the umask.
     let script = "umask 0; exec \"$0\" record -c c -d 0 -o t";
     let mut command = std::process::Command::new("sh");
     command.args(["-c", script, crate::world::FERRETTO]);
@@ -58,7 +58,7 @@ fn only_the_user_can_reach_the_sockets_of_a_recording() {
     };
     Running::new(query().spawn().unwrap()).finish().returned(0);
     if rustix::process::geteuid().is_root() {
-        // Even if the files let somebody through.
+        // Even if the files permit other users.
         for path in [world.path(""), folder.clone(), folder.join("consumer.sock")] {
             fs::set_permissions(path, Permissions::from_mode(0o777)).unwrap();
         }
@@ -208,7 +208,7 @@ fn a_data_source_that_never_answers_is_named_and_need_not_be_waited_for() {
         );
         recording.signal(Signal::INT);
         recording.finish().returned(130).complained("aborted");
-        // What the service had is there, and what it knows.
+        // The service's data is there, with its statistics.
         assert!(world.summary("t").losses_known());
         drop(stuck);
         fs::remove_file(world.path("t")).unwrap();

@@ -113,7 +113,7 @@ fn perf_047_a_command_is_recorded_with_names_in_the_trace() {
     let name = &profile.processes[0].name;
     assert!(name.ends_with("busy 0.4 7") || name == "busy", "{name}");
 
-    // What is made of it.
+    // The views of the profile.
     let folded = world
         .run("ferretto", &["folded", "trace.pftrace"])
         .returned(0);
@@ -174,7 +174,7 @@ fn perf_047_a_command_is_recorded_with_names_in_the_trace() {
 fn a_trace_on_standard_output_has_names_too() {
     let world = World::new();
     let Some(program) = busy(&world) else { return };
-    // What the command writes to standard output would be in the trace.
+    // The command's standard output would be in the trace.
     let args = [
         "record",
         "--perf=499",

@@ -117,7 +117,7 @@ fn a_relay_serves_the_socket_that_systemd_bound_tells_it_and_leaves_it() {
     relay.finish().returned(0);
     let len = told.recv(&mut said).unwrap();
     assert_eq!(&said[..len], b"STOPPING=1\n");
-    // Whoever bound the socket goes on with it.
+    // The process that bound the socket keeps it.
     assert!(guest.path("activated.sock").exists());
     for running in [probes, service] {
         running.signal(Signal::TERM);
@@ -138,7 +138,7 @@ fn a_second_relay_does_not_take_the_socket_of_the_first() {
     assert_eq!(guest.names(), ["producer.sock"]);
     relay.signal(Signal::KILL);
     relay.finish().returned(128 + 9);
-    // What a killed one left is in nobody's way.
+    // The remains of a killed one do not disturb the next.
     let next = guest.start_daemon("traced_relay", &[], "TRACED_RELAY_NOTIFY_FD");
     next.signal(Signal::TERM);
     next.finish().returned(0);
@@ -166,7 +166,7 @@ fn a_status_that_is_watched_ends_with_the_service_or_when_it_is_interrupted() {
     let said = watching.finish().returned(1);
     assert!(!said.text().contains('\x1b'), "{said:?}");
     said.complained("the service is gone");
-    // Whoever has seen enough goes.
+    // It ends without an error when nobody reads its output any more.
     let service = host.start_daemon("traced", &[], "TRACED_NOTIFY_FD");
     let mut left = host.start("ferretto", &["status", "--watch"]);
     left.wait_for("no recordings");

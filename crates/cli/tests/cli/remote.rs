@@ -147,7 +147,7 @@ fn a_command_on_another_machine_is_recorded_there_and_its_trace_comes_here() {
     ];
     let args = [&args[..], &["sh", "-c", script, "sh", "a b"]].concat();
     let said = world.run("ferretto", &args).returned(7);
-    // What it prints is no part of the trace.
+    // Its output is no part of the trace.
     said.complained("it's a b").complained("t.pftrace");
     assert_eq!(world.read("reached"), format!("{HOST}\n").as_bytes());
     let summary = world.summary("t.pftrace");

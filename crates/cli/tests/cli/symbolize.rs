@@ -145,7 +145,7 @@ fn names_go_to_the_end_of_the_trace() {
     }
     let folded = world.run("ferretto", &["folded", file]).returned(0);
     assert!(folded.text().contains("outer;inner"), "{}", folded.text());
-    // What has names gets none again.
+    // Addresses with names are not named again.
     let again = world.run("ferretto", &["symbolize", file]).returned(0);
     again.complained("no address in the trace needs a name");
     assert_eq!(world.read("t.pftrace"), named);

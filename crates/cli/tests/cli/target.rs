@@ -269,7 +269,7 @@ fn signals_end_a_recording_whose_reader_does_not_read() {
     assert_eq!(world.names(), ["b", "c", "fifo"]);
 }
 
-/// Somebody else.
+/// Another user.
 const NOBODY: u32 = 65_534;
 
 #[test]

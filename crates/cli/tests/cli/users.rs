@@ -109,7 +109,7 @@ fn data_sources_of_root_tell_nothing_to_a_service_of_another_user() {
         let mut refusing = world.start(daemon, &[] as &[&str]);
         refusing.wait_for_complaint("is run by user 65534");
         refusing.wait_for_complaint("set FERRETTO_SERVICE_UID=65534");
-        // Whoever knows better says so.
+        // An option names a trusted user of the service.
         let mut trusting = world.start(daemon, &["--service-uid", "65534"]);
         trusting.wait_for_complaint("connected to the tracing service");
     }

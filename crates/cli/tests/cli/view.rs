@@ -119,7 +119,7 @@ fn a_recording_is_seen_while_it_grows() {
     };
     assert!(is_live());
     let mut events = BufReader::new(ask("alive"));
-    // The command goes on until somebody has written.
+    // The command runs until the pipe is written to.
     std::fs::write(&pipe, "x").unwrap();
     let mut line = String::new();
     while is_live() {

@@ -150,7 +150,8 @@ impl World {
         Running::new(self.command(program, args).spawn().unwrap())
     }
 
-    /// A program that has descriptor 9: what it writes there can be read from its standard output.
+    /// Returns the command of a program with descriptor 9, which is connected to its standard
+    /// output.
     pub(crate) fn command_with_9<A: AsRef<OsStr>>(&self, program: &str, args: &[A]) -> Command {
         let mut command = Command::new("sh");
         command
@@ -180,7 +181,7 @@ impl World {
     }
 }
 
-/// A program that is ended with the test, whatever happens.
+/// A program that is ended with the test, even if it fails.
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Option<Child>,

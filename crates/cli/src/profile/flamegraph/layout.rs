@@ -57,8 +57,8 @@ pub(super) fn layout(picture: &Picture, width: f64) -> Vec<Placed> {
 fn place(picture: &Picture, width: f64) -> Vec<Placed> {
     let scale = width / picture.all().amount.total.max(1) as f64;
     let mut placed: Vec<Placed> = Vec::new();
-    // Of the boxes below: how many more stand on it, where the next does, and whether it is to be
-    // seen.
+    // Of each box below: the number of boxes still to be put on it, the position of the next, and
+    // whether it is visible.
     let mut below: Vec<(usize, f64, bool)> = Vec::new();
     for (index, of) in picture.boxes.iter().enumerate() {
         while below.last().is_some_and(|(children, ..)| *children == 0) {

@@ -18,7 +18,7 @@ use crate::output::write;
 use crate::print::{duration, grouped, sampled_by};
 use crate::read::Extent;
 
-/// Boxes of an image at first; more of them than anybody looks at.
+/// The first limit on boxes of an image: more than readers look at.
 const MAX_BOXES: usize = 20_000;
 /// An image has fewer boxes if it would be larger than this, so that browsers open it at once.
 const MAX_BYTES: usize = 1_000_000;
