@@ -36,8 +36,8 @@ pub enum ConsumerEvent {
 
 /// A controller of one recording, towards the service.
 ///
-/// Calls wait for their answer, up to the limit they are given. What happens by itself meanwhile is
-/// kept for [`poll_event`](Self::poll_event). For calls that do not wait use a [`Recording`]
+/// Calls wait for their answer, up to the limit they are given. Events that arrive meanwhile are
+/// kept for [`poll_event`](Self::poll_event). For calls that do not wait, use a [`Recording`]
 /// itself.
 #[derive(Debug)]
 pub struct Consumer {
@@ -209,9 +209,9 @@ impl Consumer {
         }
     }
 
-    /// Subscribes to events of the session, in place of what was subscribed to before. They come as
+    /// Subscribes to events of the session, and replaces earlier subscriptions. They arrive as
     /// [`ConsumerEvent::Observed`]. Best called before [`enable_tracing`](Self::enable_tracing):
-    /// what happened before is not told.
+    /// earlier events are not reported.
     ///
     /// # Errors
     ///
@@ -242,7 +242,7 @@ impl Consumer {
     }
 
     /// Leaves the session to itself. It goes on without this consumer, which may start another,
-    /// until somebody of the same user attaches to it with the same key.
+    /// until a consumer of the same user attaches to it with the same key.
     ///
     /// # Errors
     ///
@@ -271,7 +271,7 @@ impl Consumer {
     }
 
     /// Reads what the session has recorded and passes each packet, an encoded TracePacket, to
-    /// `receive`. What was read is gone from the buffers. While `receive` is busy the service
+    /// `receive`. Reading removes packets from the buffers. While `receive` is busy the service
     /// waits, and keeps nothing in memory for it.
     ///
     /// To write a trace file, each packet has to be preceded by its
@@ -279,8 +279,8 @@ impl Consumer {
     ///
     /// # Errors
     ///
-    /// If nothing comes for as long as `limit`, or `receive` fails. What remains of the trace is
-    /// lost then: drop the consumer.
+    /// If nothing arrives for as long as `limit`, or `receive` fails. The rest of the trace is lost
+    /// then: drop the consumer.
     pub fn read_buffers<E>(
         &mut self,
         limit: Duration,
@@ -369,7 +369,7 @@ impl Consumer {
     /// Waits until there is something to [`process`](Self::process), but not longer than `limit`,
     /// and not at all while there are events to take.
     pub fn wait(&self, limit: Duration) {
-        // What came together with the answer to a call has been read, but not been looked at.
+        // Events that arrived together with the answer to a call have been read, but not processed.
         let has_events = !self.events.is_empty() || self.recording.has_events();
         if !has_events && !self.link.has_event() {
             wait(&*self.link, None, limit);
@@ -437,7 +437,7 @@ impl Consumer {
         None
     }
 
-    /// Keeps what happened by itself. What belongs to a call that was given up is dropped.
+    /// Keeps an event that answers no call. Answers to a call that was given up are dropped.
     fn keep(&mut self, event: Event) {
         self.events.push_back(match event {
             Event::Connected => ConsumerEvent::Connected,

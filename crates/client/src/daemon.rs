@@ -14,7 +14,7 @@ use ferretto_proto::DataSourceDescriptor;
 use crate::options::ProducerOptions;
 use crate::producer::{Event, Producer, ProducerHandle};
 
-/// Something worth telling whoever runs the data sources.
+/// A notice for the program that runs the data sources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// The service accepted the producer; recordings can use its data sources.
@@ -82,7 +82,7 @@ impl fmt::Debug for DaemonOptions {
 }
 
 impl DaemonOptions {
-    /// Tells whoever wants to know.
+    /// Passes a notice to the handler, if there is one.
     pub fn notify(&self, notice: Notice) {
         if let Some(handler) = &self.on_notice {
             handler(&notice);
@@ -98,7 +98,7 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// Makes their `run` return soon. What has been recorded is handed over first.
+    /// Makes their `run` return soon. Recorded data is handed over first.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.handle.wake();
@@ -158,16 +158,16 @@ impl Daemon {
         }
     }
 
-    /// Tells whoever runs the data sources.
+    /// Passes a notice to the program that runs the data sources.
     pub fn notify(&self, notice: Notice) {
         self.options.notify(notice);
     }
 
-    /// Speaks with the service, without waiting: what it asks for, in order. `None` when it is time
-    /// to end.
+    /// Exchanges messages with the service, without waiting, and returns its requests in order.
+    /// `None` when it is time to end.
     pub fn turn(&mut self) -> Option<Vec<Event>> {
         self.producer.process(Instant::now());
-        // Not before: `process` takes it that whoever woke it is seen to afterwards.
+        // Not before: `process` clears the wake-up, so the flag behind it is to be read after that.
         if self.stop.load(Ordering::Acquire) {
             return None;
         }

@@ -3,9 +3,9 @@
 //! The two types to know:
 //!
 //! - [`Producer`] offers data sources to a service and gives their instances writers for the memory
-//!   it shares with it. It survives anything the service does: one that is absent, dies or talks
-//!   nonsense is tried again with growing pauses, and whoever writes meanwhile writes into the void
-//!   without waiting.
+//!   it shares with it. It survives anything the service does: one that is absent, dies or sends
+//!   malformed messages is tried again with growing pauses, and packets written meanwhile are
+//!   discarded without waiting.
 //! - [`Consumer`] controls a recording and reads it. Every call has a time limit. Beneath it is a
 //!   [`Recording`], a state machine without input and output, for owners with a loop of their own.
 //!
@@ -13,8 +13,8 @@
 //!
 //! Both reach the service over sockets, or through any other [`transport`].
 //!
-//! Neither starts threads. A producer is driven by whoever owns it, from a poll loop or a thread of
-//! its own; its [`ProducerHandle`] and all writers may be used from any thread.
+//! Neither starts threads. A producer is driven by its owner, from a poll loop or a thread of its
+//! own; its [`ProducerHandle`] and all writers may be used from any thread.
 #![forbid(unsafe_code)]
 
 mod consumer;

@@ -36,8 +36,8 @@ impl WakeFd {
         }
     }
 
-    /// Makes it unreadable until the next wake. What others did before they woke it is seen
-    /// afterwards.
+    /// Makes it unreadable until the next wake. Afterwards this thread sees all that others did
+    /// before they woke it.
     pub fn clear(&self) {
         // In this order: a wake in between is one of those that are cleared here.
         let _ = rustix::io::read(&self.fd, &mut [0; 8]);

@@ -276,7 +276,7 @@ fn over_tcp_a_flush_fetches_what_no_writer_has_flushed() {
         texts(&read(&mut consumer)),
         [b"first".as_slice(), b"second"]
     );
-    // The rest of the chunk follows; what was copied does not come twice.
+    // The rest of the chunk follows; packets that were copied do not appear twice.
     write_text(&mut writer, b"third");
     drop(writer);
     let (sender, receiver) = mpsc::channel();

@@ -1,5 +1,5 @@
-//! A data source as upstream's end-to-end tests have it: what it writes is said by `for_testing` in
-//! its config.
+//! A data source as upstream's end-to-end tests have it: `for_testing` in its config says which
+//! packets it writes.
 
 mod common;
 
@@ -140,7 +140,7 @@ fn a_new_writer_is_registered_without_waking_the_owner() {
     };
     let handle = producer.handle();
     handle.notify_started(instance);
-    // Whatever else the service has to say is there before the answer.
+    // The service answers in order: its earlier messages have arrived before this answer.
     let (answered, is_answered) = std::sync::mpsc::channel();
     assert!(handle.sync(move || answered.send(()).unwrap()));
     while is_answered.try_recv().is_err() {

@@ -76,7 +76,7 @@ pub enum LostReason {
     Address(ferretto_ipc::address::AddressError),
     /// Nobody listens there.
     Connect(ConnectError),
-    /// Anybody may be who listens there.
+    /// The process that listens there may belong to any user.
     Untrusted(Untrusted),
     /// It was there and is gone.
     Lost(DisconnectReason),

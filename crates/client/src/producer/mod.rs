@@ -42,7 +42,7 @@ const EMULATED_SIZE: usize = 1024 * 1024;
 
 /// A process that records data, towards the service.
 ///
-/// Whoever owns it calls [`process`](Self::process) when [`fd`](AsFd::as_fd) is readable or
+/// Its owner calls [`process`](Self::process) when [`fd`](AsFd::as_fd) is readable or
 /// [`poll_timeout`](Self::poll_timeout) has passed, and then takes the events. [`wait`](Self::wait)
 /// waits for either.
 #[derive(Debug)]
@@ -113,8 +113,8 @@ impl Producer {
         Self::through(Arc::new(OverSocket::new(socket)), options)
     }
 
-    /// A producer that reaches its service by way of `connector`, whatever address the options
-    /// name.
+    /// A producer that reaches its service by way of `connector`. The address in the options is
+    /// ignored.
     ///
     /// # Errors
     ///
@@ -569,7 +569,7 @@ impl AsFd for Producer {
 
 impl Drop for Producer {
     fn drop(&mut self) {
-        // Whatever was flushed before should still arrive, as far as the socket takes it.
+        // Data that was flushed before should still arrive, as far as the socket takes it.
         self.shared.pump(None);
         self.disowned = None;
         self.shared.set_connection(None);

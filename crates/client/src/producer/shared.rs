@@ -429,7 +429,7 @@ impl ProducerHandle {
     /// otherwise, or after the connection is lost, it discards everything.
     ///
     /// As long as any reservation is open, nothing is sent, chunks are not freed, and all writers
-    /// of the producer drop what finds no room whatever their policy.
+    /// of the producer drop packets that find no room, even with the policy to wait.
     pub fn create_startup_writer(&self, reservation: u16, policy: ExhaustedPolicy) -> TraceWriter {
         // Under the lock, so that no other memory takes over meanwhile.
         let memory = lock(&self.shared.memory);
@@ -457,7 +457,7 @@ impl ProducerHandle {
         }
     }
 
-    /// Says that no recording came for a reservation: what was written for it is thrown away.
+    /// Ends a reservation without a recording: the packets written for it are thrown away.
     pub fn abort_startup(&self, reservation: u16) {
         self.bind_startup(reservation, 0);
     }

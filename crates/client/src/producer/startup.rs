@@ -2,8 +2,8 @@
 //!
 //! The memory is offered when the connection is made. A service that takes it reads what was
 //! written before like all the rest. One that does not sends memory of its own for all further
-//! writers; what was written before, and what the writers of that time still write, then travels
-//! inside the commits. Nothing is lost either way.
+//! writers; chunks written before, and those that the early writers still write, then travel inside
+//! the commits. Nothing is lost either way.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::Producer;
 use super::shared::SharedOutlet;
 use crate::transport::Attachment;
 
-/// Size of the memory if nothing else is wanted, in bytes: what services give.
+/// The default size of the memory, in bytes; services use the same.
 const DEFAULT_SIZE: u32 = 256 * 1024;
 
 impl Producer {

@@ -70,8 +70,8 @@ impl Recording {
         }
     }
 
-    /// Takes in the answer to a call, or a part of it. What it says about the session counts even
-    /// if nobody waits.
+    /// Handles the answer to a call, or a part of it. The state of the session is updated even if
+    /// nobody waits for the answer.
     fn answered(&mut self, call: CallId, reply: LinkReply<Port>, now: Instant) {
         let has_more = reply.has_more;
         let result = match (call.kind(), reply.result) {

@@ -39,8 +39,8 @@ pub enum Call {
         /// The file for the trace.
         file: Option<OwnedFd>,
     },
-    /// Starts what was set up. Done when all data sources record, or the session has ended. What an
-    /// earlier session left in the buffers is given up.
+    /// Starts what was set up. Done when all data sources record, or the session has ended. Data
+    /// that an earlier session left in the buffers is given up.
     Start,
     /// Waits until all data sources record, or the session has ended.
     WaitForStart,

@@ -1,4 +1,4 @@
-//! A recording and its link: what every owner of both does.
+//! A recording and its link: the steps that every owner of both takes.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

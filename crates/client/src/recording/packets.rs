@@ -29,7 +29,7 @@ impl Reassembler {
     ///
     /// # Errors
     ///
-    /// If the packet is too large; what was collected of it is dropped.
+    /// If the packet is too large; the part collected so far is dropped.
     pub(super) fn add(
         &mut self,
         slice: Vec<u8>,

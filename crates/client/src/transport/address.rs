@@ -50,8 +50,8 @@ impl AtAddress {
         self
     }
 
-    /// Returns true if the environment names a service on this machine for producers. Then whoever
-    /// started this process wants it to be recorded there.
+    /// Returns true if the environment names a service on this machine for producers. Then the
+    /// parent process wants this one to be recorded there.
     pub fn is_named_for_producers() -> bool {
         std::env::var_os(names::PRODUCER_SOCKET_VARIABLE).is_some()
             && matches!(

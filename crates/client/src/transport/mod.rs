@@ -1,18 +1,18 @@
 //! Transports: the way between a producer or a consumer and a service.
 //!
 //! [`Producer`](crate::Producer) and [`Consumer`](crate::Consumer) speak through a [`Link`], one
-//! connection to one port of a service, and get links from something that can [`Connect`]. Here is
-//! what connects over sockets: [`AtAddress`], which is what both use unless told otherwise, and
-//! [`OverSocket`] for a socket somebody else opened. The crate `ferretto` has the service in the
-//! same process, where requests and replies are passed on as they are.
+//! connection to one port of a service, and get links from something that can [`Connect`]. This
+//! module connects over sockets: with [`AtAddress`], the default of both, and [`OverSocket`] for a
+//! socket that another process opened. The crate `ferretto` has the service in the same process,
+//! where requests and replies are passed on as values.
 //!
 //! # Bringing one's own
 //!
 //! Programs with a way of their own between processes, such as browsers, implement [`Link`] over it
 //! for [`ProducerPort`], and for [`ConsumerPort`] if they also control recordings, and [`Connect`]
-//! to make such links. Requests and replies are values with a known encoding ([`PortMessage`]). At
-//! the other end somebody has a link to a real service, invokes there what arrives, and sends back
-//! what comes of it.
+//! to make such links. Requests and replies are values with a known encoding ([`PortMessage`]). The
+//! process at the other end has a link to a real service, invokes the requests that arrive there,
+//! and sends back the replies.
 //!
 //! Producer and consumer do themselves all that is the same for any link: they try again, keep time
 //! limits, and see to writers and instances when a link ends.
@@ -48,8 +48,8 @@ pub use crate::wake::WakeFd;
 /// One connection to one port of a service.
 ///
 /// Nothing here waits. Its owner calls [`process`](Self::process) when the descriptor ([`AsFd`])
-/// can be read, or while [`wants_write`](Self::wants_write) be written, and takes the events. What
-/// is called in between may come from any thread, one at a time.
+/// can be read, or written while [`wants_write`](Self::wants_write) is true, and takes the events.
+/// The other methods may be called in between from any thread, one at a time.
 ///
 /// Dropping it ends the connection; requests invoked before should still arrive.
 pub trait Link<P: Port>: AsFd + Send + fmt::Debug {
@@ -180,7 +180,7 @@ pub enum ConnectFailure {
     Address(AddressError),
     /// Nobody listens there.
     Connect(ConnectError),
-    /// Anybody may be who listens there.
+    /// The process that listens there may belong to any user.
     Untrusted(Untrusted),
     /// The system, or the transport, refused.
     System(io::Error),

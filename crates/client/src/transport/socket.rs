@@ -76,8 +76,8 @@ impl Attachment {
     }
 }
 
-/// One connection over a stream socket that was opened by somebody else, as for processes in a
-/// sandbox, which may not connect to anything themselves. When it ends there is no other.
+/// One connection over a stream socket that another process opened, as for processes in a sandbox,
+/// which may not connect to anything themselves. There is no reconnection.
 #[derive(Debug)]
 pub struct OverSocket(Mutex<Option<OwnedFd>>);
 

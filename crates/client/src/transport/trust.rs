@@ -1,8 +1,8 @@
 //! Whom a producer takes for the tracing service.
 //!
-//! Whoever listens at the right address gets what a producer records. In a folder that everybody
-//! may write to, such as `/tmp`, that can be any user of the machine; so the kernel is asked who
-//! listens.
+//! The process that listens at the right address gets the data that a producer records. In a folder
+//! that everybody may write to, such as `/tmp`, that can be any user of the machine; so the kernel
+//! is asked who listens.
 
 use std::env;
 use std::fmt;
@@ -27,9 +27,9 @@ const WRITABLE_BY_ALL: u32 = 0o002;
 /// Names in it belong to who made them.
 const STICKY: u32 = 0o1000;
 
-/// Users whose services get what this process records, beside those that everybody trusts: root,
-/// the user of the process itself, the account `traced`, and in `/run/perfetto` whoever root gave
-/// that folder to.
+/// Users whose services may get the data of this process, beside those that every process trusts:
+/// root, the user of the process itself, the account `traced`, and in `/run/perfetto` the owner
+/// that root gave that folder.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trust {
     users: Vec<u32>,
@@ -53,8 +53,8 @@ impl Trust {
         self.users.extend(users);
     }
 
-    /// Checks that what listens at `address` may have what this process records. Other machines
-    /// cannot be asked: whoever named them decided that.
+    /// Checks that the process that listens at `address` may have the data of this process.
+    /// Services on other machines cannot be checked: naming one means trusting it.
     pub(super) fn check(&self, address: &Address, socket: &Socket) -> Result<(), Untrusted> {
         if !socket.is_unix() {
             return Ok(());
@@ -113,7 +113,7 @@ fn name_of(user: u32) -> Option<String> {
     })
 }
 
-/// The listener where the service is expected may belong to anybody.
+/// The error of a listener at the service's address that an untrusted user may own.
 #[derive(Debug)]
 pub struct Untrusted {
     address: Address,

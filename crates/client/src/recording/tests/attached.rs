@@ -83,7 +83,7 @@ fn detaching_while_starting_leaves_nobody_waiting() {
         world.answer(start),
         Err(CallError::NotRunning { .. })
     ));
-    // What becomes of it is somebody else's business.
+    // Another consumer may attach now; this one hears no more of the session.
     world.end("");
     world.assert_quiet();
 }
