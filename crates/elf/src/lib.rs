@@ -1,9 +1,9 @@
 //! ELF files as profilers need them: identity, where code lies, unwind tables and symbol tables.
 //!
-//! Files come from whoever is profiled, so nothing in them is believed: they are read with `pread`
-//! (a file that shrinks meanwhile is an error, not a signal), every count and size is checked
-//! against the file and against a limit before memory is taken for it, and malformed headers are
-//! errors.
+//! Files come from the profiled processes, so nothing in them is trusted: they are read with
+//! `pread` (a file that shrinks meanwhile is an error, not a signal), every count and size is
+//! checked against the file and against a limit before memory is taken for it, and malformed
+//! headers are errors.
 //!
 //! 32-bit and 64-bit files in little-endian order are read, and the symbols that some distributions
 //! put, compressed by xz, into `.gnu_debugdata`. Not offered: big-endian files.

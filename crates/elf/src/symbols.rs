@@ -154,7 +154,7 @@ impl Symbols {
         let mut found = Found::new(base);
         for (table, bit) in tables.iter().zip([0, SECOND]) {
             if let Some(table) = table {
-                // A damaged table is as none; what the other has is still good.
+                // A damaged table counts as absent; symbols of the other are still good.
                 let _ = found.add(table, bit);
             }
         }

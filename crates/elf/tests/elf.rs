@@ -152,7 +152,7 @@ fn the_table_of_the_linker_is_enough() {
     assert!(elf.section_header(".symtab").is_none());
     let outer = address_of(&elf, "outer");
     assert_eq!(elf.symbols().lookup(outer + 1), within("outer", 1));
-    // What is not a function has no name there.
+    // Symbols other than functions have no name there.
     assert!(
         elf.symbols()
             .iter()
