@@ -53,8 +53,8 @@ static BACKENDS: AppendList<Backend> = AppendList::new();
 
 /// The time a service may take to include this process in recordings that are running.
 const SERVICE_PATIENCE: Duration = Duration::from_millis(200);
-/// As long, if whoever started the program named the service, as `ferretto record` does: then
-/// nothing matters more.
+/// The same, if the environment names the service, as under `ferretto record`: then the program was
+/// started to be recorded.
 const RECORDER_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Backend {

@@ -24,7 +24,7 @@ struct Connection {
     progress: Progress,
     /// The time to wait for it unless the caller says otherwise.
     patience: Duration,
-    /// Somebody went on without it: what begins now begins late.
+    /// A caller went on without it: recordings that begin now begin late.
     is_late: bool,
 }
 
@@ -37,7 +37,7 @@ impl Connection {
         }
     }
 
-    /// Returns the time to wait for it: none if somebody has waited in vain before.
+    /// Returns the time to wait for it: none if a caller has waited in vain before.
     fn patience(&self, limit: Option<Duration>) -> Duration {
         let usual = if self.is_late {
             Duration::ZERO
@@ -75,20 +75,20 @@ impl Connections {
     pub(super) fn set_progress(&self, link: usize, progress: Progress) {
         if let Some(known) = lock(&self.state).all.get_mut(link) {
             known.progress = progress;
-            // What is begun from now on begins in time, or without a service that was waited for.
+            // Recordings from now on begin in time, or without a service that was waited for.
             known.is_late = false;
         }
         self.changed.notify_all();
     }
 
-    /// Returns true if somebody has gone on without this one, so that recordings that begin now
+    /// Returns true if a caller has gone on without this one, so that recordings that begin now
     /// begin late.
     pub(super) fn is_late(&self, link: usize) -> bool {
         let state = lock(&self.state);
         state.all.get(link).is_some_and(|known| known.is_late)
     }
 
-    /// Returns true if somebody has gone on without any of them.
+    /// Returns true if a caller has gone on without any of them.
     pub(super) fn is_any_late(&self) -> bool {
         lock(&self.state).all.iter().any(|known| known.is_late)
     }

@@ -1,4 +1,4 @@
-//! The end of the process: what is written reaches the service, or is counted as lost.
+//! The end of the process: written packets reach the service, or are counted as lost.
 //!
 //! The service itself fetches all that lies in shared memory. Left are the lengths that long
 //! packets get afterwards, and losses that nobody has told of yet.

@@ -3,7 +3,7 @@
 /// Most instances of one data source at a time.
 pub const MAX_INSTANCES: usize = 8;
 
-/// Among the active bits: this is a forked child, which has not looked yet whether somebody wants
+/// Among the active bits: this is a forked child, which has not checked yet whether a service wants
 /// to record it.
 pub const UNKNOWN: u32 = 1 << 31;
 

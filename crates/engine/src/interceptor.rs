@@ -1,4 +1,4 @@
-//! Interceptors that configs may name: what takes packets where they are written, instead of a
+//! Interceptors that configs may name: they take packets where they are written, instead of a
 //! buffer.
 
 use std::collections::HashMap;

@@ -82,7 +82,7 @@ fn what_a_thread_keeps_is_of_the_instance_that_it_saw() {
             }
         }
         background.join().unwrap();
-        // Whatever was seen before, the one that is there now gets what comes now.
+        // Regardless of earlier events, the present instance gets the present events.
         assert_eq!(trace(&slots, &mut generation, &mut kept), Some(2));
     });
 }
@@ -98,7 +98,8 @@ fn a_clear_reaches_the_next_trace_point() {
             let slots = Arc::clone(&slots);
             thread::spawn(move || slots.clear(0))
         };
-        // One that comes meanwhile sees it or does not; what it opened anew is as it should be.
+        // A concurrent reader sees it or does not; the instance that is opened anew is correct
+        // either way.
         let during = slots.clears(0);
         let anew = slots.open(0).unwrap();
         assert!(opened.clears <= during && during <= anew.clears + 1);

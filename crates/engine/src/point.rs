@@ -1,8 +1,7 @@
 //! The entry of trace points.
 //!
-//! Everything here is shared by all kinds of trace points, so that one inside another is noticed
-//! whatever they are, and so that any of them gives up what the thread holds of recordings that
-//! have stopped.
+//! Everything here is shared by all kinds of trace points, so that nesting is noticed across kinds,
+//! and so that any of them releases the thread's sequences of recordings that have stopped.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -64,7 +63,8 @@ pub fn enter() -> Option<Guard> {
             return None;
         }
         let guard = Guard(PhantomData);
-        // What comes before the bits that the caller has seen is seen from here on, too.
+        // From here on, the thread also sees the writes that preceded the bits that the caller has
+        // loaded.
         fence(Ordering::Acquire);
         let generation = GENERATION.load(Ordering::Relaxed);
         if point.generation.get() != generation {
@@ -84,7 +84,7 @@ pub fn leave() {
 
 #[cold]
 fn collect() {
-    // What was done before the generation changed is seen by who collects.
+    // The collectors see the writes that preceded the change of the generation.
     fence(Ordering::Acquire);
     COLLECTORS
         .iter()

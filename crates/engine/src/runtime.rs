@@ -16,7 +16,7 @@ use super::queue::{self, Command, Synced};
 use super::source::kinds;
 use super::startup::StartupRequest;
 
-/// Set once the background thread was started; locked by whoever is about to start it.
+/// Set once the background thread was started; locked by the thread that is about to start it.
 static STARTED: PerProcess<Mutex<bool>> = PerProcess::new();
 
 /// Makes this process part of recordings by what `backends` lead to. Of each kind only the first
@@ -46,8 +46,8 @@ pub fn start(backends: impl IntoIterator<Item = Backend>) -> io::Result<()> {
 /// In a forked child whose parent took part in recordings: takes part, too, as a process of its
 /// own. Otherwise nothing.
 ///
-/// Called where a trace point finds that it cannot know whether somebody records. What that would
-/// have written is missing in recordings that are running, which is said there.
+/// Called where a trace point finds that it cannot know whether a recording runs. Its event is
+/// missing in recordings that are running, and they say so.
 #[cold]
 pub fn revive() {
     revive_with(true);

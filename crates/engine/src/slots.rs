@@ -101,8 +101,8 @@ impl<T: Clone + Send> Slots<T> {
         for slot in &self.slots {
             slot.epoch.store(0, Ordering::Relaxed);
         }
-        // What was there is not looked at, as the locks may be held by threads that are not there:
-        // see `Targets`.
+        // The old contents are not touched, as their locks may be held by threads that the child
+        // does not have: see `Targets`.
         self.active.store(0, Ordering::Release);
     }
 

@@ -1,4 +1,4 @@
-//! Data sources, whatever their kind, and the table of those that this process has.
+//! Data sources of all kinds, and the table of those that this process has.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -32,9 +32,8 @@ pub struct Setup {
     pub is_startup: bool,
 }
 
-/// A data source, whatever its kind. All but [`descriptor`](Self::descriptor) and
-/// [`forked`](Self::forked) is called by the background thread only, for each place in the order of
-/// the life of an instance.
+/// A data source of any kind. All but [`descriptor`](Self::descriptor) and [`forked`](Self::forked)
+/// is called by the background thread only, for each place in the order of the life of an instance.
 pub trait Source: Send + Sync {
     /// Returns the description that services get. Its name never changes.
     fn descriptor(&self) -> DataSourceDescriptor;

@@ -65,7 +65,7 @@ impl Link {
     pub(super) fn disconnected(&mut self) {
         self.is_connected = false;
         self.answered = Arc::default();
-        // What is completed late belongs to no connection.
+        // Flushes that are completed late belong to no connection.
         self.connection += 1;
         self.flushes = Flushes::default();
         self.next_reservation = 1;

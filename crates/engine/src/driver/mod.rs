@@ -61,7 +61,7 @@ impl Driver {
     /// for this.
     pub(super) fn run(mut self) {
         loop {
-            // In this order: what is asked for after this makes the wait below a short one.
+            // In this order: a command queued after this ends the wait below at once.
             self.queue.calm();
             self.run_commands();
             for link in 0..self.links.len() {
@@ -71,7 +71,7 @@ impl Driver {
                         true => self.handle_at_the_end(link, event),
                         false => self.handle(link, event),
                     }
-                    // What that has completed comes before the next event.
+                    // Commands that the event completed are carried out before the next event.
                     self.run_commands();
                 }
                 // After the events that came before the answer.
@@ -94,7 +94,7 @@ impl Driver {
         farewell.set_busy(is_late || !self.instances.is_empty());
         if farewell.is_leaving() {
             let left = self.links.iter().filter(|link| !link.handle.hand_over());
-            // What is late is told when it begins.
+            // Late recordings are reported when they begin.
             if left.count() == 0 && !is_late {
                 farewell.done();
             }
@@ -184,7 +184,7 @@ impl Driver {
             };
             link.handle.sync(answer)
         });
-        // Who asked may have stopped waiting.
+        // The caller may have stopped waiting.
         let _ = sender.send(Synced::Asked(asked.count()));
     }
 
@@ -215,8 +215,8 @@ impl Driver {
         }
     }
 
-    /// The process ends. What data sources use may be gone already, so they are not called any
-    /// more.
+    /// The process ends. Statics that data sources use may be destroyed already, so they are not
+    /// called any more.
     fn handle_at_the_end(&mut self, link: usize, event: Event) {
         match event {
             Event::Connected => self.links[link].connected(self.number),
@@ -335,7 +335,7 @@ impl Driver {
             reservation: destination.reservation(),
             stage: Stage::Prepared,
         });
-        // Before anybody learns that it records.
+        // Before trace points see that it records.
         self.queue.farewell.set_busy(true);
         guarded(|| kind.source().setup(place, setup));
         key
