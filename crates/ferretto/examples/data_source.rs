@@ -1,5 +1,5 @@
-//! A data source of one's own: packets that a program writes for whoever records it, with state
-//! that each thread keeps.
+//! A data source of one's own: packets of a type that the program defines, with state that each
+//! thread keeps.
 //!
 //! Run it under a recording that asks for it, for example with a file `config.pbtx` that says
 //! `buffers { size_kb: 1024 } data_sources { config { name: "com.example.rounds" } }`:
@@ -13,7 +13,7 @@ use std::time::Duration;
 use ferretto::proto::DataSourceConfig;
 use ferretto::{Completion, DataSource, DataSourceOptions, ExhaustedPolicy, Instance};
 
-/// Tells of rounds that are counted. Whoever records decides when it begins and ends.
+/// Reports rounds as they are counted. The recording decides when it begins and ends.
 struct Rounds {
     /// The program is told of recordings that end, and ends them when it has come to a good place.
     ends: Mutex<Sender<Completion>>,

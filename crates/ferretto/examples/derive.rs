@@ -48,7 +48,7 @@ struct Shop {
 }
 
 impl Shop {
-    /// A slice for each call. Arguments are looked at only if somebody records.
+    /// A slice for each call. Arguments are evaluated only while a recording runs.
     #[trace(category = "shop", args(order))]
     fn take(&mut self, order: &Order) -> Result<(), &'static str> {
         self.orders += 1;

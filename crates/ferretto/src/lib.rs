@@ -65,8 +65,8 @@
 //!
 //! - While nobody records, a trace point costs one load and one branch. Arguments are evaluated
 //!   only if the category is recorded.
-//! - Trace points never block, never fail and never end the program, whatever the service does. If
-//!   events come faster than they are fetched, some are lost, and the trace says so.
+//! - Trace points never block, never fail and never end the program, even if the service
+//!   misbehaves. If events come faster than they are fetched, some are lost, and the trace says so.
 //! - Slices, instants and counters look in the viewer as those of Perfetto's own libraries, and
 //!   share their tracks.
 //! - If a program returns from `main` or calls [`exit`](std::process::exit), what it has written

@@ -14,7 +14,8 @@
 /// [`dynamic`](crate::dynamic()) makes. The name is a literal or any `&str` expression, which costs
 /// more.
 ///
-/// What follows is attached to the event, and evaluated only if somebody records the category:
+/// The items that follow are attached to the event, and evaluated only while the category is
+/// recorded:
 ///
 /// - `key = value` and `"any key" = value`: an argument, of any type that is an
 ///   [`Argument`](crate::Argument).
@@ -106,8 +107,8 @@ macro_rules! end {
     };
 }
 
-/// Ends a [`slice!`](crate::slice) with something attached to its end: what
-/// [`slice!`](crate::slice) takes, but for the name and the track.
+/// Ends a [`slice!`](crate::slice) with items attached to its end. It takes the items of
+/// [`slice!`](crate::slice), without the name and the track.
 ///
 /// ```
 /// let slice = ferretto::slice!("loading", "fetch");
@@ -191,7 +192,7 @@ macro_rules! counter {
 /// state!("network", "link", None);
 /// ```
 ///
-/// What may follow is what [`slice!`](crate::slice) takes, but for the track.
+/// The items of [`slice!`](crate::slice) may follow, without the track.
 ///
 /// # Cost
 ///

@@ -225,11 +225,11 @@ impl Options {
     /// include this process, for all of its services. There is no wait for services that are not
     /// there.
     ///
-    /// By default the machine's service is waited for, for at most 200 ms; five seconds if whoever
-    /// started the program names it in `PERFETTO_PRODUCER_SOCK_NAME`, as `ferretto record` does. It
+    /// By default the machine's service is waited for, for at most 200 ms; five seconds if the
+    /// environment names it in `PERFETTO_PRODUCER_SOCK_NAME`, as under `ferretto record`. It
     /// usually takes less than a millisecond. The first events after a wait that was too short may
-    /// be missing; the recording says so. With [`Duration::ZERO`] there is no wait, and nothing is
-    /// said.
+    /// be missing; the recording says so. With [`Duration::ZERO`] there is no wait, and the
+    /// recording says nothing about missing events.
     ///
     /// The machine's service is waited for in the same way when data sources are
     /// [registered](crate::register_data_source) after that.
@@ -240,8 +240,8 @@ impl Options {
     }
 
     /// The clock of all track events; by default [`EventClock::Tsc`], the time of
-    /// [`EventClock::Boottime`], read faster where the machine allows it. Who compares times of
-    /// events to the nanosecond with those of other programs or of the kernel asks for the latter.
+    /// [`EventClock::Boottime`], read faster where the machine allows it. Choose the latter to
+    /// compare times of events to the nanosecond with those of other programs or of the kernel.
     /// Only the first set-up of the process decides.
     #[must_use]
     pub fn clock(mut self, clock: EventClock) -> Self {

@@ -41,8 +41,8 @@ impl StartupTracing {
         self.sources
     }
 
-    /// Ends it for those data sources that no recording has asked for yet; what they recorded is
-    /// thrown away.
+    /// Ends it for those data sources that no recording has asked for yet; their packets are thrown
+    /// away.
     pub fn abort(self) {
         engine::abort_startup(self.number);
     }

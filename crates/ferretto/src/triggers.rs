@@ -1,4 +1,4 @@
-//! Triggers: what recordings may wait for.
+//! Triggers: named signals that recordings may wait for.
 
 use ferretto_engine as engine;
 

@@ -1,4 +1,4 @@
-//! A program that ends: what it has written is in the recording, or is counted as lost.
+//! A program that ends: its packets are in the recording, or are counted as lost.
 
 mod common;
 
@@ -46,7 +46,7 @@ impl DataSource for Hold {
 /// Does what the recorded processes do. They end in the middle of everything.
 fn program(what: &str) -> ! {
     let options = || ferretto::Options::new().memory_kb(64);
-    // What is registered after this is not waited for.
+    // Later registrations do not wait.
     options().wait(Duration::ZERO).init().unwrap();
     options().wait(LIMIT).init().unwrap();
     let ((reached, is_reached), (go_on, may_go_on)) = (channel(), channel());

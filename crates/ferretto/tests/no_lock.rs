@@ -1,9 +1,8 @@
 //! Events take no lock: recording one executes no instruction that locks memory, which is what
 //! taking a lock begins with.
 //!
-//! The thread runs instruction by instruction while it records, and each one is looked at. That
-//! also finds whatever else threads would fight about: reference counts and counters that they
-//! share.
+//! The thread runs instruction by instruction while it records, and each one is examined. That also
+//! finds other contention: shared reference counts and counters.
 
 #[cfg(target_arch = "x86_64")]
 mod common;
@@ -76,7 +75,7 @@ mod x86_64 {
         let mut rounds = 0;
         let decoded = recorder.record(None, || {
             for (name, work) in kinds {
-                // What a thread does once is done then.
+                // A thread's one-time work is done then.
                 (0..2).for_each(work);
                 rounds += 2;
                 // A full chunk is handed over, which takes a lock; the next round fits into the new

@@ -262,7 +262,7 @@ fn events_are_told() {
         session.start(LIMIT).wait().unwrap();
         let mut seen = Vec::new();
         while !matches!(seen.last(), Some(SessionEvent::Ended { .. })) {
-            // An event that somebody waited for and did not take is not lost.
+            // The event of a call that was given up is not lost.
             drop(session.next_event(LIMIT));
             let event = session.next_event(LIMIT).wait().unwrap();
             if event == SessionEvent::AllStarted {
@@ -357,7 +357,7 @@ fn a_trace_is_written_as_it_is_read_or_by_the_service() {
         let mut trace = vec![0; file.metadata().unwrap().len() as usize];
         std::os::unix::fs::FileExt::read_exact_at(&file, &mut trace, 0).unwrap();
         assert_eq!(names(&trace), ["by the service"]);
-        // What is in the file is nowhere else.
+        // Packets in the file are nowhere else.
         assert!(names(&session.read(LIMIT).wait().unwrap()).is_empty());
     });
 }

@@ -65,8 +65,8 @@ fn nothing_is_left_of_sessions() {
     options.wait(LIMIT).init().unwrap();
     sessions(0);
     let deadline = Instant::now() + LIMIT;
-    // Threads that have nothing left to do are about to end. What was still there of the first
-    // round is gone, too.
+    // Threads that have nothing left to do are about to end. Remains of the first round are gone,
+    // too.
     let settle = |before: (usize, usize)| loop {
         let now = holdings();
         if now.0 <= before.0 && now.1 <= before.1 {

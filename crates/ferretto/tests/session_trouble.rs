@@ -86,7 +86,7 @@ fn sdk_024_a_silent_service_is_waited_for_no_longer_than_the_limit() {
             "{name}: {error:?}"
         );
     }
-    // Futures, too: there is somebody who keeps the time.
+    // Futures, too: the session's thread keeps the time.
     let error = block_on(session.service_state(SHORT)).unwrap_err();
     assert!(matches!(error, SessionError::TimedOut { .. }), "{error:?}");
     let error = block_on(session.next_event(SHORT)).unwrap_err();
@@ -120,7 +120,7 @@ fn sdk_024_a_service_lost_while_it_works_fails_what_waits() {
     for (name, wait) in calls(&session, LIMIT) {
         assert_disconnected(name, wait());
     }
-    // What had been told before still is, then the end.
+    // Earlier events still arrive, then the end.
     let mut events = Vec::new();
     while let Ok(event) = session.next_event(LIMIT).wait() {
         events.push(event);
@@ -153,7 +153,7 @@ fn sessions_may_be_dropped_at_any_stage() {
     session.start(LIMIT).wait().unwrap();
     calls.push(session.wait_for_end(LIMIT));
     drop(session);
-    // What nobody can answer any more fails.
+    // Calls that nobody can answer any more fail.
     for call in calls {
         call.wait().unwrap_err();
     }

@@ -109,7 +109,7 @@ fn nothing_is_lost_by_writers_that_wait_and_all_losses_of_others_are_told() {
         assert_eq!(events.seen + events.missing, count + 1, "thread {thread}");
         assert_eq!(events.unexplained, 0, "thread {thread}: {events:?}");
     }
-    // What could be written can be read, in spite of what could not.
+    // Written packets can be read, in spite of others that were dropped.
     let unreadable: Vec<_> = some
         .problems
         .iter()

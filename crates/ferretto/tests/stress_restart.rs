@@ -60,7 +60,7 @@ fn sdk_005_and_006_a_program_is_recorded_by_each_service_that_comes() {
     });
 }
 
-/// Waits until every thread has written some events: threads go on whatever happens to the service.
+/// Waits until every thread has written some events: threads go on even if the service dies.
 fn write_more(written: &[AtomicU64]) {
     let read = || {
         written

@@ -10,8 +10,8 @@ use ferretto_client::Consumer;
 
 const THREADS: u64 = 8;
 
-/// The most the process may grow by while recordings come and go, in bytes: what the allocator does
-/// not give back.
+/// The most the process may grow by while recordings come and go, in bytes: the allocator does not
+/// give all memory back.
 const GROWTH: u64 = 16 << 20;
 
 /// The resident memory of this process, in bytes.
@@ -74,7 +74,7 @@ fn recordings_that_come_and_go_leave_nothing_behind() {
     });
 }
 
-/// A recording can be read on its own, whatever was lost.
+/// A recording can be read on its own, in spite of losses.
 fn check(trace: &[u8]) {
     let trace = numbered::read(trace);
     for (thread, events) in &trace.threads {

@@ -132,7 +132,7 @@ fn everything_can_be_attached(recorder: &mut Recorder) {
             raw: &[0x90, 0x3f, 7],
             "b c" = "d",
         );
-        // What is put together at run time.
+        // Names made at run time.
         let fields = [Field::DynamicArgument(&format!("key {}", 1), &2)];
         let name = Some(Name::Dynamic("at run time"));
         ferretto::track_event::emit(&APP, Kind::Instant, name, &fields);

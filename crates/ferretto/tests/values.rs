@@ -166,7 +166,7 @@ fn trackevent_020_and_021_values_of_every_type_are_recorded() {
     let uptime = (uptime * 1e9) as u64;
     assert!(times[0] < uptime + 10_000_000 && times[1] > times[0] + 59_000_000_000);
 
-    // Values are looked at only if somebody records.
+    // Values are evaluated only while a recording runs.
     let count = Cell::new(0);
     let value = || {
         count.set(count.get() + 1);

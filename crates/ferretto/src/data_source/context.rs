@@ -82,9 +82,9 @@ thread_local! {
         const { RefCell::new([const { None }; MAX_SOURCES]) };
 }
 
-/// The state a thread keeps for a data source, whatever its type.
+/// The state that a thread keeps for a data source of any type.
 trait Kept: Any {
-    /// Gives up what belongs to instances that have stopped.
+    /// Drops the state of instances that have stopped.
     fn collect(&mut self);
     fn flush(&mut self);
 }
@@ -177,7 +177,7 @@ pub(super) fn trace<D: DataSource>(
     let Some(_point) = point::enter() else {
         return;
     };
-    // Fails while the thread ends; what is traced then is lost.
+    // Fails while the thread ends; packets traced then are lost.
     let _ = THREAD.try_with(|thread| {
         let Ok(mut thread) = thread.try_borrow_mut() else {
             return;

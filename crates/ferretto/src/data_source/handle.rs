@@ -23,8 +23,8 @@ impl<D: DataSource> DataSourceHandle<D> {
         Self { registered, number }
     }
 
-    /// True if anybody records. One load; in a forked child it may say `true` before the first
-    /// trace point.
+    /// Returns true if a recording runs. One load; in a forked child it may return `true` before
+    /// the first trace point.
     #[inline(always)]
     pub fn is_enabled(&self) -> bool {
         !cfg!(feature = "off") && self.registered.slots.active() != 0
@@ -44,8 +44,8 @@ impl<D: DataSource> DataSourceHandle<D> {
         &self.registered.source
     }
 
-    /// Has services know the data source by this description from now on. The name stays, whatever
-    /// it says.
+    /// Replaces the descriptor that services have of the data source. A different name in it is
+    /// ignored.
     ///
     /// A forked child starts with the description that was registered.
     pub fn update(&self, descriptor: DataSourceDescriptor) {

@@ -61,14 +61,14 @@ pub trait DataSource: Sized + Send + Sync + 'static {
         completion.complete();
     }
 
-    /// Hands over what is held: writers made with [`Instance::create_writer`] should be flushed
-    /// before `completion` is dropped, which may be later and on another thread. What the writers
-    /// of [`DataSourceHandle::trace`] hold, the service fetches by itself.
+    /// Hands over buffered data: writers made with [`Instance::create_writer`] should be flushed
+    /// before `completion` is dropped, which may be later and on another thread. The service
+    /// fetches the data of the writers of [`DataSourceHandle::trace`] by itself.
     fn flush(&self, _instance: &Instance<Self>, _flags: FlushFlags, completion: Completion) {
         completion.complete();
     }
 
-    /// Packets from now on must make sense without those before. What threads keep is seen to by
+    /// Packets from now on must make sense without those before. The state of threads is cleared by
     /// [`clear_thread`](Self::clear_thread).
     fn clear_incremental_state(&self, _instance: &Instance<Self>) {}
 

@@ -99,9 +99,9 @@ impl DataSourceOptions {
 
     /// Offers the data source to recordings by the present and all future services of this process,
     /// which may also be set up later. When this returns, recordings by the machine's service that
-    /// were running record what comes next; how long that may take is for
-    /// [`Options::wait`](crate::Options::wait). A second registration of the same type under the
-    /// same name has no effect, and gives the first one's handle.
+    /// were running include all packets from then on; [`Options::wait`](crate::Options::wait)
+    /// limits the time that this may take. A second registration of the same type under the same
+    /// name has no effect, and gives the first one's handle.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Reads back the track events that this library writes.
 //!
-//! Small, for what is traced and looked at in the same process; traces in general are read by other
-//! tools. Whatever is not understood is passed over.
+//! Small, for traces that the recorded process examines itself; traces in general are read by other
+//! tools. Unknown fields are skipped.
 
 mod state;
 mod tracks;

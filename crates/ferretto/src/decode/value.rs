@@ -5,7 +5,7 @@ use std::fmt;
 use ferretto_proto::fields::{debug_annotation as field, interned_data};
 use ferretto_wire::Fields;
 
-/// Deepest nesting that is read; what is deeper is left out.
+/// Deepest nesting that is read; deeper values are left out.
 const MAX_DEPTH: u32 = 64;
 
 /// The value of an argument.

@@ -169,7 +169,7 @@ impl Driver {
         let fd = match call.attachment {
             Some(Attachment::Descriptor(fd)) => Some(fd),
             Some(Attachment::Memory(region)) => {
-                // To the service it is a descriptor; what that stands for comes back below.
+                // To the service it is a descriptor; the region is looked up by it below.
                 let fd = region.fd().and_then(|fd| fd.try_clone_to_owned().ok());
                 seat.brought = Some(region);
                 fd
@@ -314,7 +314,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // Whoever still waits for an answer is to know that none will come.
+        // Calls that still wait for an answer fail.
         self.inbox.die();
         for seat in self.producers.values() {
             seat.mailbox.close();

@@ -54,7 +54,7 @@ pub(super) struct Inbox {
 #[derive(Debug, Default)]
 struct Queue {
     inputs: Vec<Input>,
-    /// The thread waits, or is about to: who has something for it wakes it, once.
+    /// The thread waits, or is about to: the next sender wakes it, once.
     is_sleeping: bool,
     /// There is something to do besides the inputs.
     is_nudged: bool,
@@ -149,7 +149,7 @@ impl Inbox {
         &self.wake
     }
 
-    /// The thread has ended. What was asked for and not done is dropped.
+    /// The thread has ended. Pending requests are dropped.
     pub(super) fn die(&self) {
         let mut queue = self.lock();
         queue.is_dead = true;

@@ -21,8 +21,8 @@
 //!
 //! # What it costs
 //!
-//! The thread that records hands full chunks over under a lock, and wakes somebody only when the
-//! first of a batch is full, and when half of the memory is (1 MiB, unless the options say
+//! The thread that records hands full chunks over under a lock, and wakes the service's thread only
+//! when the first of a batch is full, and when half of the memory is (1 MiB, unless the options say
 //! otherwise): a few times per megabyte. The service copies each chunk once, into the session's
 //! buffer. Without sessions it has no memory to speak of.
 //!

@@ -122,8 +122,8 @@ impl FlightRecorderOptions {
         self
     }
 
-    /// Sets how often names, tracks and times are repeated; by default four times a second. What is
-    /// kept can be read from the first repetition on, so this should be a small part of the time
+    /// Sets how often names, tracks and times are repeated; by default four times a second. The
+    /// ring can be read from the first repetition on, so this should be a small part of the time
     /// that fits into memory.
     pub fn repeat_every(mut self, period: Duration) -> Self {
         self.period = period;
@@ -136,8 +136,8 @@ impl FlightRecorderOptions {
         self
     }
 
-    /// Writes the trace into this file when a thread of this program panics, after whatever else is
-    /// done then. Each panic replaces the file.
+    /// Writes the trace into this file when a thread of this program panics, after the previous
+    /// panic hook has run. Each panic replaces the file.
     pub fn on_panic(mut self, path: impl Into<PathBuf>) -> Self {
         self.on_panic = Some(path.into());
         self
@@ -209,7 +209,7 @@ impl OnPanic for Inner {
 impl Inner {
     fn dump_for_trigger(&self, name: &str) {
         for (_, path) in self.on_trigger.iter().filter(|(own, _)| own == name) {
-            // Whoever activated it does not wait.
+            // The thread that activated the trigger does not wait.
             let _ = self.dump(path, LIMIT);
         }
     }
@@ -239,7 +239,7 @@ impl Inner {
     where
         W: Write + Send + 'static,
     {
-        // What this thread holds; the service fetches what the others do.
+        // Hands over this thread's data; the service fetches that of other threads.
         crate::flush(limit);
         let copy = Session::open(self.backend.clone())?;
         copy.clone_named(&self.name, limit).wait()?;

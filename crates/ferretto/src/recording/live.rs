@@ -129,8 +129,8 @@ impl Recorder {
     }
 }
 
-/// A recording that is being written. Dropping it ends it; what goes wrong then, only
-/// [`finish`](Self::finish) tells.
+/// A recording that is being written. Dropping it ends it; only [`finish`](Self::finish) reports
+/// errors.
 #[derive(Debug)]
 #[must_use = "the recording ends when this is dropped"]
 pub struct Recording<W> {

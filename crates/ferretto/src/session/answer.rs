@@ -22,7 +22,7 @@ pub(super) trait Answer: Send {
     }
     /// Takes the answer itself, after which nothing comes.
     fn finish(self: Box<Self>, result: Result<recording::Answer, SessionError>);
-    /// Tells the caller that time is over. What still comes is taken all the same.
+    /// Fails the call with a timeout. A later answer is still accepted.
     fn time_out(&mut self);
 }
 
@@ -70,7 +70,7 @@ where
     }
 }
 
-/// The bytes that were read for somebody who no longer wanted them, for the next reader.
+/// The bytes that were read for a call that was given up, kept for the next reader.
 #[derive(Debug, Default)]
 pub(super) struct Unread(Mutex<Vec<u8>>);
 

@@ -16,7 +16,7 @@ const DEFAULT_BUFFER_KB: u32 = 4096;
 
 /// The config of a recording of a [`Session`](super::Session).
 ///
-/// Every method sets one thing. What is not here can be set in the [`message`](Self::message_mut)
+/// Every method sets one thing. Other fields can be set in the [`message`](Self::message_mut)
 /// itself, or the whole message given: `RecordingConfig::from(trace_config)`, or
 /// [`decode`](Self::decode) for an encoded one.
 ///

@@ -8,7 +8,7 @@ use ferretto_proto::observable_events::DataSourceInstanceState;
 use super::SessionError;
 use super::call::{Completer, Deadline};
 
-/// Most events that are kept for somebody to take.
+/// Most events that are kept until they are taken.
 const MAX_EVENTS: usize = 1024;
 
 /// Something that happened to a session by itself. See
@@ -97,7 +97,7 @@ impl Events {
         self.hand_out();
     }
 
-    /// Keeps an event that somebody took and did not want.
+    /// Keeps an event that was taken by a call that was given up.
     pub(super) fn put_back(&mut self, event: SessionEvent) {
         self.untaken.push_front(event);
         self.hand_out();

@@ -21,7 +21,7 @@ pub(super) enum Command {
     /// The config of the next recording.
     SetUp(Box<TraceConfig>, Option<OwnedFd>),
     NextEvent(Completer<SessionEvent>),
-    /// Somebody who waited for an event did not take it.
+    /// The call that waited for this event was given up.
     PutBack(SessionEvent),
     Ask(Box<Question>),
 }
@@ -50,7 +50,7 @@ pub(super) struct Inbox {
     forks: u32,
     state: Mutex<State>,
     changed: Condvar,
-    /// The bytes that were read for somebody who no longer wanted them.
+    /// The bytes that were read for a call that was given up.
     pub(super) unread: Arc<Unread>,
 }
 

@@ -62,7 +62,7 @@ use self::inbox::{Command, Finish, Inbox, Question};
 const THREAD: &str = "ferretto-session";
 
 /// The time that dropping a session waits for its thread, which has nothing left to do but may be
-/// inside somebody's writer or callback.
+/// inside a writer or callback of the program.
 const DROP_LIMIT: Duration = Duration::from_secs(1);
 
 /// One recording, and the connection to the service that makes it.
@@ -160,11 +160,11 @@ impl Session {
         self.ask("flush", limit, call, Needs::Running, |_| Some(()))
     }
 
-    /// Reads what was recorded and not read before: whole packets, each with its tag and length, so
-    /// that the pieces one after the other are a trace file. While the recording runs,
-    /// [`flush`](Self::flush) first. What is read for a call that was given up comes with the next
-    /// one; what the service wrote into a file does not come at all. `limit` is for each part of
-    /// the answer.
+    /// Reads the packets that were not read before: whole packets, each with its tag and length, so
+    /// that the results one after the other are a trace file. While the recording runs,
+    /// [`flush`](Self::flush) first. The packets of a call that was given up come with the next
+    /// one; those that the service wrote into a file do not come at all. `limit` is for each part
+    /// of the answer.
     ///
     /// # Errors
     ///
@@ -191,7 +191,7 @@ impl Session {
         call
     }
 
-    /// Counters of the recording: what is in the buffers, what was lost.
+    /// Counters of the recording: the content of the buffers, and losses.
     ///
     /// # Errors
     ///

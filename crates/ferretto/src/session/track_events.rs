@@ -19,7 +19,7 @@ impl TrackEvents {
         Self::default()
     }
 
-    /// All categories, whatever their tags.
+    /// All categories, with any tags.
     pub fn all() -> Self {
         Self::new().enable("*").enable_tag("*")
     }

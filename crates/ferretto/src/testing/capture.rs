@@ -105,7 +105,7 @@ impl Capture {
     }
 
     fn record<R>(self, work: impl FnOnce() -> R) -> Result<(R, Trace), SessionError> {
-        // Whatever was set up before stays as it is.
+        // An earlier set-up stays in force.
         Options::new()
             .backends(Backends::IN_PROCESS)
             .memory_kb(MEMORY_KB)

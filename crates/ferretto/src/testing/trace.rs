@@ -7,7 +7,7 @@ use ferretto_wire::Fields;
 use super::node::{Node, NodeKind};
 use crate::decode::{CounterValue, Event, EventReader, Kind, Track, TrackKind, Tracks};
 
-/// A recording: what happened on each track.
+/// A recording: the events on each track.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Trace {

@@ -29,7 +29,7 @@ pub fn dynamic(name: &str) -> DynamicCategory<'_> {
 }
 
 impl DynamicCategory<'_> {
-    /// Returns true if anybody records the category.
+    /// Returns true if a recording wants the category.
     #[inline]
     pub fn is_enabled(&self) -> bool {
         !cfg!(feature = "off") && SLOTS.active() != 0 && self.is_wanted()
@@ -152,8 +152,8 @@ pub fn emit_short_slice<'a>(category: impl Selector<'a>, name: &'static str) -> 
     Slice { slots, track: None }
 }
 
-/// Writes a slice event or instant to every recording that wants its category. What the macros
-/// call.
+/// Writes a slice event or instant to every recording that wants its category. Called by the
+/// macros.
 #[inline(always)]
 pub fn emit<'a>(
     category: impl Selector<'a>,
@@ -161,8 +161,8 @@ pub fn emit<'a>(
     name: Option<Name<'_>>,
     fields: &[Field<'_>],
 ) {
-    // Not in memory, where it would be waited for: what is stored in halves and loaded as a whole
-    // takes long.
+    // Not through memory, where it would be waited for: a value that is stored in halves and loaded
+    // as a whole stalls.
     match name {
         Some(Name::Static(name)) => emit_static(category, kind, name, fields),
         _ => emit_any(category, kind, name, fields),
@@ -226,8 +226,8 @@ fn emit_here<'a>(
     thread::write(slots, &event);
 }
 
-/// Sets a counter in every recording that wants its category. What [`counter!`](crate::counter)
-/// calls.
+/// Sets a counter in every recording that wants its category. Called by
+/// [`counter!`](crate::counter).
 #[inline(always)]
 pub fn emit_counter<'a>(
     category: impl Selector<'a>,
@@ -286,8 +286,8 @@ fn emit_value<'a>(
     thread::write(slots, &event);
 }
 
-/// Sets a state in every recording that wants its category; `None` for none. What
-/// [`state!`](crate::state) calls.
+/// Sets a state in every recording that wants its category; `None` for none. Called by
+/// [`state!`](crate::state).
 #[cold]
 #[inline(never)]
 pub fn emit_state<'a>(
@@ -311,7 +311,7 @@ pub fn emit_state<'a>(
     thread::write(slots, &event);
 }
 
-/// Writes the beginning of a slice. What [`slice!`](crate::slice) calls.
+/// Writes the beginning of a slice. Called by [`slice!`](crate::slice).
 #[inline(always)]
 pub fn emit_slice<'a, 't>(
     category: impl Selector<'a>,
@@ -392,14 +392,13 @@ impl Slice<'_> {
         }
     }
 
-    /// Returns true if anybody records the slice.
+    /// Returns true if a recording has the slice.
     #[inline]
     pub fn is_enabled(&self) -> bool {
         self.slots & SLOTS.active() != 0
     }
 
-    /// Ends the slice, with something attached to its end. What [`end_slice!`](crate::end_slice)
-    /// calls.
+    /// Ends the slice, with fields attached to its end. Called by [`end_slice!`](crate::end_slice).
     #[cold]
     #[inline(never)]
     pub fn end_with(mut self, fields: &[Field<'_>]) {

@@ -23,7 +23,7 @@ pub enum Kind {
 /// The categories that an event is asked for by, and how they are written.
 #[derive(Clone, Copy, Debug)]
 pub enum Categories<'a> {
-    /// Whoever is asked for, and nothing is written: ends of slices.
+    /// Of any category, and none is written: ends of slices.
     None,
     /// One known at compile time, or a group.
     Static(&'static Category),

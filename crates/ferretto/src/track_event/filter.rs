@@ -59,7 +59,7 @@ enum Pass {
 }
 
 impl Filter {
-    /// Decodes a config. What follows malformed bytes is ignored, as in other libraries.
+    /// Decodes a config. Fields behind malformed bytes are ignored, as in other libraries.
     pub(crate) fn decode(config: &[u8]) -> Self {
         let mut filter = Self::default();
         for item in Fields::new(config).map_while(Result::ok) {
@@ -107,7 +107,7 @@ impl Filter {
         self.is_enabled(name, tags)
     }
 
-    /// Returns true if both record the same events; how these are written may differ.
+    /// Returns true if both select the same events; their encoding may differ.
     pub(crate) fn selects_as(&self, other: &Self) -> bool {
         let set = |names: &[Vec<u8>]| names.iter().cloned().collect::<BTreeSet<_>>();
         let names = |filter: &Self| {

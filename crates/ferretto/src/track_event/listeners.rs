@@ -24,7 +24,7 @@ impl Listeners {
         })
     }
 
-    /// Those who want a category, if it is known already whether anybody does.
+    /// Returns the recordings that want a category, if that has been determined already.
     #[inline]
     pub fn known(category: &'static Category) -> Option<Self> {
         if cfg!(feature = "off") {

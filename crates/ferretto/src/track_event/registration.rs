@@ -1,4 +1,4 @@
-//! Registering tracks: descriptions that hold whatever values events are given.
+//! Registering tracks: descriptions that take precedence over the values given with events.
 
 use super::thread;
 use super::track::{CounterTrack, Marker, StateTrack, Track, registered};
@@ -9,8 +9,8 @@ fn register(track: &Track<'_>, marker: Marker<'_>) {
 }
 
 impl Track<'_> {
-    /// Has every recording describe the track as this value does, whatever values events are given;
-    /// also when it is used only as the parent of others.
+    /// Has every recording describe the track as this value does, even if events are given other
+    /// values, and even if it is used only as the parent of others.
     ///
     /// It can be called again with another description. Recordings that this thread has told of the
     /// track are told anew at once; other threads' events bring the new description once their
@@ -19,7 +19,7 @@ impl Track<'_> {
         register(self, Marker::Slices);
     }
 
-    /// Takes [`Track::register`] back. What recordings were told stays.
+    /// Undoes [`Track::register`]. Descriptions that recordings already have stay.
     pub fn unregister(&self) {
         registered::forget(self);
     }

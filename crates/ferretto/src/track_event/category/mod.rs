@@ -1,4 +1,4 @@
-//! Categories: what can be switched on and off.
+//! Categories: groups of events that recordings switch on and off.
 
 pub(super) mod registry;
 
@@ -76,8 +76,8 @@ impl Category {
         self.name
     }
 
-    /// Returns true if anybody records the category. If nobody does, this takes one load and one
-    /// branch; but the first time, the category becomes known to recordings.
+    /// Returns true if a recording wants the category. If none does, this takes one load and one
+    /// branch; but the first call makes the category known to recordings.
     #[inline(always)]
     pub fn is_enabled(&'static self) -> bool {
         let mask = match cfg!(feature = "off") {
@@ -138,7 +138,7 @@ impl Category {
     }
 
     pub(super) fn set_slots(&self, slots: u32) {
-        // Whoever sees a slot sees what its recording has put there.
+        // A thread that sees a slot also sees the contents that its recording has put there.
         self.mask.store(slots, Ordering::Release);
     }
 

@@ -140,7 +140,7 @@ impl Counter {
         }
         let is_next = self.generation.load(Ordering::Relaxed) == generation;
         if is_next {
-            // Whoever sees parts of this line sees that the last one has been replaced.
+            // A reader that sees parts of this line also sees that the last one has been replaced.
             fence(Ordering::Release);
             let next = generation + 1;
             self.lines[(next & 1) as usize].set(line);

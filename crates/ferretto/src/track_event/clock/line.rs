@@ -90,7 +90,7 @@ impl Line {
             return Self::origin(pair);
         }
         if self.rate != 0 && passed > end {
-            // Who knows what happened since; but nobody was told times beyond that end.
+            // The line is too old to extend. No event has a time beyond that end.
             return Self::new(pair, pair.real.max(self.at(end)), self.rate);
         }
         match rate(passed, elapsed) {

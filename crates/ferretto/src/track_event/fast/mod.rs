@@ -1,9 +1,9 @@
 //! The accelerator: most events as the same bytes that the plain path of `sequence` writes, by
 //! fewer instructions.
 //!
-//! It is optional. Whatever it does not know or cannot do at the moment it leaves alone, and the
-//! plain path does it. Random events are written with it and without in `tests/fast.rs`, where both
-//! have to be the same bytes.
+//! It is optional. Events that it does not know or cannot write at the moment are left to the plain
+//! path. Random events are written with it and without in `tests/fast.rs`, where both have to be
+//! the same bytes.
 
 mod event;
 mod head;

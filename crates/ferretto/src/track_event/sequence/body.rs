@@ -204,7 +204,7 @@ impl Sequence {
                 CounterValue::Integer(value),
             ),
             (CounterValue::Double(value), Some(CounterValue::Double(last))) => {
-                // What readers will have added up, which rounding may keep from the value.
+                // The sum that readers will compute, which may differ from the value by rounding.
                 let difference = value - last;
                 let sum = CounterValue::Double(last + difference);
                 (CounterValue::Double(difference), sum)

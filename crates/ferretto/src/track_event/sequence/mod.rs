@@ -27,7 +27,7 @@ use super::track::{Identity, Marker, Track, TrackSet};
 /// Most incremental counters whose last value is remembered.
 const MAX_COUNTERS: usize = 1 << 14;
 
-/// Writes events and whatever they need to be understood.
+/// Writes events and the incremental state that they refer to.
 #[derive(Debug)]
 pub(super) struct Sequence {
     writer: TraceWriter,

@@ -9,8 +9,9 @@ use crate::track_event::time::Timestamp;
 use crate::track_event::track::{self, CounterTrack, Marker, Parent, Track};
 
 impl Sequence {
-    /// Restarts: what was written before is void, or was lost, and a reader skips what relies on
-    /// it. Returns whether there is room; while there is none, every event tries again.
+    /// Restarts the sequence: its earlier incremental state is void or was lost, and a reader skips
+    /// packets that rely on it. Returns whether there is room; while there is none, every event
+    /// tries again.
     #[cold]
     pub(super) fn restart(&mut self, buffer: &mut EventBuffer, when: When) -> bool {
         self.interner.clear();

@@ -204,7 +204,7 @@ impl<'a> Annotation<'a> {
         match arguments.as_str() {
             Some(text) => self.text(text),
             None => self.encoder.nested(field::STRING_VALUE, |text| {
-                // What a failing implementation has written so far stays.
+                // The output of a failing implementation up to its error stays.
                 let _ = fmt::write(&mut Text(text), arguments);
             }),
         }

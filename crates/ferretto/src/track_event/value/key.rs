@@ -7,8 +7,8 @@ use serde_core::ser::{self, Impossible, Serialize, Serializer};
 /// Makes text of scalars and variants without fields; refuses the rest.
 pub(super) struct KeySerializer;
 
-/// The error for a value that is refused or could not be serialized: what its implementation says
-/// is not used.
+/// The error for a value that is refused or could not be serialized. The message of its
+/// implementation is not used.
 #[derive(Debug)]
 pub(super) struct Failed;
 

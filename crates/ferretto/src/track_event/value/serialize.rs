@@ -13,8 +13,8 @@ use super::annotation::{Annotation, Argument, Array, Dict};
 use super::key::{Failed, KeySerializer};
 
 /// Any value that `serde` can serialize: structs and maps as dictionaries, sequences as arrays,
-/// variants with fields as dictionaries with one member. What a failing implementation has written
-/// so far stays.
+/// variants with fields as dictionaries with one member. The output of a failing implementation up
+/// to its error stays.
 ///
 /// ```
 /// let ports = std::collections::BTreeMap::from([("http", 80), ("https", 443)]);
