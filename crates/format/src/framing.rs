@@ -5,7 +5,7 @@ use ferretto_wire::{MAX_VARINT_LENGTH, encode_varint};
 /// The byte before the length of each packet: field 1, length-delimited.
 pub const PACKET_TAG: u8 = 0x0a;
 
-/// The largest packet, in bytes: what its length in a trace file can say.
+/// The largest packet, in bytes, whose length a trace file can hold.
 pub const MAX_PACKET_SIZE: usize = (1 << 28) - 1;
 
 /// The bytes before a packet in a trace file: [`PACKET_TAG`] and its length.

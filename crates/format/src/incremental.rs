@@ -1,10 +1,10 @@
 //! The life of a writer's incremental state.
 
-/// Bytes after which a sequence begins anew by itself: what is left of it in a ring buffer can be
-/// read then, whatever was overwritten. Beginning anew takes a few hundred bytes.
+/// Bytes after which a sequence begins anew by itself, so that its remains in a ring buffer can be
+/// read after the beginning was overwritten. Beginning anew takes a few hundred bytes.
 const RENEWAL: u64 = 64 << 10;
 
-/// The validity of a writer's incremental state: what later packets may rely on.
+/// The validity of a writer's incremental state, which later packets rely on.
 ///
 /// It is void at the beginning, when a recording clears it, after a packet was lost, and each 64
 /// KiB. The writer then [restarts](Self::restart): it forgets what it interned and described, and
@@ -54,8 +54,8 @@ impl IncrementalState {
     }
 
     /// Ends a restart after its first packet, given whether the writer drops packets now. Returns
-    /// false if the packet was dropped: the state stays void, and the next event tries again. What
-    /// followed now could find room, and be of no use.
+    /// false if the packet was dropped: the state stays void, and the next event tries again.
+    /// Further packets might find room, but would be useless.
     pub(crate) fn restarted(&mut self, is_dropping: bool) -> bool {
         self.is_stale = is_dropping;
         !is_dropping

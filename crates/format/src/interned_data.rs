@@ -1,4 +1,4 @@
-//! `InternedData`: what packets refer to by iid.
+//! `InternedData`: strings and other entries that packets refer to by iid.
 
 use ferretto_proto::fields::{event_name, trace_packet};
 use ferretto_wire::{Encoder, Sink};

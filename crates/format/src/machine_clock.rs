@@ -67,7 +67,7 @@ impl Comparison {
         if took >= ONE_COMPARISON || second.host < first.host {
             return None;
         }
-        // What was sent is older than what was read on receipt.
+        // The sent reading is older than the one taken on receipt.
         let sent = difference(first.client, first.host)?;
         let lowest = sent.max(difference(second.client, second.host)?);
         let highest = difference(second.client, first.host)?;

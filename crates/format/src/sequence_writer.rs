@@ -48,8 +48,8 @@ impl SequenceWriter {
     }
 
     /// Returns true if the sequence has to restart before its next packet, given the writer's
-    /// counts of lost packets and of bytes: what was written is void, or is so much that it may
-    /// have been overwritten.
+    /// counts of lost packets and of bytes: its state is void, or so much was written since that it
+    /// may have been overwritten.
     #[inline]
     pub fn must_restart(&self, drop_count: u64, written: u64) -> bool {
         self.state.must_restart(drop_count, written)
@@ -99,7 +99,7 @@ impl SequenceWriter {
     }
 
     /// Ends a restart, given whether the writer drops packets now. Returns false if the first
-    /// packet was dropped: what follows would be of no use, and the next event tries again.
+    /// packet was dropped: further packets would be useless, and the next event tries again.
     pub fn restarted(&mut self, is_dropping: bool) -> bool {
         self.state.restarted(is_dropping)
     }

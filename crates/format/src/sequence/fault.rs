@@ -1,4 +1,4 @@
-//! Faults of sequences of packets, whatever is in the packets.
+//! Faults of sequences of packets, independent of the packets' content.
 
 /// Why a packet, or a part of it, means nothing. Each reader counts it among its own problems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -143,8 +143,8 @@ impl<'a> InternedEntry<'a> {
 /// Tables beyond this number are left out; the schema has fewer.
 const MAX_TABLES: usize = 64;
 
-/// The strings of a sequence, by table and iid. What they take is given back to the budget when
-/// they are forgotten.
+/// The strings of a sequence, by table and iid. Their memory is given back to the budget when they
+/// are forgotten.
 #[derive(Debug)]
 pub struct InternedStrings {
     budget: Budget,

@@ -30,10 +30,10 @@ const MAX_SEQUENCES: usize = 1 << 18;
 
 /// The incremental state of one sequence, as one kind of packets needs it.
 pub trait SequenceState {
-    /// Returns that of a sequence without packets. What it keeps is taken from `budget`.
+    /// Returns the state of a sequence without packets. Its memory is taken from `budget`.
     fn new(budget: &Budget) -> Self;
 
-    /// Forgets everything: what earlier packets said is void.
+    /// Forgets everything: the state from earlier packets is void.
     fn restart(&mut self);
 
     /// Reads a `TracePacketDefaults`, which replaces what was before.
@@ -148,9 +148,9 @@ impl<S: SequenceState> SequenceReader<S> {
         Some(self.clocks.to_boot(timestamp, clock))
     }
 
-    /// Takes in what a packet says for later ones, and returns the context to read it in. `None`
-    /// for a clock snapshot: whatever else is in it is not looked at. Faults that leave the rest of
-    /// the packet valid go to `faults`.
+    /// Updates the state with a packet's incremental data, and returns the context to read the
+    /// packet in. `None` for a clock snapshot: other content of such a packet is ignored. Faults
+    /// that leave the rest of the packet valid go to `faults`.
     ///
     /// # Errors
     ///

@@ -6,7 +6,7 @@ use ferretto_wire::{Field, Fields};
 use crate::Loss;
 use crate::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 
-/// The fields of a packet that matter whatever is in it.
+/// The fields that matter in packets of every kind.
 #[derive(Debug, Default)]
 pub struct PacketHeader<'a> {
     /// The timestamp as it stands.
