@@ -27,7 +27,7 @@ const HELD_BY_ALL: usize = 2;
 /// lose connections.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    /// Connections that a user may have whatever others have, if the operator has said so.
+    /// Connections that each user may have regardless of other users, if the operator has set it.
     most_connections: Option<usize>,
     most_held: usize,
     /// The number of descriptors for all clients.

@@ -109,7 +109,8 @@ impl Closer {
         })
     }
 
-    /// Waits until all is closed, or `deadline`. What is not is closed later, or with the process.
+    /// Waits until all descriptors are closed, or `deadline`. Others are closed later, or with the
+    /// process.
     pub(crate) fn finish(self, deadline: Instant) {
         let mut state = self.0.lock();
         while !state.queues.is_empty() {

@@ -73,7 +73,7 @@ impl Reactor {
                 self.share_memory(now, client, Region::create(size));
             }
             Command::AdoptSharedMemory { client, fd } => {
-                // What is no memory is not closed here.
+                // A descriptor that is not memory is not closed here.
                 let region = Region::inspect(fd.as_fd())
                     .and_then(|_| Region::from_untrusted_fd(fd.into_fd()));
                 self.share_memory(now, client, region);

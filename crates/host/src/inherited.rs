@@ -1,4 +1,4 @@
-//! Descriptors handed over by whoever started this program.
+//! Descriptors handed over by the parent process.
 
 use std::env;
 use std::io;

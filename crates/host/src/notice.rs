@@ -162,7 +162,7 @@ pub enum Notice {
     /// A session cannot end because of data sources that do not answer.
     #[error("{}", waiting_text(.0))]
     Waiting(Waiting),
-    /// Something is not as somebody asked for.
+    /// A request of a client could not be fulfilled completely.
     #[error("{0}")]
     Service(String),
     /// A connection could not be accepted; it is tried again soon.
@@ -173,7 +173,7 @@ pub enum Notice {
 fn waiting_text(waiting: &Waiting) -> String {
     let shown = |name: &[u8]| -> String {
         let text = String::from_utf8_lossy(name);
-        // Names are whatever a program says.
+        // Programs choose their names freely.
         text.chars()
             .map(|c| if c.is_control() { '?' } else { c })
             .collect()

@@ -47,10 +47,10 @@ pub struct HostOptions {
     pub service: ServiceOptions,
     /// The limits of what a client may cost.
     pub limits: Limits,
-    /// The user whose processes alone are served, besides root's; everyone's if `None`. What others
-    /// connect is closed unread.
+    /// The user whose processes alone are served, besides root's; everyone's if `None`. Connections
+    /// of other users are closed unread.
     pub only_user: Option<u32>,
-    /// The receiver of notices about what goes wrong with clients.
+    /// The receiver of notices about problems with clients.
     pub notices: NoticeSink,
     /// When the host ends itself because the whole process uses too much; `None`, the default, is
     /// never. For processes that are nothing but the service.

@@ -1,4 +1,5 @@
-//! One turn of the loop: who may connect, read, be told and be sent what.
+//! One turn of the loop: connections are accepted, requests read, commands carried out and replies
+//! sent.
 //!
 //! Each turn does a bounded amount of work for each client that has some to
 //! do, and nothing for the others. A client that keeps the service busy thus
@@ -307,7 +308,7 @@ impl Reactor {
                 return;
             };
             let more = self.read(id, piece);
-            // What the end of a connection costs is part of what it cost.
+            // Ending a connection is accounted to that connection.
             if !self.gone.is_empty() {
                 self.carry_out(&clocks::read());
             }
@@ -477,7 +478,7 @@ impl Reactor {
         let Some(client) = self.clients.get_mut(&id).filter(|client| !client.closing) else {
             return;
         };
-        // What comes most, without the detours that others take.
+        // Commits, the most frequent request, skip the general path.
         if client.announced
             && fd.is_none()
             && let Some(call) = client.connection.commit(payload, &mut self.commit)

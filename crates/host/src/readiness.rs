@@ -1,4 +1,4 @@
-//! Telling whoever started the daemon that it can be used.
+//! Telling the parent process that the daemon can be used.
 
 use std::env;
 use std::fs::File;
@@ -13,7 +13,7 @@ use ferretto_shm::take_inherited;
 /// Names the socket on which systemd is told, see sd_notify(3).
 const SYSTEMD_VARIABLE: &str = "NOTIFY_SOCKET";
 
-/// Whoever waits until a daemon can be used.
+/// The parent process that waits until a daemon can be used.
 #[derive(Debug)]
 pub struct Readiness {
     notify: Option<OwnedFd>,
@@ -43,7 +43,8 @@ impl Readiness {
     /// If nobody can be told.
     pub fn ready(&mut self) -> io::Result<()> {
         if let Some(notify) = self.notify.take() {
-            // Closed afterwards, so that whoever reads it to its end need not wait for ours.
+            // Closed afterwards, so that a reader of the pipe sees its end before this process
+            // ends.
             File::from(notify).write_all(b"1")?;
         }
         self.tell_systemd(b"READY=1\n")

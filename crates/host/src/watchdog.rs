@@ -20,8 +20,8 @@ pub enum WatchdogScope {
     /// not count, whether or not the system has it back.
     #[default]
     Own,
-    /// All pages the process occupies, and the CPU time of all its threads, whoever caused it. As
-    /// upstream's: whoever has the service compute for long enough ends it.
+    /// All pages the process occupies, and the CPU time of all its threads, for any client. As
+    /// upstream's: a client that has the service compute for long enough ends it.
     Process,
 }
 
@@ -216,7 +216,7 @@ impl Watchdog {
     }
 }
 
-/// Bytes of memory that this process occupies. What cannot be read counts as nothing.
+/// Returns the bytes of memory that this process occupies, 0 if that cannot be read.
 fn resident() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     let pages = pages.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn what_clients_are_accountable_for_is_not_judged() {
-        // With nothing to spare, whatever is not explained counts.
+        // With no slack, all unexplained memory counts.
         let limits = |scope| WatchdogLimits {
             scope,
             memory_slack: 0,

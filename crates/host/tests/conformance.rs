@@ -71,8 +71,8 @@ fn ipc_046_ipc_062_what_a_data_source_says_of_itself_is_passed_on_byte_for_byte(
         let numbers = start..start + MAX_FRAME_SIZE - 64;
         numbers.map(|n| (n * 31 / 7) as u8).collect()
     };
-    // What the GPU, a program's events and the kernel's can be asked for, and what is not known
-    // yet.
+    // Descriptors of the GPU, of a program's events and of the kernel's, and a field that is not
+    // known yet.
     let fields = [5, 6, 8, 10, 99];
     for field in fields {
         let descriptor = encode(|descriptor| {

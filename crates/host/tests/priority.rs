@@ -38,7 +38,7 @@ fn service_022_row_29_the_kernel_decides_about_priorities() {
     let mut consumer = host.consumer();
     let before = nice_values();
     consumer.0.invoke(&boosted(11), None, true).unwrap();
-    // Answered in order: what came before has been done.
+    // Answered in order: earlier requests have been carried out.
     let request = Request::QueryCapabilities(Default::default());
     let id = consumer.0.invoke(&request, None, true).unwrap();
     let reply = consumer.reply();

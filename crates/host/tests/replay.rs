@@ -254,7 +254,7 @@ fn forget_processes(state: &mut TracingServiceState) {
         (producer.pid, producer.uid) = (None, None);
     }
     state.tracing_service_version = None;
-    // What this service tells beyond upstream's: the use of buffers, clocks of machines.
+    // This service adds fields to upstream's: the use of buffers, clocks of machines.
     state.unknown_fields = UnknownFields::default();
     for session in &mut state.tracing_sessions {
         session.unknown_fields = UnknownFields::default();

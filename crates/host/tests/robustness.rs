@@ -80,7 +80,7 @@ fn garbage_from_other_machines_harms_nobody() {
     };
     for seed in 0..50 {
         let socket = Socket::connect(&address).unwrap();
-        // Who it is, if anything; then calls of the relay's methods, with arguments that are none.
+        // An identity or nothing; then calls of the relay's methods, with malformed arguments.
         send_raw(
             &socket,
             &framed(&[b"\x42\x0b", &noise(seed, 11)[..]].concat()),
@@ -411,7 +411,7 @@ fn the_connections_of_one_user_are_bounded() {
     for (socket, name) in &kept {
         assert!(is_served(socket, name));
     }
-    // Whoever is refused sees the connection end; the operator hears of it once.
+    // A refused client sees the connection end; the operator is told once.
     for _ in 0..50 {
         wait_closed(&host.producer_socket());
         wait_closed(&host.consumer_socket());

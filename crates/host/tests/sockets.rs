@@ -1,4 +1,4 @@
-//! Socket files: whose they are, who may use them, and what is left of them.
+//! Socket files: their owners, their permissions, and their removal.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! New connections: who may have one, and what becomes of others.
+//! New connections: accepting, refusing and closing them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The admission of clients to the reactor: who is served, and who has to go.
+//! The admission of clients to the reactor: which ones are served, and which have to leave.
 
 use std::sync::Arc;
 

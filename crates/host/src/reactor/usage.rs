@@ -1,4 +1,4 @@
-//! Memory and CPU time: what users may have, and when the process has run wild.
+//! Memory and CPU time: the shares of users, and the limits of the process.
 
 use ferretto_service::driver::clocks;
 

@@ -1,13 +1,12 @@
 //! The order in which clients are served: users take turns, and so do the connections of each, by
 //! the work they cause.
 //!
-//! Work is measured in nanoseconds. Whoever had the least of it is served next, and one for whom
-//! there was nothing to do begins where the others are, so that nobody saves up. So all that the
-//! clients of one user cause delays another's by the piece of work under way, however many they
-//! are.
+//! Work is measured in nanoseconds. The user who had the least of it is served next. A user who was
+//! idle begins where the others are, so that nobody saves up. So the clients of one user, however
+//! many, delay those of another by no more than the piece of work under way.
 //!
-//! A user may also have an allowance ([`CpuAllowance`]): whoever exceeds it is not served for a
-//! while.
+//! A user may also have an allowance ([`CpuAllowance`]), and is not served for a while after
+//! exceeding it.
 
 mod account;
 mod line;
@@ -157,7 +156,7 @@ impl Schedule {
     /// there was work besides. Returns how much of it was nobody's. `now` is `CLOCK_MONOTONIC`.
     pub(crate) fn settle(&mut self, now: u64, cpu: u64, mut tell: impl FnMut(Excess)) -> u64 {
         let counted = std::mem::take(&mut self.unsettled);
-        // What goes on between pieces of work is no more than these.
+        // The shared work between pieces of work counts for no more than these.
         let shared = cpu.min(counted.saturating_mul(2));
         let Some(allowance) = &self.allowance else {
             self.users.retain(|_, user| {

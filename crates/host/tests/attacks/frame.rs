@@ -25,8 +25,8 @@ use crate::service::{CONSUMERS, PRODUCERS, Service, ServiceOptions};
 const SECONDS_VARIABLE: &str = "ATTACK_SECONDS";
 /// The time that the honest two may wait at worst, in milliseconds.
 const WORST_VARIABLE: &str = "ATTACK_WORST_MS";
-/// By how much the service may be larger afterwards, in MiB, whatever the attack says: with a
-/// sanitizer it keeps what it freed.
+/// The growth of the service that is allowed, in MiB, in place of the attack's own limit: with a
+/// sanitizer, freed memory is kept.
 const KEPT_VARIABLE: &str = "ATTACK_KEPT_MIB";
 /// Tells a process which attack to make, and for how many milliseconds.
 const ATTACK_VARIABLE: &str = "FERRETTO_TEST_ATTACK";

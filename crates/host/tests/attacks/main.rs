@@ -2,9 +2,9 @@
 //! consumer.
 //!
 //! Each attack has a file of its own, with its name in the list below, and is a test: the service
-//! has to live, serve the honest two in time, and give memory back. What they met is printed
-//! (`cargo test -p ferretto-host --test attacks --
-//! --nocapture`). Attacks are short, unless `ATTACK_SECONDS` says how long all of them may take together.
+//! has to live, serve the honest two in time, and give memory back. Their measurements are printed
+//! (`cargo test -p ferretto-host --test attacks -- --nocapture`). Attacks are short, unless
+//! `ATTACK_SECONDS` says how long all of them may take together.
 //!
 //! As root, the attackers are other users, and the service is root's.
 

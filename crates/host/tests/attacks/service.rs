@@ -18,7 +18,7 @@ use crate::frame::this_program;
 /// The variable with the address at which the service listens.
 pub(crate) const PRODUCERS: &str = "PERFETTO_PRODUCER_SOCK_NAME";
 pub(crate) const CONSUMERS: &str = "PERFETTO_CONSUMER_SOCK_NAME";
-/// Set where [`main`] is to be the service; how many descriptors it may open.
+/// Set where [`main`] acts as the service, to the number of descriptors it may open.
 const SERVICE_VARIABLE: &str = "FERRETTO_TEST_SERVICE";
 
 /// The options of a service.

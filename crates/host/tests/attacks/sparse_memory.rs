@@ -1,5 +1,5 @@
-//! Producers that bring as much memory as they may and touch none of it, and go: what they left is
-//! to be copied.
+//! Producers that bring as much memory as they may, touch none of it, and leave: the service then
+//! copies their memory.
 
 use ferretto_ipc::port::producer::{Port, Request};
 use ferretto_proto::initialize_connection_request::ProducerSMBScrapingMode;

@@ -45,7 +45,7 @@ fn run(target: &Target) {
                     break;
                 }
             }
-            // What is left of it is looked at when the connection ends, if not before.
+            // The service reads the rest of it when the connection ends, if not before.
             let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             let _ = fallocate(&memory, hole, 0, SIZE);
             let _ = ftruncate(&memory, 0);

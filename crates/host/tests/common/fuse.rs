@@ -1,5 +1,5 @@
-//! A file system that is a program and does not answer: whoever asks for the state of its file, or
-//! is the last to close it, waits.
+//! A file system that is a program and does not answer: a process that asks for the state of its
+//! file, or is the last to close it, waits.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -55,7 +55,7 @@ impl Fuse {
         Ok(fuse)
     }
 
-    /// A descriptor of its file. Whoever closes one waits.
+    /// A descriptor of its file. Closing one waits.
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_ref().unwrap().as_fd()
     }
@@ -63,7 +63,7 @@ impl Fuse {
 
 impl Drop for Fuse {
     fn drop(&mut self) {
-        // Whoever waits for an answer waits no more.
+        // Pending requests fail, so that no process waits any longer.
         unmount(&self.folder, UnmountFlags::FORCE | UnmountFlags::DETACH).unwrap();
         let ended = self.server.take().map(JoinHandle::join);
         assert!(std::thread::panicking() || matches!(ended, Some(Ok(()))));
@@ -91,7 +91,7 @@ fn serve(mut device: File) {
         answer.extend(error.to_ne_bytes());
         answer.extend(unique.to_ne_bytes());
         answer.extend(body);
-        // Whoever asked may be gone.
+        // The process that asked may have ended.
         let _ = device.write(&answer);
     }
 }
