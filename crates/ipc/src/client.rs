@@ -270,8 +270,8 @@ impl<P: Port> Connection<P> {
             return;
         }
         if let Err(error) = self.socket.flush() {
-            // What the service sent before it went away is still worth
-            // reading; the read then reports the end.
+            // Messages that the service sent before it went away are still read; the read then
+            // reports the end.
             if error.kind() != io::ErrorKind::BrokenPipe {
                 self.close(DisconnectReason::Send(error));
             }
@@ -391,7 +391,7 @@ impl<P: Port> Connection<P> {
             Some(bytes) => P::Reply::decode(method, bytes).map_err(|_| Rejected),
             None => Err(Rejected),
         };
-        // A refusal ends the call, whatever else it says.
+        // A refusal ends the call, even if it announces more.
         let has_more = has_more && reply.is_some();
         if !has_more {
             self.pending.remove(&id);

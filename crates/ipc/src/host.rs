@@ -88,9 +88,8 @@ pub enum Action {
 
 /// The service's side of one connection.
 ///
-/// Keeps no memory of requests: as upstream, binding is not required before
-/// calling, and ids are neither checked nor remembered. What a peer can make
-/// it hold is one unfinished frame.
+/// Keeps no memory of requests: as upstream, binding is not required before calling, and ids are
+/// neither checked nor remembered. A peer can make it hold no more than one unfinished frame.
 #[derive(Debug)]
 pub struct Connection {
     services: Arc<[PortKind]>,

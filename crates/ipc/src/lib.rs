@@ -4,9 +4,9 @@
 //!
 //! * Byte for byte upstream's protocol, in both directions and towards older
 //!   and newer peers: methods are looked up by name.
-//! * No input from a peer makes it panic, block, or hold more memory than one
-//!   frame. Sending never blocks; what a peer does not read is held up to a
-//!   limit, beyond which the connection is given up.
+//! * No input from a peer makes it panic, block, or hold more memory than one frame. Sending never
+//!   blocks; bytes that a peer does not read are held up to a limit, beyond which the connection is
+//!   given up.
 //! * A descriptor stays with the frame it was sent with, and is closed where that may take time.
 //!
 //! # Types to know

@@ -54,8 +54,8 @@ impl Machine {
     }
 }
 
-/// Returns what no other machine and no other boot has: what the kernel says in this file, or a
-/// hash of when this folder was made and what machine it is on. Empty if neither can be had.
+/// Returns an identifier of this machine and this boot: the content of the kernel's file, or a hash
+/// of the folder's time of creation and the machine's names. Empty if neither can be read.
 fn id_of_boot(kernels: &Path, made_at_boot: &Path) -> Vec<u8> {
     let said = fs::read(kernels).unwrap_or_default();
     match said.trim_ascii() {

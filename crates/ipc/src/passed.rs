@@ -8,8 +8,8 @@ use rustix::net::sockopt;
 
 /// Someone who closes descriptors that others passed.
 ///
-/// Closing may wait for whoever passed them: for data that a socket has not sent, or for the server
-/// of a file system. So a thread that has other things to do leaves it to another one.
+/// Closing may wait for the sender: for data that a socket has not sent, or for the server of a
+/// file system. So a thread that has other things to do leaves it to another one.
 pub trait Disposal: fmt::Debug + Send + Sync {
     /// A descriptor has arrived.
     fn arrived(&self) {}
@@ -28,7 +28,7 @@ pub struct CloseHere;
 
 impl Disposal for CloseHere {
     fn close(&self, fd: OwnedFd) {
-        // Nothing else can linger, and whoever passed it could have done this.
+        // Nothing else can linger, and the sender could have done this itself.
         let _ = sockopt::set_socket_linger(&fd, None);
     }
 }
@@ -54,8 +54,8 @@ impl PassedFd {
         }
     }
 
-    /// The descriptor itself. What it is should be known by now, or its thread be one that may
-    /// wait.
+    /// Returns the descriptor itself. Its kind should be known by now, or the thread be one that
+    /// may wait.
     ///
     /// # Panics
     ///

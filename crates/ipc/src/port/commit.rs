@@ -292,7 +292,7 @@ mod tests {
                 ..Default::default()
             };
             let mut commit = Commit::default();
-            // What was in it before does not matter.
+            // Its earlier content does not matter.
             for _ in 0..2 {
                 prop_assert!(commit.read(&request.encode_to_vec()));
                 agree(&commit, &request);

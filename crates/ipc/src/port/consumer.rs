@@ -1,4 +1,4 @@
-//! `ConsumerPort`: how tracing sessions are configured, controlled and read.
+//! `ConsumerPort`: the interface to configure, control and read tracing sessions.
 
 define_port! {
     "ConsumerPort" {

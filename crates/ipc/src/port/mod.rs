@@ -5,9 +5,9 @@
 //! per method that holds its message, and a type `Port` tying them together
 //! for code that is generic over ports.
 //!
-//! A method's id is its position in upstream's service definition. A host
-//! announces that table; a client looks methods up by name in whatever table
-//! its host announces, so that either side may be older or newer.
+//! A method's id is its position in upstream's service definition. A host announces that table; a
+//! client looks methods up by name in the table that its host announces, so that either side may be
+//! older or newer.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! `ProducerPort`: how a process that records data talks to the service.
+//! `ProducerPort`: the interface of processes that record data.
 
 define_port! {
     "ProducerPort" {

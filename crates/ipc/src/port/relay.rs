@@ -1,4 +1,4 @@
-//! `RelayPort`: how a relay describes its machine and clocks.
+//! `RelayPort`: the interface by which a relay describes its machine and clocks.
 
 use ferretto_proto::UnknownFields;
 use ferretto_wire::encode;

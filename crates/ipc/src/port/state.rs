@@ -1,5 +1,5 @@
-//! Additions of this project's service to `TracingServiceState`: how full buffers are, what they
-//! lost, and how clocks of other machines relate to its own. Others pass over them.
+//! Additions of this project's service to `TracingServiceState`: use and losses of buffers, and the
+//! relation of other machines' clocks to its own. Other readers skip them.
 
 use ferretto_proto::tracing_service_state::TracingSession;
 use ferretto_proto::{TracingServiceState, UnknownFields};

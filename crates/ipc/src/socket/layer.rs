@@ -70,8 +70,8 @@ pub trait Layer: Send + fmt::Debug {
     /// Returns true if a receive would bring something although nothing arrives.
     fn holds_data(&self) -> bool;
 
-    /// Sends, and returns how many bytes were taken: none if there is no room at the moment. What
-    /// was taken may still be [unsent](Self::unsent).
+    /// Sends, and returns how many bytes were taken: none if there is no room at the moment. Bytes
+    /// that were taken may still be [unsent](Self::unsent).
     ///
     /// # Errors
     ///

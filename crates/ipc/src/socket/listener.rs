@@ -146,8 +146,8 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Listens on a stream socket that whoever started this program has bound. Its file, if it has
-    /// one, is theirs and stays.
+    /// Listens on a stream socket that the parent process has bound. Its file, if it has one, is
+    /// not removed.
     ///
     /// # Errors
     ///

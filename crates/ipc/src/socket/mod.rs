@@ -58,8 +58,8 @@ fn notice_lost_peers(fd: &OwnedFd) -> io::Result<()> {
 const MOST_PASSED: usize = 2;
 /// The most that the kernel lets anyone send.
 const MOST_SENT: usize = 253;
-/// Room for all of them. What there is no room for is closed by the kernel before a receive
-/// returns, which may take as long as the sender likes.
+/// Room for all of them. The kernel closes descriptors without room before a receive returns, which
+/// may take as long as the sender likes.
 const CONTROL_SIZE: usize = rustix::cmsg_space!(ScmRights(MOST_SENT));
 /// The number of reads from a connection that ends: more than its queue can hold.
 const MOST_UNREAD: usize = 4096;
@@ -249,8 +249,8 @@ impl Socket {
         }
     }
 
-    /// Returns true if what a receive into such a buffer would bring has descriptors with it. What
-    /// is in the buffer afterwards is still to be received.
+    /// Returns true if a receive into such a buffer would bring descriptors. The bytes in the
+    /// buffer are only a preview: they are still to be received.
     pub fn brings_descriptors(&self, buffer: &mut [u8]) -> bool {
         if !self.is_unix {
             return false;
@@ -269,9 +269,9 @@ impl Socket {
         self.disposal = Some(disposal);
     }
 
-    /// Ends the connection for the other side. It can send nothing more from here on, and what it
-    /// has sent is still to be closed: by [`close`](Self::close), or by dropping this. What is
-    /// queued is forgotten. Never blocks.
+    /// Ends the connection for the other side. It can send nothing more from here on, and
+    /// descriptors that it has sent are still to be closed: by [`close`](Self::close), or by
+    /// dropping this. Queued frames are dropped. Never blocks.
     ///
     /// Returns whether that is done at once, because nothing was sent.
     pub fn shut_down(&mut self) -> bool {

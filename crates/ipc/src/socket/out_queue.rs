@@ -70,7 +70,7 @@ impl OutQueue {
             return Err(QueueError::FrameTooLarge { size: bytes.len() });
         }
         let cost = bytes.len() + FRAME_OVERHEAD;
-        // One frame always fits, whatever the limit.
+        // One frame always fits, even if it is larger than the limit.
         if !self.frames.is_empty() && self.queued + cost > self.limit {
             return Err(QueueError::Overflow {
                 queued: self.queued,

@@ -1,5 +1,5 @@
 //! The parts of commits as producers encode them: every field once, in the order of its number, and
-//! lengths below 128. What is encoded otherwise is left to others.
+//! lengths below 128. Other encodings are left to the general decoder.
 
 use ferretto_proto::fields::commit_data_request as field;
 use ferretto_wire::decode_varint;
