@@ -34,7 +34,8 @@ use proc_macro::TokenStream;
 ///   name of the function.
 /// - `args`: all parameters are recorded but `self`. They need to implement `Argument`.
 /// - `args(a, b)`: these are recorded. Any expression can be, with a name: `args(length =
-///   text.len(), "any name" = x)`. It is evaluated at the beginning, and only if somebody records.
+///   text.len(), "any name" = x)`. It is evaluated at the beginning, and only while a recording
+///   runs.
 /// - `skip(a, b)`: all parameters are recorded but these.
 /// - `polls`: for `async fn`, see below.
 /// - `crate = …`: the path of the crate `ferretto`, if it is not `::ferretto`.
@@ -45,7 +46,7 @@ use proc_macro::TokenStream;
 /// its future is dropped. Calls of the same function that overlap are shown below each other.
 ///
 /// With `polls`, there is instead a slice for each time it is polled, on the thread that does it,
-/// with a flow from each to the next: what one sees is where the time was spent.
+/// with a flow from each to the next: the slices show where the time was spent.
 ///
 /// Functions that return a future but are not `async` are traced until they return it.
 #[proc_macro_attribute]
