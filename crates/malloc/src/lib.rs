@@ -87,7 +87,7 @@ mod tests {
         release();
         assert!(resident() + 32 * MIB < kept, "{} of {kept}", resident());
         assert_eq!(pieces.len(), 64);
-        // What is mapped by itself counts, too.
+        // Large blocks, which are mapped separately, count, too.
         let large = vec![0_u8; 512 << 20];
         assert!(heap().unwrap().in_use >= before.in_use + 512 * MIB);
         drop(large);
