@@ -45,14 +45,14 @@ impl<K: Ord> Collector<K> {
 
     /// Begins a recording, beside those that run already.
     pub fn start(&mut self, key: K, writer: TraceWriter) {
-        // What was told before is not its.
+        // Earlier events do not belong to it.
         self.collect();
         self.tell_overruns();
         self.recorder.switch(true);
         self.writers.insert(key, writer);
     }
 
-    /// Ends a recording. What was told is handed over first.
+    /// Ends a recording. Its events are handed over first.
     pub fn stop(&mut self, key: &K) {
         if !self.contains(key) {
             return;

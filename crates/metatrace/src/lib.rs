@@ -1,14 +1,13 @@
 //! The data source `perfetto.metatrace`: records what a program of data sources does itself.
 //!
-//! [`Recorder`] is where its threads tell what they do: stretches of time ([`Recorder::scope`]) and
-//! values ([`Recorder::counter`]). While nobody records, each costs one load and a branch, and no
-//! memory is used. [`Collector`] takes what was told and writes it into every recording that runs,
-//! as `PerfettoMetatrace` packets, whose events and counters have upstream's numbers, so that
-//! whatever reads traces knows their names.
+//! Its threads report their work to a [`Recorder`]: stretches of time ([`Recorder::scope`]) and
+//! values ([`Recorder::counter`]). While nothing is recorded, each costs one load and a branch, and
+//! no memory is used. [`Collector`] takes these events and writes them into every recording that
+//! runs, as `PerfettoMetatrace` packets, whose events and counters have upstream's numbers, so that
+//! trace readers know their names.
 //!
-//! What is told waits in a ring of [`CAPACITY`] records, which threads write without locks. If it
-//! is full, what comes is dropped, and the next packet, or one of its own at the end, has
-//! `has_overruns`.
+//! Events wait in a ring of [`CAPACITY`] records, which threads write without locks. If it is full,
+//! new events are dropped, and the next packet, or one of its own at the end, has `has_overruns`.
 #![forbid(unsafe_code)]
 
 mod collector;

@@ -34,7 +34,7 @@ impl Recorder {
         }
     }
 
-    /// Returns whether anybody records.
+    /// Returns true if a recording runs.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
