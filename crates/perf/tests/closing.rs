@@ -28,7 +28,7 @@ fn events() -> usize {
     fds + maps.lines().filter(|line| is_event(line)).count()
 }
 
-/// Descriptors of this process, of whatever kind.
+/// Returns the number of descriptors of this process.
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }

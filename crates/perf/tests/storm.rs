@@ -67,7 +67,7 @@ fn every_sample_of_a_fork_storm_is_accounted_for_and_nothing_is_kept() {
         .iter()
         .filter(|read| ours(read) && read.pid() != other.pid());
     assert!(children.clone().any(|read| read.pid() != parent.pid()));
-    // What was open of the children goes with them, also while it samples on.
+    // Descriptors of the children are closed with them, also while it samples on.
     let before = descriptors();
     world.record(config(vec![source(&perf)]), |_| {
         wait_until("many more children", || {

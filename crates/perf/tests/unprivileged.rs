@@ -1,8 +1,8 @@
 //! The rights of users without privileges over their own processes, and the advice they get
 //! otherwise.
 //!
-//! Each test runs itself again as a user of its own: what the kernel lets a user lock in memory is
-//! shared by all of the user's processes.
+//! Each test runs itself again as a user of its own: the kernel's limit on locked memory is shared
+//! by all processes of a user.
 
 mod common;
 
@@ -85,7 +85,7 @@ fn ones_own_process_is_sampled() {
                 on_exec: false
             }
         );
-        // What it starts from now on belongs to it.
+        // Processes that it starts from now on belong to it.
         let mut child = Command::new("sh")
             .args(["-c", "while :; do :; done"])
             .spawn()

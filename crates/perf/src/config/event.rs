@@ -1,4 +1,4 @@
-//! One event: what the kernel is to count.
+//! One event that the kernel counts.
 
 use std::ffi::CString;
 
@@ -102,7 +102,7 @@ impl Event {
         }
     }
 
-    /// For messages: what it is, as a user would say it.
+    /// Returns a description of the event for messages, in the user's terms.
     pub fn describe(&self) -> String {
         match &self.kind {
             EventKind::Counter(counter) => format!("counter {}", counter_name(*counter)),

@@ -1,8 +1,8 @@
 //! From the config of a `linux.perf` data source to a plan that has been checked.
 //!
 //! [`Plan::new`] is the only place that reads a `PerfEventConfig`: defaults, the old-style fields
-//! and every rejection are here. What it resolves from the kernel's files (tracepoint ids, PMU
-//! types) it resolves below the roots of a [`Kernel`], so tests bring their own.
+//! and every rejection are here. Numbers from the kernel's files (tracepoint ids, PMU types) are
+//! looked up below the roots of a [`Kernel`], so tests bring their own.
 
 mod error;
 mod event;

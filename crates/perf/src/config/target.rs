@@ -5,8 +5,8 @@ use ferretto_proto::perf_event_config::Scope;
 
 /// The processes whose samples are wanted: plain data, in the order of the config.
 ///
-/// Patterns are bytes, as command lines are. Whoever evaluates it follows upstream's order:
-/// exclusions first, then inclusions, sharding, additional command lines.
+/// Patterns are bytes, as command lines are. They are evaluated in upstream's order: exclusions
+/// first, then inclusions, sharding, additional command lines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TargetFilter {
     /// Processes to keep.

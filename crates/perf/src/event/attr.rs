@@ -87,7 +87,7 @@ pub(super) fn follower(plan: &Plan, follower: &Event, variant: Variant) -> perf_
 }
 
 /// The event that owns the ring of a CPU for events of tasks: it lives as long as this process,
-/// whatever ends.
+/// while others end.
 pub(super) fn ring_owner(sampling: &Sampling) -> perf_event_attr {
     const DUMMY: u64 = 9;
     let mut attr = perf_event_attr {

@@ -4,7 +4,7 @@ use rustix::io::Errno;
 
 use crate::ring::MapError;
 
-/// Why events cannot be opened: what was asked for, what the kernel said, what to do.
+/// The reason why events cannot be opened: the request, the kernel's error, and a remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {

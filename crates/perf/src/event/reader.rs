@@ -75,7 +75,7 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn enable(&mut self) -> Result<(), Errno> {
         if self.on_exec {
             return Ok(());
@@ -84,11 +84,11 @@ impl Reader {
         groups.try_for_each(|group| syscall::enable(group.leader.as_fd()))
     }
 
-    /// Stops counting. What is in the ring stays there to be read.
+    /// Stops counting. Records in the ring stay there to be read.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn disable(&mut self) -> Result<(), Errno> {
         let mut groups = self.groups.iter();
         groups.try_for_each(|group| syscall::disable(group.leader.as_fd()))
@@ -97,8 +97,8 @@ impl Reader {
     /// Hands out what is in the ring: until it is empty or `limit` samples have been handed out.
     /// Nothing if the events are polled.
     ///
-    /// What a record borrows lies in the ring itself: nothing has been copied, and the room is
-    /// given back to the kernel afterwards.
+    /// A record borrows from the ring itself: nothing has been copied, and the room is given back
+    /// to the kernel afterwards.
     pub fn read(&mut self, limit: u64, each: &mut impl FnMut(Record<'_>)) -> Drained {
         match &mut self.ring {
             Some(ring) => ring.read(limit, each),
@@ -151,7 +151,7 @@ impl Reader {
         Some((counted, totals.first().copied().unwrap_or(0)))
     }
 
-    /// The count of the timebase, or what follows it: how much was lost.
+    /// Returns the count of the timebase, or the word behind it: the number of lost samples.
     fn word_of(&self, group: &Group, which: usize) -> u64 {
         // In a group the number of its events is before them.
         let at = which + usize::from(self.counters > 1);
@@ -166,7 +166,7 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// What the kernel says; [`Errno::IO`] if it gave fewer.
+    /// The kernel's error; [`Errno::IO`] if it gave fewer.
     pub fn counts(&self, counts: &mut Vec<u64>) -> Result<(), Errno> {
         counts.clear();
         counts.resize(self.counters, 0);
@@ -193,7 +193,7 @@ impl AsFd for Reader {
     }
 }
 
-/// Reads words from an event; how many.
+/// Reads words from an event and returns their number.
 fn read_words(event: BorrowedFd<'_>, words: &mut [u64]) -> Result<usize, Errno> {
     let mut bytes = vec![0; words.len() * 8];
     let read = rustix::io::read(event, &mut bytes)?;

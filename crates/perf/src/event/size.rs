@@ -10,8 +10,9 @@ const LEAST: u32 = 4;
 /// Less of a stack is not worth copying.
 const LEAST_STACK: u64 = 8 << 10;
 
-/// The pages of each ring that a plan wants, if `rings` are needed: what it says, or else room for
-/// all samples of several reads, as other programs may keep the reader from its CPU for a while.
+/// The pages of each ring that a plan wants, if `rings` are needed: its own number, or else room
+/// for all samples of several reads, as other programs may keep the reader from its CPU for a
+/// while.
 pub(super) fn ring_pages(plan: &Plan, rings: usize) -> u32 {
     const AT_LEAST: u64 = 256;
     /// Of all rings together.

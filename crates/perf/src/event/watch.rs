@@ -5,10 +5,11 @@ use super::size::{self, ring_pages};
 use super::{OpenError, Reader, open};
 use crate::config::{Kernel, Plan};
 
-/// Follows CPUs that come and go: what has been opened for a CPU is dead once it was offline.
+/// Follows CPUs that come and go: events opened for a CPU are dead once it was offline.
 #[derive(Debug, Clone)]
 pub struct Watch {
-    /// Whatever was to be executed has been by the time a CPU comes.
+    /// The scope of the events, without `enable_on_exec`: by the time a CPU comes, the command has
+    /// been executed.
     scope: Scope,
     user_only: bool,
 }
@@ -16,7 +17,7 @@ pub struct Watch {
 /// The changes since the last look.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// Of CPUs that have gone, no longer among the readers: what is still in their rings can be
+    /// Of CPUs that have gone, no longer among the readers: records left in their rings can be
     /// read.
     pub gone: Vec<Reader>,
     /// CPUs that have come, and why nothing could be opened there.

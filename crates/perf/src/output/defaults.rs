@@ -1,4 +1,4 @@
-//! The first packet of a sequence: what the numbers of all others mean.
+//! The first packet of a sequence: the defaults by which all others are read.
 
 use ferretto_format::clock;
 use ferretto_proto::fields::perf_sample_defaults as defaults_field;

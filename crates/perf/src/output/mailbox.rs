@@ -108,7 +108,7 @@ impl Mailbox {
         }
         queue.samples += samples.len();
         queue.messages.push_back(Message::Samples(source, samples));
-        // Whoever is woken would only wait for the lock.
+        // After the lock is released, or the woken thread would only wait for it.
         drop(queue);
         self.arrived.notify_one();
     }
@@ -125,7 +125,7 @@ impl Mailbox {
         }
         queue.samples += samples.len();
         queue.messages.push_back(Message::Samples(source, samples));
-        // Whoever is woken would only wait for the lock.
+        // After the lock is released, or the woken thread would only wait for it.
         drop(queue);
         self.arrived.notify_one();
         Ok(())

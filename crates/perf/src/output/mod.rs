@@ -1,8 +1,8 @@
 //! From samples to trace packets.
 //!
 //! Each instance of a data source writes one sequence of packets: first its defaults (what was
-//! counted, which clock), then the strings with number zero, then samples. What a sample refers to,
-//! callstacks, frames, mappings and names, is in the packet that first needs it and has a number
+//! counted, which clock), then the strings with number zero, then samples. Interned data
+//! (callstacks, frames, mappings and names) is in the packet that first needs it and has a number
 //! from then on.
 //!
 //! # Samples

@@ -47,7 +47,7 @@ impl Absences {
         None
     }
 
-    /// The recording ends now: what is known of threads that are still away.
+    /// Returns the samples of threads that are still off CPU when the recording ends.
     pub(super) fn end(&mut self, now: u64) -> impl Iterator<Item = Sample> {
         self.ended.clear();
         let mut samples: Vec<Sample> = self.samples.drain().map(|(_, sample)| sample).collect();

@@ -20,7 +20,7 @@ const CATEGORY: &str = "ferretto.remark";
 const TRACK: u64 = 0x6c69_6e75_782e_7066;
 /// Number of `TYPE_INSTANT`.
 const INSTANT: u64 = 3;
-/// Number of `PROFILER_STOP_UNKNOWN`, for whatever is not the guardrail.
+/// Number of `PROFILER_STOP_UNKNOWN`, for all reasons except the guardrail.
 const STOPPED: u64 = 0;
 
 /// Writes a sentence into a sequence that has begun.

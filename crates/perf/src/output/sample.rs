@@ -52,7 +52,7 @@ pub(crate) struct Sample {
     pub(crate) count: u64,
     /// The counts of the followers, in the order of the config.
     pub(crate) followers: Box<[u64]>,
-    /// For the common format: what this sample stands for, the timebase's first.
+    /// For the common format: the weight of this sample, the timebase's first.
     pub(crate) weight: u64,
     pub(crate) content: Content,
 }

@@ -174,7 +174,7 @@ impl Histories {
         at
     }
 
-    /// Every ring has been read: what nobody can ask for any more is forgotten.
+    /// Every ring has been read: drops the history that no sample can refer to any more.
     pub(crate) fn end_of_round(&mut self) {
         self.begun.swap(0, 1);
         for (pid, time) in std::mem::take(&mut self.begun[0]) {
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(names(&mut all, CHILD, 26), ["/bin/sh", "/lib/plugin"]);
         assert_eq!(names(&mut all, CHILD, 45), ["/bin/true"]);
         assert_eq!(names(&mut all, CHILD, 5), [""; 0]);
-        // What is over is forgotten when all rings have been read twice.
+        // Ended processes are forgotten when all rings have been read twice.
         all.ended(SHELL, 50);
         all.end_of_round();
         assert_eq!(names(&mut all, CHILD, 26), ["/bin/sh", "/lib/plugin"]);

@@ -14,7 +14,7 @@ const PF_KTHREAD: u32 = 0x0020_0000;
 /// Longer than any `stat` of the kernel: 52 numbers and a name of 64 bytes.
 const MAX_STAT: u64 = 4096;
 
-/// The folder of a process. What is opened in it is of that process and of no later one with its
+/// The folder of a process. Files opened in it belong to that process and to no later one with its
 /// number.
 #[derive(Debug)]
 pub(crate) struct ProcessFolder(OwnedFd);

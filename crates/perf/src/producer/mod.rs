@@ -35,7 +35,7 @@ const PRODUCER_NAME: &str = "perfetto.traced_perf";
 /// The most threads that unwind unless told otherwise.
 const MAX_UNWINDERS: usize = 4;
 
-/// Samples callstacks for whatever recordings the service starts.
+/// Samples callstacks for the recordings that the service starts.
 ///
 /// One thread waits for the service, for timers and for the kernel's rings, and never for anything
 /// else; unwinders and the writer of packets have threads of their own. A service that goes away is

@@ -30,8 +30,8 @@ impl Urgency {
         }
     }
 
-    /// Samples were lost for want of time: what to tell about that, once, if the priority could not
-    /// be raised.
+    /// Returns the reason, once, why the priority could not be raised, after samples were lost for
+    /// want of time.
     pub(super) fn reason(&mut self) -> Option<String> {
         if self.has_told {
             return None;

@@ -253,7 +253,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Reads the counts: as many as there should be, whatever the record says.
+    /// Reads the counts: as many as there should be, even if the record says otherwise.
     fn counts(&mut self, format: &Format, tid: u32, totals: &mut Totals) -> Option<()> {
         let Counts::Read {
             group,

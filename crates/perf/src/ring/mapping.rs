@@ -47,7 +47,7 @@ pub struct Mapping {
     page: usize,
     /// Bytes of data, a power of two.
     size: usize,
-    /// Bytes read since the beginning: what the kernel was told last. Kept here, as memory that
+    /// Bytes read since the beginning, as last reported to the kernel. Kept here, as memory that
     /// others can write is not trusted to come back.
     tail: u64,
     /// Bytes written since the beginning, as of the last look.
@@ -117,7 +117,8 @@ impl Mapping {
 
 impl Memory for Mapping {
     fn unread(&mut self) -> Result<Unread<'_>, Overrun> {
-        // What the kernel wrote before it moved the head is to be seen after it.
+        // Acquire: records that the kernel wrote before it moved the head are visible after this
+        // load.
         self.head = self.word(DATA_HEAD).load(Ordering::Acquire);
         let length = self.head.wrapping_sub(self.tail);
         if length > self.size as u64 {
@@ -144,7 +145,7 @@ impl Memory for Mapping {
     fn consume(&mut self, count: usize) {
         let unread = self.head.wrapping_sub(self.tail);
         self.tail = self.tail.wrapping_add(unread.min(count as u64));
-        // What was read from there is to be read before the kernel writes again.
+        // Release: reads of the records are finished before the kernel overwrites them.
         self.word(DATA_TAIL).store(self.tail, Ordering::Release);
     }
 }

@@ -14,7 +14,7 @@ pub trait Memory {
     fn consume(&mut self, count: usize);
 }
 
-/// More unread bytes than the ring has; how many the writer claims.
+/// The error of a writer that claims this many unread bytes, more than the ring has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Overrun(pub u64);
 

@@ -68,8 +68,8 @@ impl<M: Memory> RecordReader<M> {
         self.malformed
     }
 
-    /// Hands out records until there are no more, or `limit` samples have been handed out. What is
-    /// written meanwhile is left for the next time, so this ends however fast the writer is.
+    /// Hands out records until there are no more, or `limit` samples have been handed out. Records
+    /// written meanwhile are left for the next call, so this ends however fast the writer is.
     pub fn read(&mut self, limit: u64, each: &mut impl FnMut(Record<'_>)) -> Drained {
         let mut drained = Drained::default();
         let mut left = match self.memory.unread() {
@@ -87,7 +87,7 @@ impl<M: Memory> RecordReader<M> {
         drained
     }
 
-    /// Hands out some of the next `left` bytes and gives their room back; how many bytes.
+    /// Hands out some of the next `left` bytes, gives their room back, and returns their number.
     fn read_some(
         &mut self,
         left: usize,

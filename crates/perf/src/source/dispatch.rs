@@ -157,8 +157,8 @@ impl RecordDispatch {
         }
     }
 
-    /// Code has been mapped. Whoever unwinds the process is told: it may be gone before its maps
-    /// can be read again.
+    /// Code has been mapped. The unwinder of the process is told: the process may be gone before
+    /// its maps can be read again.
     fn mapped(&mut self, pid: u32, time: u64, mapped: &Mapped<'_>, unwinders: &mut Unwinders) {
         let process = self.processes.get(pid);
         let is_unwound = mapped.inode != 0
@@ -326,7 +326,7 @@ impl RecordDispatch {
         self.done.push(done);
     }
 
-    /// Returns the sample with what is known of it whatever its content.
+    /// Returns the sample with the fields that all kinds of content share.
     fn told(&mut self, sample: &SampleRecord<'_>, content: Content) -> Sample {
         let count = sample.counts.first().copied().unwrap_or(0);
         let before = self.counted.insert(sample.cpu, count).unwrap_or(0);

@@ -334,7 +334,7 @@ impl PerfSource {
             let lost = reader.take_untold_lost();
             self.dispatch.lost.push((reader.cpu(), lost));
         }
-        // Before anybody is told that it has ended.
+        // Before its end is reported.
         self.readers.clear();
         self.dispatch.unwind_all_pending(crew.unwinders);
         self.hand_over(crew);
@@ -350,7 +350,7 @@ impl PerfSource {
         crew.mailbox.send(Message::Barrier(barrier));
     }
 
-    /// Ends at once; what was read and not written yet is dropped.
+    /// Ends at once; samples that were read and not written yet are dropped.
     pub(crate) fn purge(mut self, crew: &mut Crew<'_>) {
         self.dispatch.purge(crew.unwinders);
         crew.unwinders.purge(&self.dispatch.source);
@@ -365,7 +365,8 @@ impl PerfSource {
         self.is_stopping
     }
 
-    /// Descriptors of a process have come; `true` if somebody waited for them here.
+    /// Takes the descriptors of a process that have arrived, and returns `true` if this source
+    /// waited for them.
     pub(crate) fn adopt(&mut self, pid: u32, descriptors: &Descriptors, crew: &mut Crew<'_>) {
         let stage = self
             .dispatch

@@ -91,7 +91,7 @@ impl Names {
 fn read(path: &str, limit: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Ok(file) = File::open(path) {
-        // What came before an error is as good as a shorter file.
+        // The part before an error is as good as a shorter file.
         let _ = file.take(limit).read_to_end(&mut bytes);
     }
     bytes

@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs something about a process that says what it likes. What it has changed must not be used any
-/// more after a panic.
+/// Runs code on data of an untrusted process. State that it has changed must not be used any more
+/// after a panic.
 ///
 /// # Errors
 ///

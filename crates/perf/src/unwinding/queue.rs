@@ -21,7 +21,7 @@ pub(crate) struct Source {
     pub(crate) callstacks: Callstacks,
     /// Samples that wait.
     queued: AtomicUsize,
-    /// It is no more; what waits is dropped.
+    /// The source has been removed; its waiting samples are dropped.
     purged: AtomicBool,
 }
 
@@ -114,7 +114,7 @@ impl Queue {
                 jobs: jobs.drain(..).collect(),
             }),
         }
-        // Whoever is woken would only wait for the lock.
+        // After the lock is released, or the woken thread would only wait for it.
         drop(lanes);
         self.arrived.notify_one();
     }

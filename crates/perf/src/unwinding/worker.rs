@@ -143,7 +143,7 @@ impl Worker {
             Job::TimedOut(pid) => self.set_state(source, pid, ProcessState::TimedOut),
             Job::NoUserspace(pid) => self.set_state(source, pid, ProcessState::NoUserspace),
             Job::Forget(pid) => {
-                // Nothing waits: whoever is forgotten has been waited for before.
+                // Nothing waits: a process that is forgotten has been waited for before.
                 self.set_state(source, pid, ProcessState::TimedOut);
                 if let Some(processes) = self.processes.get_mut(&source.key) {
                     processes.remove(&pid);

@@ -44,7 +44,7 @@ impl Simulated {
         self.write_bytes(&bytes);
     }
 
-    /// Writes bytes, whatever they are and wherever the reader is.
+    /// Writes any bytes, regardless of the reader's position.
     pub(crate) fn write_bytes(&mut self, bytes: &[u8]) {
         let mask = self.data.len() as u64 - 1;
         for &byte in bytes {

@@ -98,7 +98,7 @@ fn c_without_frame_pointers_by_tables() {
     let reads = sampled(&target, UnwindMode::UNWIND_DWARF, "samples", |read| {
         calls(read, &CHAIN)
     });
-    // Whatever it is sampled in, no callstack is cut, but while the program begins.
+    // No callstack is cut in any mode, except while the program begins.
     let of_main = reads
         .iter()
         .filter(|read| read.has("main") || read.has("first") || read.has("burn"));
@@ -126,7 +126,7 @@ fn perf_049_c_with_frame_pointers_in_each_mode() {
         let own = frames.filter(|frame| frame.mapping.ends_with("/programs"));
         own.map(|frame| frame.rel_pc).collect::<Vec<_>>()
     };
-    // Callers from `main` inwards, without the sampled place: how often they were seen, by mode.
+    // Callers from `main` inwards, without the sampled function, counted by mode.
     let counted = |reads: &[Read]| {
         let mut modes: BTreeMap<u32, BTreeMap<Vec<u64>, usize>> = BTreeMap::new();
         for read in of(reads, &target) {
@@ -278,7 +278,7 @@ fn perf_035_and_050_a_library_loaded_after_the_first_samples() {
         UnwindMode::UNWIND_KERNEL_FRAME_POINTER,
     ];
     let mut sources = modes.map(|mode| stacks_of(&target, mode));
-    // What is known of the process is forgotten several times meanwhile.
+    // The state of the process is dropped several times meanwhile.
     sources[1].unwind_state_clear_period_ms = Some(50);
     let sources = sources.iter().map(source).collect();
     let pid = target.pid();
