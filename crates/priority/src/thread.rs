@@ -114,7 +114,7 @@ impl From<Priority> for Scheduling {
 }
 
 impl Scheduling {
-    /// That of the calling thread. What cannot be read is taken to be the default.
+    /// Returns that of the calling thread. Values that cannot be read are taken to be the defaults.
     fn current() -> Self {
         let (policy, realtime) = match thread_schedule_policy_param(thread_native_id()) {
             Ok((policy, parameters)) => (policy, parameters.sched_priority),
