@@ -247,7 +247,7 @@ impl DataSource for InodeMap {
             self.write(&walk, &found);
         }
         if is_over {
-            // What is left has no name.
+            // The remaining inodes have no name.
             let left = self.wanted.remove(&walk.device).unwrap_or_default();
             self.done
                 .extend(left.into_iter().map(|inode| (walk.device, inode)));

@@ -2,8 +2,8 @@
 //!
 //! - `linux.ftrace`: kernel events, read as raw pages from tracefs ([`ftrace`]).
 //! - `linux.inode_file_map`: names of files that kernel events tell of by number ([`InodeMap`]).
-//! - `linux.systemd_journald`: what programs say to the journal of systemd ([`Journal`]).
-//! - `linux.sysfs_power`: what batteries say ([`Batteries`]).
+//! - `linux.systemd_journald`: entries of systemd's journal ([`Journal`]).
+//! - `linux.sysfs_power`: charge, current and voltage of batteries ([`Batteries`]).
 //! - `linux.process_stats`: processes, threads and what they use ([`ProcessStats`]).
 //! - `linux.sys_stats`: counters of the whole machine ([`SysStats`]).
 //! - `linux.system_info`: its processors and interrupts.

@@ -1,4 +1,4 @@
-//! `linux.sysfs_power`: what batteries say (kernel documentation: `sysfs-class-power`).
+//! `linux.sysfs_power`: readings of batteries (kernel documentation: `sysfs-class-power`).
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -30,7 +30,7 @@ const PAGE_SIZE: u32 = 32 << 10;
 /// reached again at once, and must not keep this thread from everything else.
 const FILLED_PAUSE_MS: u32 = 1;
 
-/// Runs the data sources for whatever recordings the service starts.
+/// Runs the data sources for the recordings that the service starts.
 ///
 /// One thread does it all: it waits for the service and for timers, reads the kernel and writes
 /// packets. A service that goes away is tried again; meanwhile nothing is recorded and the kernel

@@ -27,7 +27,7 @@ impl Proc {
         self.buffer.clear();
         let path = self.root.join(format!("{pid}/{file}"));
         if let Ok(file) = File::open(path) {
-            // What was read before an error still counts: the process may just have ended.
+            // Bytes read before an error still count: the process may just have ended.
             let _ = file.take(MAX_FILE).read_to_end(&mut self.buffer);
         }
         &self.buffer

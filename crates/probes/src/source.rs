@@ -1,7 +1,7 @@
-//! The data sources that read files: how they are made, and what the producer asks of them.
+//! The data sources that read files: their constructors, and the interface to the producer.
 //!
-//! `linux.ftrace` and `perfetto.metatrace` are not among them: what they read belongs to all
-//! recordings together.
+//! `linux.ftrace` and `perfetto.metatrace` are not among them: their input is shared by all
+//! recordings.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! `linux.system_info`: what does not change while a trace is recorded.
+//! `linux.system_info`: properties of the machine that do not change while a trace is recorded.
 
 use std::fs;
 use std::path::Path;

@@ -81,7 +81,7 @@ fn every_event_at_once_is_written_as_the_kernel_counts_and_has_no_unknown_field(
             .map(|group| format!("{}/*", group.file_name().to_str().expect("text")).into_bytes())
             .collect(),
         instance_name: Some(instance.name.clone().into_bytes()),
-        // So little that some is overwritten: what is read counts.
+        // So small that some events are overwritten: only those read count.
         buffer_size_kb: Some(1024),
         ..Default::default()
     };

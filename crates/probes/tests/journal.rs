@@ -149,7 +149,7 @@ fn probes_067_each_entry_is_one_packet_and_each_flush_adds_one_of_statistics() {
         ..Default::default()
     };
     assert_eq!(events(&packets), [(5000, 3, expected)]);
-    // A flush finds what was said before it, and nothing comes twice.
+    // A flush finds all entries before it, and none appears twice.
     for number in 6..50 {
         journal.say(number, &format!("MESSAGE=message {number}\n"));
         if number % 3 == 0 {
@@ -169,7 +169,7 @@ fn probes_067_each_entry_is_one_packet_and_each_flush_adds_one_of_statistics() {
             .zip(6..)
             .all(|(text, n)| *text == format!("message {n}"))
     );
-    // What the other program is late with is known.
+    // Polling finds entries without a flush, too.
     journal.say(50, "MESSAGE=last\n");
     until(|| {
         source.poll();

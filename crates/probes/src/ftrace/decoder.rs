@@ -245,8 +245,8 @@ impl EventDecoder {
         self.number == TASK_RENAME
     }
 
-    /// Writes the event's own message. `false`: the record does not fit the format; what was
-    /// written so far stays.
+    /// Writes the event's own message. Returns `false` if the record does not fit the format; the
+    /// fields written so far stay.
     pub(crate) fn encode(&self, record: &[u8], env: &mut Env<'_>, out: &mut Out<'_>) -> bool {
         match self.shape {
             Shape::Plain => {

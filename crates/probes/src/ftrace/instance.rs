@@ -203,7 +203,7 @@ impl Instance {
             self.taken.turn_off();
             self.readers.clear();
         }
-        // Of those that remain, whoever wanted a level was told at the start whether that works.
+        // Sources that remain and asked for a level were told at the start if it cannot be set.
         let _ = self.set_watermark();
         if source.options.exclusive.is_used() {
             self.taken.restore_exclusive();

@@ -43,7 +43,7 @@ impl TraceClock {
 /// Why an instance could not be taken over.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
-    /// Somebody else is using ftrace.
+    /// Another program uses ftrace.
     #[error("ftrace is in use by something else: {root}/current_tracer is {tracer}, not nop")]
     InUse {
         /// Directory of the instance.
@@ -102,7 +102,7 @@ struct ExclusiveBefore {
 }
 
 impl Taken {
-    /// Stops whatever the instance was recording, empties it and sets clock and size.
+    /// Stops the instance, empties it and sets clock and size.
     ///
     /// # Errors
     ///
@@ -138,7 +138,7 @@ impl Taken {
             events: fs.read("set_event").unwrap_or_default(),
         });
         fs.write("tracing_on", "0").map_err(failed("tracing_on"))?;
-        // May be refused by access rules; what is on then stays on but is filtered out.
+        // May be refused by access rules; events that are on then stay on but are filtered out.
         let _ = fs.write("events/enable", "0");
         let _ = fs.clear();
         taken.clock = choose_clock(fs, &clocks, current.as_deref(), options.use_monotonic_raw);
@@ -167,7 +167,7 @@ impl Taken {
     ///
     /// # Errors
     ///
-    /// If a value is refused; what was set before it stays until [`Taken::give_back`].
+    /// If a value is refused; settings made before it stay until [`Taken::give_back`].
     pub(super) fn set_exclusive(&mut self, wanted: &Exclusive) -> Result<(), KernelError> {
         let fs = &self.fs;
         if !wanted.tids.is_empty() {

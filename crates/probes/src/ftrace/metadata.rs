@@ -76,8 +76,8 @@ impl Metadata {
         self.inode = Some(inode);
     }
 
-    /// Ends an event of this task: device and inode in it are of one file. What this process does
-    /// itself is of no interest.
+    /// Ends an event of this task: device and inode in it are of one file. Events of this process
+    /// itself are left out.
     #[inline]
     pub(super) fn end_event(&mut self, pid: i32) {
         if let (Some(device), Some(inode)) = (self.device.take(), self.inode.take()) {

@@ -10,9 +10,9 @@ const PREFIX: &str = "ferretto-";
 
 /// A tracefs instance made by this process, removed when dropped.
 ///
-/// Its buffers and settings are its own, so neither another recording nor anybody else who uses the
-/// kernel's tracing takes events away or is disturbed (kernel documentation: ftrace, "Instances").
-/// What programs write to `trace_marker` goes to the top level only.
+/// Its buffers and settings are its own, so it neither loses events to other users of the kernel's
+/// tracing nor disturbs them (kernel documentation: ftrace, "Instances"). Messages that programs
+/// write to `trace_marker` go to the top level only.
 #[derive(Debug)]
 pub struct OwnInstance {
     path: PathBuf,
@@ -20,8 +20,8 @@ pub struct OwnInstance {
 }
 
 impl OwnInstance {
-    /// Makes the instance; tracefs is mounted first if it is nowhere. What a killed process has
-    /// left behind is removed.
+    /// Makes the instance; tracefs is mounted first if it is nowhere. Instances that a killed
+    /// process has left behind are removed.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl OwnInstance {
 
 impl Drop for OwnInstance {
     fn drop(&mut self) {
-        // The kernel refuses while somebody else reads there; the next recording tries again.
+        // The kernel refuses while another process reads there; the next recording tries again.
         let _ = fs::remove_dir(&self.path);
     }
 }

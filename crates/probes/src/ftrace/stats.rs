@@ -1,4 +1,4 @@
-//! `FtraceStats` packets: what the kernel buffers lost, and what could not be set up.
+//! `FtraceStats` packets: losses of the kernel's buffers, and settings that failed.
 
 use std::collections::BTreeSet;
 

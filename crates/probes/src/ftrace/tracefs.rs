@@ -176,7 +176,7 @@ impl Tracefs {
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn read(&self, path: &str) -> io::Result<String> {
         // Some files are only readable in one go.
         const FIRST_READ: usize = 64 << 10;
@@ -202,7 +202,7 @@ impl Tracefs {
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn write(&self, path: &str, text: &str) -> io::Result<()> {
         let mut file = OpenOptions::new().write(true).open(self.root.join(path))?;
         file.write_all(text.as_bytes())
@@ -212,7 +212,7 @@ impl Tracefs {
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn append(&self, path: &str, text: &str) -> io::Result<()> {
         let mut file = OpenOptions::new().append(true).open(self.root.join(path))?;
         file.write_all(text.as_bytes())
@@ -222,7 +222,7 @@ impl Tracefs {
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn truncate(&self, path: &str) -> io::Result<()> {
         OpenOptions::new()
             .write(true)
@@ -253,7 +253,7 @@ impl Tracefs {
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn open_raw(&self, cpu: u32) -> io::Result<File> {
         OpenOptions::new()
             .read(true)
@@ -284,7 +284,7 @@ impl Tracefs {
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn format(&self, group: &str, name: &str) -> io::Result<String> {
         self.read(&format!("events/{group}/{name}/format"))
     }
@@ -293,7 +293,7 @@ impl Tracefs {
     ///
     /// # Errors
     ///
-    /// What the kernel says to the second attempt.
+    /// The kernel's error of the second attempt.
     pub fn enable_event(&self, group: &str, name: &str, on: bool) -> io::Result<()> {
         let file = format!("events/{group}/{name}/enable");
         if self.write(&file, if on { "1" } else { "0" }).is_ok() {
@@ -374,8 +374,8 @@ pub(crate) fn parse_cpu_list(text: &str) -> Vec<u32> {
     cpus
 }
 
-/// Stops and empties the kernel's tracing at every mount, whoever set it up: for recovery after a
-/// crash.
+/// Stops and empties the kernel's tracing at every mount, even if another program set it up: for
+/// recovery after a crash.
 ///
 /// # Errors
 ///

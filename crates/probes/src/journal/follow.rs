@@ -137,6 +137,6 @@ pub(super) fn read(
     let _ = child.kill();
     let _ = child.wait();
     let _ = thread.join();
-    // What was found comes first in the journal, so the rest can still come the usual way.
+    // The entries found come first in the journal, so the rest can still be read the usual way.
     (is_whole || !found.is_empty()).then_some(found)
 }

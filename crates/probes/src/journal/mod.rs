@@ -1,4 +1,4 @@
-//! `linux.systemd_journald`: what programs say to the journal of systemd, while they say it.
+//! `linux.systemd_journald`: entries of systemd's journal, as they are written.
 //!
 //! `journalctl` reads the journal: it comes with systemd, knows all formats of its files, and
 //! writes one that is meant for other programs.

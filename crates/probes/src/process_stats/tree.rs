@@ -1,4 +1,4 @@
-//! The process tree: who exists, what they are called, who started them.
+//! The process tree: processes and threads, their names and their parents.
 
 use ferretto_proto::fields::process_tree as tree;
 use ferretto_wire::Encoder;
@@ -8,7 +8,7 @@ use crate::clock::boottime_ns;
 use crate::procfs::{Status, Times};
 
 impl ProcessStats {
-    /// Describes every process and thread that exists, whatever was described before.
+    /// Describes every process and thread that exists, including those described before.
     pub(super) fn scan_all(&mut self) {
         let started = boottime_ns();
         let mut message = Vec::new();

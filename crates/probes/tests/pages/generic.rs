@@ -65,7 +65,7 @@ fn probes_045_events_without_a_message_describe_themselves() {
             )
         })
         .collect();
-    // int64, string, uint64; what cannot be carried has no number.
+    // int64, string, uint64; a field of an unsupported type has no number.
     assert_eq!(
         described,
         [

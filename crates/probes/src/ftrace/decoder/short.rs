@@ -1,5 +1,5 @@
-//! Events whose messages are short, whatever is in a record. They are written straight to where
-//! they belong: their lengths take one byte each, so nothing is moved when they are known.
+//! Events whose messages are short for any record. They are written in place: their lengths take
+//! one byte each, so nothing is moved when they are known.
 
 use ferretto_proto::fields::{ftrace_event, ftrace_event_bundle as bundle};
 use ferretto_wire::{MAX_VARINT_LENGTH, short_varint_bits, varint_bits};
@@ -45,7 +45,7 @@ impl Tag {
 }
 
 /// A number in a record. It is loaded with the bytes before it, eight together: that is one load
-/// whatever the size is, and a record has a head that is longer.
+/// for every size, and the head of a record is longer than eight bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Number {
     /// The start of the eight bytes, which end where the number does.
