@@ -92,7 +92,7 @@ impl Frames {
         self.kernel.clear();
     }
 
-    /// Returns the iid of a callstack. What explains it is among the [new
+    /// Returns the iid of a callstack. Its interned data is among the [new
     /// entries](Self::new_entries) if it is new.
     pub fn callstack(&mut self, frames: &[Frame]) -> u64 {
         let mut numbers = std::mem::take(&mut self.numbers);

@@ -3,7 +3,7 @@
 
 /// Returns whether `pattern` matches the whole of `subject`.
 ///
-/// Takes at most the product of both lengths in steps, whatever the pattern.
+/// Takes at most the product of both lengths in steps, for any pattern.
 pub fn matches(pattern: &[u8], subject: &[u8]) -> bool {
     let (mut p, mut s) = (0, 0);
     // Where to go on if it does not match: behind the last star, with one more byte given to it.

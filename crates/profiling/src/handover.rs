@@ -1,8 +1,8 @@
 //! The socket where processes hand over descriptors of their own maps and memory.
 //!
 //! For daemons that may not look into every process: a process connects, and sends one byte
-//! together with two descriptors, of its `/proc/self/maps` and its `/proc/self/mem`. Who it is the
-//! kernel says.
+//! together with two descriptors, of its `/proc/self/maps` and its `/proc/self/mem`. The kernel
+//! identifies the process.
 
 use std::fs::{self, File};
 use std::io::{self, IoSliceMut};
@@ -47,12 +47,12 @@ pub struct HandOverSocket {
 }
 
 impl HandOverSocket {
-    /// Listens at `path`, where every user may connect: what comes is checked. A socket that nobody
-    /// listens at is replaced, any other file is not.
+    /// Listens at `path`, where every user may connect: descriptors are checked. A socket without a
+    /// listener is replaced, any other file is not.
     ///
     /// # Errors
     ///
-    /// If the path is too long, or there is a file, or somebody who listens.
+    /// If the path is too long, or there is a file or a listener.
     pub fn bind(path: &Path) -> io::Result<Self> {
         if path.as_os_str().len() > MAX_PATH {
             let text = format!("the path of a socket is at most {MAX_PATH} bytes");
@@ -118,7 +118,7 @@ impl HandOverSocket {
 
 impl Drop for HandOverSocket {
     fn drop(&mut self) {
-        // If somebody else has removed it that is fine.
+        // Another process may have removed it already.
         if is_socket(&self.path) {
             let _ = fs::remove_file(&self.path);
         }
