@@ -6,11 +6,10 @@
 //! * A message that is decoded and encoded again keeps the fields and the enum
 //!   values it does not know, byte for byte, behind the fields it knows.
 //! * `string` fields are byte vectors: nothing is refused for not being UTF-8.
-//! * The configs of single data sources inside [`DataSourceConfig`], and what
-//!   [`DataSourceDescriptor`] says of single sources, are left encoded, as bytes:
-//!   who passes them on does not change them, and producers compare them.
-//!   Write them with `FtraceConfig { .. }.encode_to_vec()` and read them with
-//!   [`decode_lazy`].
+//! * The configs of single data sources inside [`DataSourceConfig`], and the parts of
+//!   [`DataSourceDescriptor`] for single sources, are left encoded, as bytes: they are passed on
+//!   unchanged, and producers compare them. Write them with `FtraceConfig { .. }.encode_to_vec()`
+//!   and read them with [`decode_lazy`].
 //! * Repeated numbers are written unpacked unless the schema says packed, and
 //!   are read either way.
 //! * Decoding never panics and never allocates out of proportion to its input: messages nest at

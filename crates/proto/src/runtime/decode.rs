@@ -13,8 +13,9 @@ use super::unknown::{Element, Elements, UnknownFields};
 /// The depth to which messages may be nested, the outermost counted.
 pub(super) const MAX_DEPTH: u32 = 100;
 
-/// The memory that the messages and strings in a message may take, without what they hold: two
-/// bytes can be a message of some hundred in memory. What they hold is bounded by the input.
+/// The memory that the structs of messages and strings in a message may take, without their
+/// content: two bytes can be a message of some hundred in memory. The content is bounded by the
+/// input.
 const MAX_ELEMENT_MEMORY: usize = 32 << 20;
 
 /// Adds the encoded fields to the message.

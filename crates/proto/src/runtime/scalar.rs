@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use ferretto_wire::{Encoder, Sink, Value, decode_varint, zigzag, zigzag_decode};
 
-/// A type of numbers in the schema: how they are encoded, and what they are in Rust.
+/// A type of numbers in the schema, with its encoding and its Rust type.
 pub trait Scalar {
     /// The Rust type.
     type Rust: Copy + Debug + PartialEq;
