@@ -111,7 +111,7 @@ impl std::error::Error for Abort {}
 /// The early end of a list of instructions.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// The data is not of the expected shape; somebody further out may go on.
+    /// The data is not of the expected shape; an enclosing instruction may go on.
     Error,
     Abort(Box<Abort>),
 }

@@ -3,8 +3,8 @@
 use crate::abort::Reason;
 
 /// Bytes counted for an entry of a message or list: its place and its value. Two elements of 48
-/// bytes in upstream's tree, so that limits that suit programs there suit them here; what an entry
-/// takes here is less.
+/// bytes in upstream's tree, so that limits that suit programs there suit them here; an entry takes
+/// less here.
 pub(crate) const ENTRY: u64 = 96;
 
 /// Steps each patch may take for each entry of the state, so that programs may go through all of

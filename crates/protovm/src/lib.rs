@@ -3,8 +3,8 @@
 //! Some data sources describe a large object (a tree of windows, a table of resources) by one
 //! snapshot and small patches behind it. In a ring buffer the snapshot is overwritten first, and
 //! the patches that are left mean nothing. A data source of that kind brings a [`Program`]:
-//! instructions that say how a patch changes the state. Whoever is about to lose a packet has a
-//! [`Vm`] apply it first, so that the state at the beginning of what is left is always known; a
+//! instructions that say how a patch changes the state. Before a packet is overwritten, a [`Vm`]
+//! applies it, so that the state at the beginning of the remaining packets is always known; a
 //! reader begins with that state and applies the patches that are left.
 //!
 //! The machine knows nothing of the schema. It has a cursor in the patch, one in the state and 32

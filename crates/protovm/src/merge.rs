@@ -65,7 +65,7 @@ impl Node {
         Ok(())
     }
 
-    /// Replaces whatever is there.
+    /// Replaces the present value.
     fn replace(&mut self, value: Source<'_>, account: &mut Account) -> Result<(), Reason> {
         let node = Self::of(value);
         // Both exist for a moment.

@@ -47,8 +47,8 @@ struct Decoded {
 }
 
 impl Program {
-    /// Decodes a `VmProgram`. What is malformed is left out, as protobuf leaves out unknown fields:
-    /// it shows when the program is run.
+    /// Decodes a `VmProgram`. Malformed parts are left out, as protobuf leaves out unknown fields:
+    /// that shows when the program is run.
     ///
     /// # Errors
     /// If it is larger than any real program.

@@ -24,7 +24,7 @@ pub(crate) struct Place<'a> {
     root: bool,
     /// The innermost select has moved it.
     moved: bool,
-    /// It was deleted; whoever selected it takes it out.
+    /// It was deleted; the instruction that selected it takes it out.
     deleted: bool,
 }
 
@@ -176,7 +176,7 @@ impl Machine<'_> {
             }
             Step::At { field, index } => {
                 let patch = patch.enter(field, index, self.account)?;
-                // What a scalar is by index is nowhere said.
+                // The index of a scalar is not defined.
                 patch.message()?;
                 self.in_patch(rest, nested, patch, state)
             }

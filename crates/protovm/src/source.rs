@@ -59,7 +59,7 @@ impl<'a> Source<'a> {
             }
             left -= 1;
         }
-        // What is scanned is quick; a quarter of a step for each field of the shortest kind.
+        // Scanning is quick; a quarter of a step for each field of the shortest kind.
         account.step(self.message()?.len() as u64 / 8)?;
         Err(Stop::Error)
     }

@@ -78,7 +78,7 @@ impl Map {
     pub(crate) fn remove(&mut self, position: usize, account: &mut Account) {
         let (_, node) = self.0.remove(position);
         account.release(ENTRY + node.cost());
-        // What is not counted any more must not be kept.
+        // Memory that is not counted any more must not be kept.
         if self.0.len() < self.0.capacity() / 4 {
             self.0.shrink_to(self.0.len() * 2);
         }
@@ -144,7 +144,7 @@ impl Node {
         Ok(())
     }
 
-    /// Takes a message apart, one level deep. What is malformed in it is lost, with all behind it.
+    /// Takes a message apart, one level deep. A malformed part is lost, with all behind it.
     pub(crate) fn message(&mut self, account: &mut Account) -> Result<&mut Map, Reason> {
         match self {
             Self::Empty => *self = Self::Message(Map::default()),
@@ -281,7 +281,7 @@ impl Node {
     }
 }
 
-/// The fields of a message. What it charges is not given back if it fails.
+/// Returns the fields of a message. The cost is not given back if it fails.
 fn take_apart(message: &[u8], account: &mut Account) -> Result<Map, Reason> {
     let mut map = Map::default();
     for field in fields(message) {

@@ -24,10 +24,10 @@ const STEPS_PER_BYTE: u64 = 64;
 pub enum Outcome {
     /// It is in the state now.
     Applied,
-    /// It is not for this program. What was written before that showed stays.
+    /// It is not for this program. Writes before that was found stay.
     Rejected,
-    /// It contradicts the program, or the state would become too large. What was written before
-    /// that showed stays.
+    /// It contradicts the program, or the state would become too large. Writes before that was
+    /// found stay.
     Aborted(Box<Abort>),
 }
 
@@ -92,7 +92,7 @@ impl Vm {
         encode(|message| self.root.encode(message))
     }
 
-    /// Returns how many steps all patches took until now: how much work that was.
+    /// Returns the number of steps that all patches took until now: a measure of work.
     pub fn steps_taken(&self) -> u64 {
         self.account.taken()
     }

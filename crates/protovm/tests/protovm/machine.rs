@@ -45,7 +45,7 @@ fn protovm_008_an_error_ends_its_list_unless_it_is_skipped_or_must_not_be() {
     assert_eq!(aborted(strict.apply(&patch)), Reason::ErrorNotAllowed);
     assert_eq!(strict.state(), []);
 
-    // What failed inside fails the instruction around it, whose level decides next.
+    // An inner failure fails the enclosing instruction, whose level decides next.
     let around = src(&[], &[failing(), write(2)]);
     let mut outer = vm(&[around.clone().skip(), write(3)]);
     assert_eq!(outer.apply(&patch), Outcome::Applied);

@@ -59,7 +59,7 @@ fn message() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// The state is within its bounds: what is counted, and what it takes as bytes.
+/// Returns true if the state is within its bounds, as counted and as encoded.
 fn holds(vm: &Vm) {
     let program = vm.program().as_bytes().len() as u64;
     assert!(vm.memory_usage() <= LIMIT + program);
