@@ -78,7 +78,7 @@ fn dial(
 ) {
     while let Ok(number) = requests.recv() {
         let result = connect();
-        // What did not work for one does not for those that waited meanwhile.
+        // If it failed for one, it fails for those that waited meanwhile.
         let failed = result.is_err();
         let first = Dialled { number, result };
         if finished.send(first).is_err() {

@@ -67,7 +67,7 @@ impl Flow {
         self.has_ended = true;
     }
 
-    /// Nobody takes any more: what waits is forgotten.
+    /// The receiver is gone: waiting bytes are dropped.
     pub(crate) fn refuse(&mut self) {
         self.is_refused = true;
         self.bytes = Vec::new();

@@ -5,8 +5,8 @@
 //! * The first thing the host hears on each connection is whom it is for, and then exactly what
 //!   the producer says.
 //! * A side that does not read holds up the other, and nobody else; 128 KiB are held for each
-//!   direction of each producer. What was taken from a producer is delivered before its connection
-//!   to the host ends.
+//!   direction of each producer. Bytes taken from a producer are delivered before its connection to
+//!   the host ends.
 //! * A host that is gone costs nothing but an attempt now and then, and one at once when a producer
 //!   comes.
 //!

@@ -1,4 +1,4 @@
-//! A producer and its connection to the host: what one says goes to the other.
+//! A producer and its connection to the host, with bytes passed both ways.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -83,7 +83,7 @@ impl Pair {
             match error {
                 Broken::Source(error) if is_end(&error) => self.up.end(),
                 Broken::Source(error) => return Outcome::Failed(Side::Local, error),
-                // What the host still has to say may be the reason.
+                // The host's last messages may give the reason.
                 Broken::Sink => {
                     self.up.refuse();
                     self.up.end();
@@ -94,7 +94,7 @@ impl Pair {
             match error {
                 Broken::Source(error) if is_end(&error) => self.down.end(),
                 Broken::Source(error) => return Outcome::Failed(Side::Remote, error),
-                // What the producer has said is still to be delivered.
+                // The producer's bytes are still to be delivered.
                 Broken::Sink => {
                     self.down.refuse();
                     self.down.end();
@@ -140,7 +140,7 @@ impl Pair {
         }
     }
 
-    /// The producer is heard no more; what it has said is delivered.
+    /// Stops reading from the producer; bytes already read are delivered.
     pub(crate) fn end(&mut self) {
         self.up.end();
     }

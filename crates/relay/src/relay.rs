@@ -95,8 +95,8 @@ struct Stop {
 pub struct Stopper(Arc<Stop>);
 
 impl Stopper {
-    /// Asks the relay to end. What producers have said is delivered first; [`Relay::run`] returns
-    /// soon after.
+    /// Asks the relay to end. Bytes of producers are delivered first; [`Relay::run`] returns soon
+    /// after.
     pub fn stop(&self) {
         self.0.requested.store(true, Ordering::Release);
         self.0.wake.wake();
@@ -124,7 +124,7 @@ impl Relay {
         Self::with_listener(options, listener)
     }
 
-    /// Like [`bind`](Self::bind), but serves a socket that somebody else has bound.
+    /// Like [`bind`](Self::bind), but serves a socket that another process has bound.
     ///
     /// # Errors
     ///

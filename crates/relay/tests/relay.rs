@@ -90,7 +90,7 @@ fn relay_016_relay_018_what_a_producer_behind_the_relay_records_is_complete_and_
         let pid = u64::from(std::process::id());
         assert_eq!(number(packet, TRUSTED_PID), Some(pid));
     }
-    // What the service says of itself is of no other machine.
+    // The service's own packets carry no machine id.
     let clocks = ferretto_proto::fields::trace_packet::CLOCK_SNAPSHOT;
     let own = packets.iter().find(|p| Fields::find(clocks, p).is_some());
     assert_eq!(number(own.unwrap(), MACHINE_ID), None);
@@ -192,7 +192,7 @@ fn what_one_machine_lost_is_told_of_that_machine_alone() {
         }
         writer.flush(None);
         handle.notify_started(instance);
-        // It answers whatever it is asked until the test has seen enough.
+        // It answers all requests until the test has seen enough.
         while over.try_recv().is_err() {
             producer.process(std::time::Instant::now());
             while let Some(event) = producer.poll_event() {
@@ -523,7 +523,7 @@ fn relay_028_what_is_no_conversation_harms_neither_host_nor_relay() {
     let mut behind = world::stream(&relay.address);
     behind.write_all(&oversized).unwrap();
     assert_eq!(behind.read(&mut [0; 64]).unwrap_or(0), 0);
-    // What is unknown is answered.
+    // Unknown requests are answered.
     let mut direct = std::net::TcpStream::connect((host.as_str(), *port)).unwrap();
     direct
         .write_all(&[said, unknown_frame, unknown_method].concat())
