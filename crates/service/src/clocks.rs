@@ -1,4 +1,4 @@
-//! Readings of the machine's clocks, taken by whoever drives the service.
+//! Readings of the machine's clocks, taken by the driver of the service.
 
 /// One reading of each clock the service uses, in nanoseconds unless it says otherwise.
 ///

@@ -108,10 +108,10 @@ pub enum Command {
         /// The descriptor, may be a pipe.
         fd: PassedFd,
     },
-    /// Copy all that was written to the open file `from` so far, from its beginning and whoever
-    /// wrote it, into this descriptor at its current offset, and use that as the file `file` from
-    /// then on. Answered with `FileWritten` once all is copied, or with `FileFailed` if `from`
-    /// cannot be read again (a pipe, a descriptor for writing only) or `fd` not be written.
+    /// Copy all that any process wrote to the open file `from` so far, from its beginning, into
+    /// this descriptor at its current offset, and use that as the file `file` from then on.
+    /// Answered with `FileWritten` once all is copied, or with `FileFailed` if `from` cannot be
+    /// read again (a pipe, a descriptor for writing only) or `fd` not be written.
     CopyFile {
         /// The file that is copied.
         from: FileId,
@@ -143,9 +143,10 @@ pub enum Command {
         /// For which.
         waiting: Waiting,
     },
-    /// Tell the operator of something that is not as somebody asked for. Of no use to who has none.
+    /// Report a request that could not be fulfilled completely to the operator. A driver without an
+    /// operator may ignore it.
     Report {
-        /// A sentence. What clients called things is quoted in it.
+        /// A sentence. Names given by clients are quoted in it.
         problem: String,
     },
     /// Close the connection, after what is queued for it was sent. Answered with `Disconnected`.
@@ -158,8 +159,8 @@ pub enum Command {
 /// The place where a file is to be created, and its owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePlace {
-    /// The folder that the file must really be below, whatever links others have put there; `None`
-    /// if any place will do.
+    /// The folder that the file must be below even after links are resolved; `None` if any place
+    /// will do.
     pub folder: Option<PathBuf>,
     /// Its path: from `folder` on if there is one, and absolute if not. Each part is a name.
     pub path: PathBuf,

@@ -96,7 +96,7 @@ impl Consumers {
         request_id: Option<u64>,
         error: Option<String>,
     ) {
-        // How its data sources ended comes before the end, as from upstream.
+        // The last states of its data sources are reported before the end, as by upstream.
         self.deliver_observed(commands);
         let reply = EnableTracingResponse {
             state: Some(State::Disabled(true)),

@@ -18,8 +18,8 @@
 //!
 //! # Types to know
 //!
-//! [`Service`] is the state machine; [`Event`] and [`Command`] are its two sides. Whoever drives it
-//! calls [`Service::handle`] for each event, then [`Service::poll_command`] until it is empty, and
+//! [`Service`] is the state machine; [`Event`] and [`Command`] are its two sides. Its driver calls
+//! [`Service::handle`] for each event, then [`Service::poll_command`] until it is empty, and
 //! [`Service::handle_timeout`] at the time [`Service::poll_timeout`] names.
 //!
 //! # Features

@@ -1,6 +1,6 @@
-//! Regular expressions of configs: which producers a data source is meant for, which strings are
-//! redacted. Matching takes time linear in the string; how many there are, and what they take once
-//! compiled, is bounded by session and by user ([`Budget`]).
+//! Regular expressions of configs: they select producers for data sources, and strings to redact.
+//! Matching takes time linear in the string; their number and compiled size are bounded by session
+//! and by user ([`Budget`]).
 
 #[cfg(feature = "regex")]
 mod compile;

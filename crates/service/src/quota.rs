@@ -20,8 +20,8 @@ pub struct Quotas {
     /// Shared memory that all producers of one user may have, in bytes. Those that come later get
     /// the least there is, and none that they bring is used.
     pub shared_memory_per_user: u64,
-    /// Activations of triggers by one user that are heeded in 24 hours, whatever their names.
-    /// Requests with more are rejected.
+    /// Activations of triggers of all names by one user that are heeded in 24 hours. Requests with
+    /// more are rejected.
     pub triggers_per_user: usize,
     /// Writers of all producers of one user whose sequence numbers a session remembers. If there
     /// are more, the oldest get new numbers when they go on, and a loss is told.

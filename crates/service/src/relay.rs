@@ -24,7 +24,8 @@ pub(crate) struct Relays {
     departed_bytes: usize,
 }
 
-/// A relay whose connection is over: what it said belongs to the recordings that it was there for.
+/// A relay whose connection has ended. Its clocks and names are kept for the recordings that it
+/// took part in.
 #[derive(Debug)]
 struct Departed {
     client: ClientId,

@@ -1,4 +1,4 @@
-//! Clock snapshots: how readings of different clocks in one trace are related to each other.
+//! Clock snapshots: they relate readings of different clocks in one trace to each other.
 
 use std::collections::VecDeque;
 

@@ -83,7 +83,7 @@ pub enum Policy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Semantics {
     /// `BufferConfig.experimental_mode` unset: writers are read one after the other, by producer
-    /// and number; a loss is reported as 1 whatever its cause, and the first packet of each writer
+    /// and number; a loss is reported as 1 for any cause, and the first packet of each writer
     /// reports one; a discarding buffer reuses what was already read and stops at the first chunk
     /// that would cost unread data.
     V1,
@@ -224,9 +224,9 @@ impl TraceBuffer {
         })
     }
 
-    /// A copy that will return what this one would return next, to be read on its own: what was
-    /// read before does not reappear. Counters of reading start at zero; all others, and the
-    /// histograms, are kept. It refuses chunks and patches.
+    /// A copy that returns the same packets next as this one, to be read on its own: packets read
+    /// before do not reappear. Counters of reading start at zero; all others, and the histograms,
+    /// are kept. It refuses chunks and patches.
     ///
     /// # Errors
     /// If the memory is not there. This buffer is unchanged.
@@ -322,8 +322,8 @@ impl TraceBuffer {
         self.stats
     }
 
-    /// Returns how many chunks were looked at to put together packets that are spread over several:
-    /// how much work that was.
+    /// Returns the number of chunks that were examined to put together packets that are spread over
+    /// several: a measure of work.
     pub fn pieces_examined(&self) -> u64 {
         self.examined
     }

@@ -61,11 +61,11 @@ pub(super) enum Link {
 }
 
 impl TraceBuffer {
-    /// The next packet, or `None` if there is no complete one left for now. What is returned is
+    /// The next packet, or `None` if there is no complete one left for now. A returned packet is
     /// consumed.
     ///
-    /// Reading may stop at any time and go on later, whatever is written, patched or overwritten in
-    /// between.
+    /// Reading may stop at any time and go on later, even if chunks are written, patched or
+    /// overwritten in between.
     pub fn read_next(&mut self) -> Option<Packet<'_>> {
         let slot = match self.next_of_current() {
             Some(slot) => slot,
@@ -196,7 +196,7 @@ impl TraceBuffer {
             let payload = self.ring.payload(at, 0, header.len.into());
             if header.unread == header.len && mode == Mode::Read {
                 touch(payload);
-                // What is read next most likely, if it is as large.
+                // Most likely the next chunk to be read, if it is as large.
                 let next = self.next_record(slot, at, &header);
                 self.ring.prefetch(next, header.units());
             }
@@ -241,8 +241,7 @@ impl TraceBuffer {
 
     /// Erases what is left of the chunk at `at` if it is its sequence's first, with the end of a
     /// packet that begins in it, without looking at each packet: their sizes are as they were when
-    /// it was stored. Returns whether packets were lost; what is left undone is for
-    /// [`advance`](Self::advance).
+    /// it was stored. Returns whether packets were lost; [`advance`](Self::advance) does the rest.
     pub(super) fn erase_at_once(&mut self, slot: u32, at: u32) -> bool {
         let Some((header, first)) = self.next_of_front(slot, at) else {
             return false;

@@ -61,8 +61,8 @@ pub(super) struct Sequence {
     /// Losses to be reported with the next packet.
     pub(super) loss: u32,
     /// The number of chunks behind the first that are known to continue the packet that begins at
-    /// the first one's end. What is to come of a long packet is then looked at once, not once for
-    /// each chunk that arrives.
+    /// the first one's end. So the rest of a long packet is examined once, not once for each chunk
+    /// that arrives.
     pub(super) chained: u32,
     /// Its writer is gone, but the number is not yet another's.
     pub(super) ended: bool,

@@ -1,9 +1,9 @@
 //! Numbers of writers and producers that come to belong to others.
 //!
-//! A number stands for one writer after another, and the chunks of each count from where it
-//! pleases. Whoever knows that a writer has gone and another begins says so, and what both wrote is
-//! kept apart: the new one's chunks are not taken for old ones that come late, and no packet is
-//! made of pieces of both.
+//! A writer id stands for one writer after another, and each numbers its chunks from any value. The
+//! service tells the buffer when a writer has left and another begins, so that their chunks are
+//! kept apart: the new one's chunks are not taken for old ones that arrive late, and no packet is
+//! made of fragments of both.
 
 use super::sequence::Sequence;
 use super::{Identity, ProducerId, TraceBuffer, WriterId};
@@ -78,7 +78,7 @@ impl TraceBuffer {
         let Some(next) = self.sequences.retire(slot) else {
             return slot;
         };
-        // What waited for more has waited in vain.
+        // Incomplete packets of the old writer cannot be completed any more.
         self.wake(slot);
         next
     }

@@ -14,7 +14,7 @@ impl TraceBuffer {
         self.ring.prefetch(self.write.at, units_for(payload) + 1);
     }
 
-    /// Stores a chunk. Whatever is wrong with it shows in the counters only.
+    /// Stores a chunk. Problems with it appear in the counters only.
     pub fn copy_chunk(&mut self, chunk: &Chunk<'_>) {
         self.current = None;
         if self.read_only || (self.sealed && self.options.semantics == Semantics::V2) {

@@ -64,8 +64,8 @@ impl Changes {
         self.queue.insert(self.last, change);
     }
 
-    /// Takes note that the instance is no more: what is to be told of it is told, unless nothing
-    /// else ever was.
+    /// Forgets an instance that has ended. Its pending changes are still reported, unless none ever
+    /// was.
     pub(super) fn forget(&mut self, key: InstanceKey, held: bool) {
         self.told.remove(&key);
         let Some(waiting) = self.waiting.get_mut(&key) else {

@@ -50,8 +50,8 @@ impl Observer {
         self.request_id
     }
 
-    /// Forgets the instances of its session: nothing more will come of them. What was noted is
-    /// told.
+    /// Forgets the instances of its session, which will not change any more. Pending changes are
+    /// still reported.
     pub(super) fn leave_session(&mut self) {
         self.changes.forget_all();
     }

@@ -1,4 +1,4 @@
-//! QueryServiceState requests of one consumer: how far each has been answered.
+//! QueryServiceState requests of one consumer, and the progress of their answers.
 
 use std::collections::VecDeque;
 

@@ -266,7 +266,7 @@ fn run(file: FileId, writer: &FileWriter, queue: &Receiver<Job>, reporter: &Repo
     let mut broken = false;
     for job in queue {
         match job {
-            // What stands behind a gap is of no use, even if there is room again.
+            // Data behind a gap is of no use, even if there is room again.
             Job::Write(_) if broken => reporter.failed(file, &not_open()),
             Job::Write(bytes) => match writer.write_whole(&bytes) {
                 Ok(()) => {
@@ -309,7 +309,7 @@ impl FileWriter {
     /// Writes everything, or, where the file can be shortened again, nothing.
     fn write_whole(&self, bytes: &[u8]) -> io::Result<()> {
         let start = self.position();
-        // What a pipe with room takes without blocking.
+        // The number of bytes that a pipe with room takes without blocking.
         let at_once = if start.is_some() {
             MAX_WRITE
         } else {

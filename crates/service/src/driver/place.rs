@@ -28,8 +28,8 @@ pub(super) fn create(place: &FilePlace) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Goes down from a folder by names alone: a link on the way, which somebody else may have put
-/// there, leads nowhere.
+/// Goes down from a folder by names alone: symbolic links on the way, which another user may have
+/// put there, are refused.
 fn descend(folder: &Path, parents: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut at = open(folder, flags, Mode::empty())?;

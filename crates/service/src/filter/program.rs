@@ -1,4 +1,4 @@
-//! Bytecode compiled to tables: what is to become of each field of each message.
+//! Bytecode compiled to tables: the action for each field of each message.
 
 use super::words;
 

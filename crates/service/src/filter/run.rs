@@ -51,7 +51,7 @@ impl Scratch {
         for piece in pieces {
             self.input.extend_from_slice(piece);
         }
-        // What is let through is never longer; so the output does not grow field by field.
+        // The output is never longer than the input, so one reservation is enough.
         self.output.reserve(self.input.len());
         match self.run(program, strings) {
             Some(()) => Ok(&self.output),
@@ -186,8 +186,8 @@ impl Field {
     }
 }
 
-/// The output, and how far the input has been copied to it. What is let through unchanged is copied
-/// in as long stretches as possible.
+/// The output, and how far the input has been copied to it. Unchanged bytes are copied in as long
+/// stretches as possible.
 struct Output<'a> {
     input: &'a [u8],
     output: &'a mut Vec<u8>,

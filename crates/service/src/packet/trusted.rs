@@ -12,7 +12,7 @@ use crate::buffer::{Identity, Loss, Packet, ProducerId, WriterId};
 /// Most bytes the fields can take: 11 + 6 + 12 + 7 + 7 is 43.
 const MAX_BYTES: usize = 48;
 
-/// The service's word about a packet: who wrote it, and what is missing before it.
+/// The fields of a packet that only the service may set: its writer, and the losses before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trusted {
     /// The sender, as far as it is known.

@@ -103,7 +103,7 @@ fn move_shared(
         return MoveOutcome::Nothing;
     };
     let location = (moved.page, moved.chunk);
-    // Free again when it goes out of scope, whatever is found wrong with it.
+    // Freed again when it goes out of scope, also after an error.
     let Some(chunk) = region.try_read(location.0, location.1) else {
         return MoveOutcome::Nothing;
     };
@@ -111,7 +111,7 @@ fn move_shared(
     if producer.copied.take(location, chunk.header(), target) {
         return MoveOutcome::Done;
     }
-    // What it replaces comes while it is copied.
+    // The record that it replaces is loaded while it is copied.
     if let Some(buffer) = BufferId::try_from(target)
         .ok()
         .and_then(|id| buffers.get(id))

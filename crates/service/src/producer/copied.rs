@@ -29,7 +29,7 @@ impl Copied {
         let header = chunk.header();
         let is_final = chunk.is_complete() && !header.flags.contains(ChunkFlags::NEEDS_PATCHING);
         if !is_final {
-            // What comes with its commit may be news.
+            // Its commit may bring new fragments.
             self.0.remove(&chunk.location());
             return false;
         }

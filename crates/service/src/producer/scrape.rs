@@ -1,4 +1,4 @@
-//! Scraping: what producers have written but not committed, copied from their shared memory.
+//! Scraping: copying chunks that producers have written but not committed from their shared memory.
 
 use super::{Memory, Producer};
 use crate::buffer::Chunk;

@@ -220,8 +220,8 @@ impl Producers {
         }
     }
 
-    /// Ends a connection, if it is one. Returns its producer, to be removed; what is still said to
-    /// it goes nowhere.
+    /// Ends a producer's connection. Returns its producer, to be removed; further messages to it
+    /// are dropped.
     pub(crate) fn disconnect(&mut self, client: ClientId) -> Option<ProducerId> {
         let Phase::Ready(id) = self.connections.remove(&client)?.phase else {
             return None;

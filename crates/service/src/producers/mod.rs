@@ -267,7 +267,7 @@ impl Producers {
         }
     }
 
-    /// Forgets a producer whose connection is gone. What it committed stays.
+    /// Forgets a producer whose connection has ended. Its committed chunks stay.
     pub(crate) fn remove(&mut self, buffers: &mut BufferPool, id: ProducerId) {
         let Some(producer) = self.table.remove(&id) else {
             return;

@@ -187,8 +187,8 @@ fn check_counts<'a>(
     Ok(())
 }
 
-/// Returns how many sessions there may be for this user to begin another: a few are kept for root,
-/// whatever others have.
+/// Returns the number of sessions up to which this user may begin another: a few are reserved for
+/// root.
 pub(super) fn max_sessions(uid: u32) -> usize {
     match uid {
         ROOT => MAX_SESSIONS + MAX_SESSIONS_PER_UID,

@@ -51,8 +51,8 @@ impl Service {
 
     /// Takes note of one event. Commands that follow from it are then in [`Self::poll_command`].
     ///
-    /// Never panics, whatever the event; events that make no sense (a client nobody announced, an
-    /// answer to no command) are ignored.
+    /// Never panics on any event; events that make no sense (a client nobody announced, an answer
+    /// to no command) are ignored.
     pub fn handle(&mut self, now: &Clocks, event: Event) {
         self.cx.now = *now;
         match event {

@@ -33,7 +33,8 @@ impl Service {
         }
     }
 
-    /// Handles a request of an initialised producer. Most replies are successes whatever happened.
+    /// Handles a request of an initialised producer. As upstream's, most replies report success
+    /// even where the request was ignored.
     fn initialised_request(
         &mut self,
         id: ProducerId,
@@ -124,8 +125,8 @@ impl Service {
         }
     }
 
-    /// Takes leave of a producer. What it committed stays; what it still held is copied if it may
-    /// be.
+    /// Handles the end of a producer's connection. Its committed chunks stay; chunks that it still
+    /// held are scraped if its sessions allow it.
     pub(super) fn producer_disconnected(&mut self, client: ClientId) {
         let cx = &mut self.cx;
         let Some(id) = cx.producers.disconnect(client) else {

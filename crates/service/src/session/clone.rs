@@ -302,7 +302,7 @@ impl Session {
         }
         let uid = consumer.uid();
         if self.output.as_ref().is_some_and(Output::is_full) {
-            // What did not fit the file is gone, and what follows it belongs to neither.
+            // The data that did not fit the file is lost, and later data belongs to neither.
             for copy in &mut pending.copies {
                 copy.buffer = copy.buffer.new_like().map_err(|_| CloneError::CopyBuffer)?;
             }
@@ -351,8 +351,9 @@ impl Session {
         }
     }
 
-    /// Takes note that the session's file could not be written. What was on its way there is in no
-    /// buffer any more: clones that wait would miss it, and nothing in them would say so.
+    /// Fails the waiting clones after the session's file could not be written. The data on its way
+    /// there is in no buffer any more: those clones would miss it, and nothing in them would say
+    /// so.
     pub(super) fn fail_file_clones(&mut self, cx: &mut Context, reason: &str) {
         for pending in self.clones.take_with_file() {
             let error = CloneError::WriteFile(reason.to_owned());

@@ -199,7 +199,7 @@ impl Session {
         self.continue_drain(cx);
     }
 
-    /// Ends and says why: the disk is full, or gone. What was written stays.
+    /// Ends the session with an error: the disk is full, or gone. Packets that were written stay.
     pub(crate) fn file_failed(&mut self, cx: &mut Context, error: &str) {
         if self.cloned.is_some() {
             return self.clone_file_failed(cx, error);
@@ -225,7 +225,7 @@ struct FileSink {
 impl FileSink {
     fn new(before: u64, max_bytes: u64) -> Self {
         Self {
-            // With room for the packets' lengths; what is not filled costs nothing.
+            // With room for the packets' lengths; unused capacity costs no memory.
             bytes: Vec::with_capacity(FILE_BATCH + FILE_BATCH / 16),
             before,
             max_bytes,

@@ -232,7 +232,7 @@ impl Session {
     /// ones.
     pub(crate) fn flush_acked(&mut self, cx: &mut Context, producer: ProducerId, flush: FlushId) {
         for flush in self.flushes.confirm(producer, flush) {
-            // What follows one may be the end of all.
+            // The follow-up of one flush may end the session and with it all others.
             if let Some(pending) = self.flushes.pending.remove(&flush) {
                 cx.timers.cancel(pending.timer);
                 self.flush_done(cx, pending.then, true);
@@ -294,7 +294,7 @@ impl Session {
         }
     }
 
-    /// Tells whoever waits that nobody will confirm any more.
+    /// Fails all pending flushes, which nobody will confirm any more.
     pub(super) fn fail_pending_flushes(&mut self, cx: &mut Context) {
         for pending in std::mem::take(&mut self.flushes.pending).into_values() {
             cx.timers.cancel(pending.timer);

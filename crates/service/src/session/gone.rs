@@ -8,10 +8,9 @@ use super::{Session, SessionState};
 use crate::ids::ProducerId;
 use crate::limits::MAX_SLOW_LISTED;
 
-/// The beginning of the names of data sources that record the machine and not the program that they
-/// are in. What such a one had not yet read where it is recorded, such as the kernel's buffers, is
-/// lost with it. A program that ends loses nothing: what it has written is in its shared memory,
-/// which is copied then.
+/// The prefix of data sources that record the machine and not the program that they are in. If one
+/// leaves, data that it had not yet read, as from the kernel's buffers, is lost. A program that
+/// ends loses nothing: its packets are in its shared memory, which is copied then.
 const OF_THE_MACHINE: &[u8] = b"linux.";
 
 /// Data sources of a session whose producer left without having been asked to stop: the names of

@@ -20,8 +20,8 @@ pub(super) enum InstanceState {
     Stopped,
 }
 
-/// A data source of one producer, taking part in one session. What the descriptor said when it was
-/// set up stays in force.
+/// A data source of one producer, taking part in one session. The descriptor as it was at setup
+/// stays in force.
 #[derive(Debug)]
 pub(super) struct Instance {
     producer_name: Arc<[u8]>,

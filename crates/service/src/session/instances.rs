@@ -186,7 +186,7 @@ impl Session {
         }
     }
 
-    /// Tells whoever watches the session about an instance's new state.
+    /// Tells the session's observer about an instance's new state.
     fn tell_observer(&self, cx: &mut Context, key: InstanceKey) {
         let instance = self.instances.get(&key);
         let consumer = cx.consumers.observer(self.owner.client);

@@ -1,8 +1,8 @@
-//! One tracing session: what it records, where to, and how far it has come.
+//! One tracing session: its data sources, its destination and its state.
 //!
-//! A session makes its transitions itself. What it affects beyond itself is handed to each of its
-//! verbs as a [`Context`]; what concerns other sessions is left to be collected
-//! ([`Session::take_announced`], [`Session::take_finished_clones`], [`Session::is_over`]).
+//! A session makes its transitions itself. State beyond its own is handed to each of its methods as
+//! a [`Context`]; news for other sessions is left to be collected ([`Session::take_announced`],
+//! [`Session::take_finished_clones`], [`Session::is_over`]).
 
 mod change;
 mod clone;
@@ -304,7 +304,7 @@ impl Session {
     }
 
     /// Lets it go on alone, to be attached to by this key. Its EnableTracing request stays
-    /// unanswered: whoever attaches says anew where to report the end.
+    /// unanswered: the consumer that attaches gives a new destination for the report of the end.
     pub(crate) fn detach(&mut self, key: Vec<u8>) {
         self.owner.client = None;
         self.owner.detach_key = Some(key);
@@ -321,8 +321,8 @@ impl Session {
         self.check_all_started(cx);
     }
 
-    /// Returns true if it is this consumer's, and what it holds is for that to read. A file comes
-    /// first: what it takes is not there to be read.
+    /// Returns true if this consumer may read the session's packets. A session that writes into a
+    /// file cannot be read: the file gets its packets.
     pub(crate) fn is_readable_by(&self, client: ClientId) -> bool {
         self.owner.client == Some(client) && !self.writes_into_file()
     }

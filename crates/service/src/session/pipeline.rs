@@ -100,7 +100,7 @@ impl<'a, S: PacketSink> Pipeline<'a, S> {
         put(self.sink, &mut self.compressor, passed);
     }
 
-    /// Gives the filter back: what follows is not filtered.
+    /// Gives the filter back: later packets are not filtered.
     pub(super) fn end_filter(&mut self) -> Option<SessionFilter> {
         self.filter.take()
     }

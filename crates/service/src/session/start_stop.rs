@@ -68,7 +68,8 @@ impl Session {
         self.set_timer(cx, base, delay, Timer::Snapshot);
     }
 
-    /// Returns true if it is not known yet that every data source runs, and somebody wants to know.
+    /// Returns true if some data source has not reported its start yet, and the owner waits for
+    /// that.
     fn awaits_start(&self) -> bool {
         self.state == SessionState::Started && !self.all_started && self.owner.client.is_some()
     }

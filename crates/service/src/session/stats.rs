@@ -1,4 +1,4 @@
-//! TraceStats: what was recorded, and what was lost where.
+//! TraceStats: counts of recorded and lost data by buffer and writer.
 
 use ferretto_ipc::port::state::BufferUse;
 use ferretto_proto::trace_stats::{BufferStats, FilterStats, WriterStats};

@@ -206,8 +206,8 @@ impl Session {
         }
     }
 
-    /// Arranges for the end of waiting. To be called once the data sources are set up: what they
-    /// are told of the duration is what the config said.
+    /// Starts the timeout of a session that waits for triggers. Called after the data sources are
+    /// set up: these get the duration of the config.
     pub(crate) fn arm_trigger_timeout(&mut self, cx: &mut Context) {
         let triggers = &*self.config.trigger_config;
         let timeout_ms = triggers.trigger_timeout_ms.unwrap_or(0);

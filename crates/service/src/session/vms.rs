@@ -11,7 +11,7 @@ use crate::pool::BufferPool;
 
 impl Session {
     /// Sets up a machine for a data source instance, if the config and the descriptor ask for one.
-    /// Whatever is missing is told to the operator only, and the instance starts without.
+    /// Problems are reported to the operator only, and the instance starts without a machine.
     pub(super) fn set_up_vm(
         &self,
         cx: &mut Context,

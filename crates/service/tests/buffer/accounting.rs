@@ -1,6 +1,6 @@
-//! Writers that do as they should, and whatever can happen to them: chunks come late, are scraped
-//! before they come, wait for patches, are overwritten. Every packet must come out once, whole and
-//! in order, or the next one must say that some are missing; and it must not say so if none are.
+//! Honest writers whose chunks arrive late, are scraped before they arrive, wait for patches, and
+//! are overwritten. Every packet must come out once, whole and in order, or the next one must say
+//! that some are missing; and it must not say so if none are.
 
 use std::collections::VecDeque;
 
@@ -170,7 +170,7 @@ impl Writer {
         let expected = self.seen.map_or(0, |seen| seen + 1);
         prop_assert!(number >= expected, "packet {number} again");
         let missing = number - expected;
-        // What is missing before the first packet ever of a writer is not known.
+        // Losses before a writer's very first packet are not known.
         if self.seen.is_some() || missing == 0 {
             prop_assert_eq!(got.loss != 0, missing > 0, "{} missing", missing);
         }
@@ -230,7 +230,8 @@ fn run(world: &World, seed: u64) -> Result<u32, TestCaseError> {
             }
         }
     }
-    // What is still on its way arrives, then one packet of each, which tells of all losses before.
+    // Chunks still on their way arrive, then one packet of each writer, which reports all losses
+    // before it.
     for index in 0..writers.len() {
         if writers[index].chunk.fragments > 0 {
             writers[index].close(None);

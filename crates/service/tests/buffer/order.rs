@@ -132,7 +132,7 @@ fn writers_nobody_reads_take_no_memory_once_their_chunks_are_overwritten() {
             usage = buffer.memory_usage();
         }
     }
-    // How much each is told apart by is kept for all, see the histograms.
+    // The histograms of all writers are kept.
     let of_histograms = buffer.writer_stats().count() as u64 * 512;
     assert!(buffer.memory_usage() < usage + of_histograms);
     let last: Vec<_> = order(&mut buffer);
@@ -142,8 +142,7 @@ fn writers_nobody_reads_take_no_memory_once_their_chunks_are_overwritten() {
 proptest! {
     #![proptest_config(cases(64))]
 
-    /// Whatever is written and read in between, each writer's packets are the same with both
-    /// engines.
+    /// With both engines, each writer's packets are the same for any sequence of writes and reads.
     #[test]
     fn only_the_order_of_writers_differs(
         steps in prop::collection::vec((1..4u16, 1..4u16, 1..200usize, 0..8u8), 1..300),

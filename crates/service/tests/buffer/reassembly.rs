@@ -105,8 +105,7 @@ fn tracebuf_013_a_packet_the_writer_gave_up_is_dropped() {
     assert_eq!(stats.abi_violations, 0);
 }
 
-/// Packets before it in the same chunk are whole: who reads them must not think that something is
-/// missing there.
+/// Packets before it in the same chunk are complete: no loss may be reported before them.
 #[test]
 fn a_packet_the_writer_gave_up_is_told_by_the_one_after_it() {
     let mut buffer = ring(4096);

@@ -176,7 +176,7 @@ impl Fight {
                 _ => assert!(!packet.is_data(), "{packet:?} is from nobody"),
             }
         }
-        // What this test's world keeps of what was said.
+        // The test's own record of messages is not part of the measurement.
         self.world
             .consumers
             .get_mut(&self.consumer)

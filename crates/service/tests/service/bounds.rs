@@ -72,7 +72,7 @@ fn descriptors_of_one_producer_are_bounded_in_size() {
     }
     let consumer = world.consumer();
     assert_eq!(world.state(consumer).data_sources.len(), 167);
-    // What is given back can be used again.
+    // Freed quota can be used again.
     for index in 0..10 {
         world.unregister(producer, &format!("s{index}"));
     }

@@ -1,4 +1,4 @@
-//! Clones: what a session holds now, to be read while it goes on.
+//! Clones: the present content of a session, to be read while it goes on.
 
 use ferretto_ipc::port::consumer::{Reply, Request};
 use ferretto_proto::clone_session_request::Selector;

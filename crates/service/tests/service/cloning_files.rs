@@ -148,7 +148,7 @@ fn a_session_whose_file_fails_has_no_complete_clone() {
         "Failed to write the trace file: No space left on device (os error 28)"
     );
     assert_eq!(r.world.files.len(), 1);
-    // What is left can still be cloned, as of any session that is over.
+    // The rest can still be cloned, as of any session that has ended.
     let (_, reply) = clone(&mut r.world, by_name("s"));
     assert_eq!(reply.was_write_into_file, Some(false));
 }

@@ -173,8 +173,7 @@ fn a_ring_of_a_day_can_be_read_from_the_first_repetition_on() {
     let packets = world.read(consumer);
     let data: Vec<_> = packets.iter().filter(|packet| packet.is_data()).collect();
     let flags = |packet: &Packet| packet.int(f::SEQUENCE_FLAGS).unwrap();
-    // What stands before the first repetition needs state that was overwritten, and says that
-    // something is missing.
+    // Packets before the first repetition need state that was overwritten, and report a loss.
     let first = data.iter().position(|p| flags(p) & CLEARED != 0).unwrap();
     let repeats = (CLEAR_MS / WRITE_MS) as usize;
     assert!(first <= repeats, "{first} packets cannot be read");

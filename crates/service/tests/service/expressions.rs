@@ -69,7 +69,7 @@ fn a_changed_config_has_no_more_expressions_than_a_new_one() {
         0,
         "as if it was not understood"
     );
-    // What they replace does not count for ever.
+    // Replaced expressions do not count any more.
     for _ in 0..10 {
         assert_eq!(change(with_expressions(100, "other")), 0);
     }

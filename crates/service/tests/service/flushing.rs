@@ -344,7 +344,7 @@ fn scraping_brings_what_a_silent_producer_holds() {
             &[]
         };
         assert_eq!(texts(&world.read(consumer)), expected);
-        // What comes after is complete and without repetition.
+        // Later packets are complete and not repeated.
         writer.new_packet().string(TEST_FIELD, "four");
         world.write(producer, &mut writer, &["five"]);
         let rest = texts(&world.read(consumer));

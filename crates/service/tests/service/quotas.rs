@@ -63,7 +63,7 @@ fn data_sources_of_one_producer() {
     );
     let other = producer_of(&mut world, 1);
     assert_eq!(offer(&mut world, other, 3, 0), None);
-    // What is withdrawn makes room.
+    // A withdrawn data source makes room.
     world.unregister(producer, "s");
     assert_eq!(offer(&mut world, producer, 3, 0), None);
 }

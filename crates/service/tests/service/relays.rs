@@ -291,7 +291,7 @@ fn clock_nonsense_of_one_machine_is_bounded_and_concerns_no_other() {
     let offset = clocks.curve().overall().unwrap();
     assert!(offset.offset.abs_diff(ahead as i64) <= offset.error);
     assert!(offset.error <= 2000, "{offset:?}");
-    // What is stated of the hostile one is no more certain than what it said.
+    // The clocks of the hostile relay are no more certain than its own statements.
     for packet in of(7) {
         let sync = packet.bytes(f::REMOTE_CLOCK_SYNC).unwrap();
         let exchanges = synced(std::slice::from_ref(packet)).remove(0);
@@ -489,7 +489,7 @@ fn a_relay_that_compares_often_is_told_of_over_the_whole_recording() {
     }
     // Nothing is told twice.
     assert!(synced(&world.read(consumer)).is_empty());
-    // What was before a recording is not in it, but for the last of it.
+    // Readings from before a recording are not in it, except the last one.
     let later = world.consumer();
     world.enable(later, ConfigBuilder::new());
     assert!(synced(&world.read(later)).len() <= 3);

@@ -1,4 +1,4 @@
-//! Closing the account of a trace: what was written is in it, or a cause of its loss is.
+//! The final check of a trace: each written packet is in it, or the cause of its loss is.
 
 use ferretto_proto::TraceStats;
 

@@ -168,8 +168,8 @@ impl Life {
         self.call(consumer, request, kind);
     }
 
-    /// Not while a read is under way, or an answer to an earlier one: whose data it is would be
-    /// anybody's guess.
+    /// Not while a read is under way, or an answer to an earlier one: replies could not be matched
+    /// to requests.
     fn is_busy(&self, consumer: ClientId) -> bool {
         self.requests.is_open(consumer, |kind| {
             matches!(

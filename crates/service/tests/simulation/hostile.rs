@@ -33,7 +33,7 @@ impl Life {
                 self.produce(producer, Request::ActivateTriggers(request));
             }
             5 => {
-                // Before that, the order of two streams would be anybody's guess.
+                // Before that, the order of two streams is not defined.
                 if self.world.producers[&producer].initialized.is_some() {
                     self.world.open_stream(producer);
                 }
@@ -69,7 +69,7 @@ impl Life {
         }
     }
 
-    /// A buffer number: one of its own, or anybody's.
+    /// A buffer number: one of its own, or an arbitrary one.
     fn wild_buffer(&mut self, attacker: ClientId) -> u32 {
         let instances = self.people[&attacker].instances.values();
         let own: Vec<u16> = instances.map(|instance| instance.target).collect();

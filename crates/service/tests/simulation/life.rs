@@ -1,4 +1,4 @@
-//! One life: what may happen at each step, and how it ends.
+//! One life: the possible steps, and the checks at its end.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ pub struct Life {
     pub reading: BTreeMap<u64, Reading>,
     pub writers: Vec<Writer>,
     pub requests: Requests,
-    /// Traces of whoever left a session, by user and name.
+    /// Traces of consumers that detached from a session, by user and key.
     pub left: BTreeMap<(u32, u8), Vec<usize>>,
     pub ledger: Ledger,
     pub last_label: u64,

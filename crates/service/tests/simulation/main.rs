@@ -1,6 +1,6 @@
 //! Lives of services among random clients: producers, honest and hostile, and consumers that come
 //! and go, lose messages, answer late or never, call out of order and send nonsense; disks that
-//! fail; time that jumps. Whatever happens, some things must hold:
+//! fail; time that jumps. These invariants must hold in all of them:
 //!
 //! * what an honest writer wrote is read once, whole, in order, by the session it was written for
 //!   and no other, or is missing and the next packet says so, or the session's statistics name a

@@ -1,4 +1,4 @@
-//! The machines of a buffer: what is about to be overwritten is folded into their states first
+//! The machines of a buffer: packets about to be overwritten are folded into their states first
 //! (ProtoVM).
 
 #[cfg(feature = "protovm")]

@@ -163,7 +163,7 @@ fn protovm_034_what_is_not_overwritten_is_not_in_the_state() {
     let trace = all.read();
     assert!(instances(&trace)[0].state.is_empty());
     assert_eq!(patch_numbers(&trace), [1, 2, 3]);
-    // What was read is not applied either, when it is overwritten.
+    // Packets that were read are not applied either, when they are overwritten.
     all.write_patches(4..=9);
     let (reader, _) = clone(&mut all.world, by_id(1));
     let trace = all.world.read(reader);

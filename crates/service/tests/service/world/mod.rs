@@ -374,7 +374,7 @@ impl World {
         }
     }
 
-    /// Lets time pass; what becomes due on the way is done on time.
+    /// Lets time pass; timers that become due on the way fire on time.
     pub fn run_for(&mut self, ms: u64) {
         let end = self.now.boottime + ms * MS;
         loop {

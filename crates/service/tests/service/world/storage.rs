@@ -26,7 +26,7 @@ pub enum WriteFault {
     None,
     /// A part of it is written, the rest only when late answers are delivered.
     Short,
-    /// It fails with this message; what had been written of it is taken back.
+    /// It fails with this message; a partial write is taken back.
     Error(&'static str),
 }
 
