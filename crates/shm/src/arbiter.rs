@@ -20,7 +20,7 @@ use crate::service::ServiceRegion;
 use crate::startup::{Reservations, Target};
 use crate::untold::Untold;
 
-/// The way in which the writers' side reaches whoever owns the connection.
+/// The channel from the writers' side to the owner of the connection.
 ///
 /// Called from any thread, never with a lock of this crate held.
 pub trait Outlet: Send + Sync {
@@ -389,8 +389,8 @@ impl Arbiter {
         }
     }
 
-    /// Returns the next writer to be registered, with its buffer, if nothing is held back: what
-    /// [`Arbiter::poll_output`] would say first.
+    /// Returns the next writer to be registered, with its buffer, if nothing is held back: the
+    /// first output of [`Arbiter::poll_output`].
     pub fn poll_registration(&self) -> Option<(u16, u16)> {
         lock(&self.state).next_registration()
     }

@@ -217,8 +217,8 @@ impl OwnedChunk {
     }
 
     /// Begins a fragment that is put together in place and takes effect when it is finished. `None`
-    /// if the chunk counts more than `max` fragments, or there is less room than one needs whatever
-    /// its length.
+    /// if the chunk counts more than `max` fragments, or there is less room than a fragment of any
+    /// length needs.
     #[inline(always)]
     pub(crate) fn short_fragment(&mut self, max: u16) -> Option<ShortFragment<'_>> {
         // Behind it there is room for its length, for all sixteen bytes of the last part, and for
@@ -528,7 +528,7 @@ unsafe fn copy_short(from: &[u8], to: *mut u8) {
         };
         match length {
             16..64 => {
-                // From both ends; what is between may be copied twice.
+                // From both ends; bytes in the middle may be copied twice.
                 copy(0);
                 if length > 32 {
                     copy(16);

@@ -1,8 +1,8 @@
 //! The processor's own counter of time.
 
-/// Returns what the processor's time stamp counter shows, where programs can read one (x86-64), in
-/// ticks since some time. How long a tick is, and whether it is always as long and the same on all
-/// processors, the caller has to know.
+/// Returns the value of the processor's time stamp counter, where programs can read one (x86-64),
+/// in ticks since some time. The caller has to know the length of a tick, and whether it is
+/// constant and the same on all processors.
 ///
 /// Not ordered with what is read and written around it.
 #[inline]

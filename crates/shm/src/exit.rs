@@ -4,8 +4,8 @@
 /// that does so, after its thread-local values are gone. Other threads still run. Returns whether
 /// there was room for it.
 ///
-/// The thread may have been interrupted anywhere, by a signal whose handler ends the process: what
-/// it had locked stays locked. A handler that panics ends the process.
+/// The thread may have been interrupted anywhere, by a signal whose handler ends the process: its
+/// locks stay locked. A handler that panics ends the process.
 pub fn at_exit(handler: extern "C" fn()) -> bool {
     // SAFETY: may be called at any time. The handler is code of this library, which is not unloaded
     // before it has run: a library that is unloaded runs its handlers then. It does not unwind, by
@@ -13,7 +13,7 @@ pub fn at_exit(handler: extern "C" fn()) -> bool {
     unsafe { atexit(handler) == 0 }
 }
 
-// What the standard library is linked with anyway.
+// The C library, with which the standard library is linked anyway.
 unsafe extern "C" {
     fn atexit(handler: extern "C" fn()) -> i32;
 }

@@ -1,5 +1,5 @@
 //! The parts of a region that there is memory for. A producer need not have touched all of it, and
-//! looking at the rest would have the kernel provide memory for that, at the cost of whoever looks.
+//! looking at the rest would have the kernel provide memory for that, at the reader's cost.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::region::Region;
 pub(crate) struct Extents(Vec<Range<usize>>);
 
 impl Extents {
-    /// Those within `range`, as they are now. What is written later may be in others.
+    /// Returns those within `range`, as they are now. Data that is written later may be in others.
     pub(crate) fn within(region: &Region, range: Range<usize>) -> Self {
         let Some(fd) = region.fd() else {
             return Self(vec![range]);
@@ -31,7 +31,7 @@ impl Extents {
             if start >= range.end {
                 break;
             }
-            // Always further on, whatever is done to the file meanwhile.
+            // Always further on, even if the file is changed meanwhile.
             let end = end.clamp(start + 1, range.end.max(start + 1));
             found.push(start..end.min(range.end));
             at = end;

@@ -12,15 +12,15 @@ const PATIENCE: u32 = 64;
 /// are; then the page words lie.
 const MAX_PASSES: u32 = 1000;
 
-/// The source of chunks. Writers search at the same time, without a lock: whoever changes a page
-/// word first has the chunk, the others look on.
+/// The source of chunks. Writers search at the same time, without a lock: the first to change a
+/// page word has the chunk, the others search on.
 ///
 /// A writer holds a chunk even while it has nothing to write, so pages of one chunk each would only
 /// do for as many writers as there are pages. Up to an eighth as many writers get whole pages. If
 /// there are more, a quarter of the pages stay whole for as long as their holders keep them, half
 /// as many are cut in four, and the rest in fourteen. Writers that write much come back often and
-/// get a share of the large chunks, whoever has them now. When there are more writers than chunks
-/// to hold, they keep none between packets.
+/// get a share of the large chunks, even if others hold these now. When there are more writers than
+/// chunks to hold, they keep none between packets.
 #[derive(Debug)]
 pub(crate) struct Finder {
     pages: Pages,
@@ -159,7 +159,7 @@ impl Finder {
             self.pages.try_partition(page, preferred);
             match self.acquire_in(page, header) {
                 Pass::Found(chunk) => return Pass::Found(chunk),
-                // Whoever has it: there may be more free pages behind it.
+                // Another writer took it: there may be more free pages behind it.
                 Pass::Beaten | Pass::Nothing => beaten = true,
             }
         }

@@ -1,4 +1,4 @@
-//! Forked children: how a process notices that it is one, and state that it does not share with its
+//! Forked children: detecting that a process is one, and state that it does not share with its
 //! parent.
 //!
 //! In the child there is one thread, and any lock may be held for ever by one that is not there. So
@@ -75,7 +75,7 @@ extern "C" fn in_child() {
     for disowned in DISOWNED.iter() {
         let disowned = disowned.load(Ordering::Relaxed);
         if disowned != NONE && nothing != NONE {
-            // SAFETY: whoever owns the number still owns an open descriptor afterwards; the call is
+            // SAFETY: the owner of the number still owns an open descriptor afterwards; the call is
             // among those allowed here.
             unsafe { dup3(nothing, disowned, CLOSE_ON_EXEC) };
         }
@@ -109,7 +109,7 @@ impl Drop for Disowned {
 
 const CLOSE_ON_EXEC: i32 = rustix::fs::OFlags::CLOEXEC.bits() as i32;
 
-// What the standard library is linked with anyway.
+// The C library, with which the standard library is linked anyway.
 unsafe extern "C" {
     fn pthread_atfork(
         prepare: Option<extern "C" fn()>,
@@ -184,8 +184,8 @@ impl<T> fmt::Debug for AppendList<T> {
     }
 }
 
-/// A value that each process makes for itself: a forked child finds none, whatever its parent had.
-/// Meant for statics: values are never dropped.
+/// A value that each process makes for itself: a forked child does not inherit its parent's. Meant
+/// for statics: values are never dropped.
 pub struct PerProcess<T: 'static> {
     current: AtomicPtr<Made<T>>,
 }
@@ -255,7 +255,7 @@ impl<T: Send + Sync> PerProcess<T> {
 
     #[inline]
     fn any(&self) -> Option<NonNull<Made<T>>> {
-        // What is found here was published with release ordering by `get_or_init`, and is never
+        // A value found here was published with release ordering by `get_or_init`, and is never
         // freed.
         NonNull::new(self.current.load(Ordering::Acquire))
     }

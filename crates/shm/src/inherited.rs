@@ -1,4 +1,4 @@
-//! Descriptors that whoever started this process left open for it.
+//! Descriptors that the parent process left open for this one.
 
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
@@ -26,7 +26,7 @@ extern "C" fn look() {
     for number in FIRST..END {
         // SAFETY: the descriptor is only asked about, and nobody else runs yet who could close it.
         let fd = unsafe { BorrowedFd::borrow_raw(number as RawFd) };
-        // What is closed by `exec` was not left by anybody.
+        // A descriptor that `exec` closes cannot be inherited: this process opened it.
         if fcntl_getfd(fd).is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC)) {
             LEFT[number / 64].fetch_or(1 << (number % 64), Ordering::Relaxed);
         }

@@ -37,7 +37,7 @@ impl PageSize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Layout {
-    /// One chunk; what every writer in the field uses.
+    /// One chunk; used by every known producer.
     Div1 = 1,
     /// Two chunks.
     Div2 = 2,

@@ -53,8 +53,8 @@
 //! fragment  ├─ length: a varint of one byte, or of four ─┼─ so many bytes of one packet ─┤
 //! ```
 //!
-//! `packets` is stored last, with `Release`, whenever a fragment is begun: whoever loads it can
-//! read what was written before. While a chunk is being written, so is the last fragment that it
+//! `packets` is stored last, with `Release`, whenever a fragment is begun: a reader that loads it
+//! can read all fragments before. While a chunk is being written, so is the last fragment that it
 //! counts ([`ChunkHeader`]).
 //!
 //! # The states of a chunk

@@ -4,8 +4,8 @@
 #[cfg(all(target_arch = "x86_64", not(any(miri, tsan))))]
 const BLOCK: usize = 64;
 
-/// Fills `out` with the bytes from `from` on, each loaded exactly once. What others write meanwhile
-/// may be torn.
+/// Fills `out` with the bytes from `from` on, each loaded exactly once. Concurrent writes may be
+/// torn.
 ///
 /// # Safety
 ///

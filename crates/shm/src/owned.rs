@@ -1,8 +1,7 @@
 //! The chunks that this process is writing, by its own account.
 //!
-//! What the page words say can be changed by the other side, which may be mistaken or mean harm.
-//! Two threads of this process must not write the same bytes whatever it does, so before a chunk is
-//! taken it is looked up here.
+//! The other side can change the page words, by mistake or on purpose. Even then two threads of
+//! this process must not write the same bytes, so before a chunk is taken it is looked up here.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -78,7 +77,7 @@ impl Owned {
         taken.is_ok()
     }
 
-    /// Gives a chunk back. What was written to it comes before.
+    /// Gives a chunk back. Writes to it are ordered before.
     pub(crate) fn give_back(&self, page: u32, index: u32) {
         if let Some(word) = self.pages.get(page as usize) {
             let _ = word.fetch_update(Ordering::Release, Ordering::Relaxed, |current| {

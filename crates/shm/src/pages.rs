@@ -270,7 +270,7 @@ impl Pages {
                 return Ok(());
             }
             match attempt {
-                // Whoever was faster is done already.
+                // The other thread has finished already.
                 0..8 => spin_loop(),
                 8..32 => yield_now(),
                 _ => sleep(Duration::from_millis(u64::from(attempt / 10))),

@@ -3,7 +3,8 @@
 /// Bytes that are loaded at once.
 const LINE: usize = 64;
 
-/// Asks the processor to load `length` bytes from an address on into its cache, whatever is there.
+/// Asks the processor to load `length` bytes from an address on into its cache. The address need
+/// not be mapped.
 #[inline]
 pub(crate) fn prefetch_at(start: *const u8, length: usize) {
     let (mut line, mut rest) = (start, length);

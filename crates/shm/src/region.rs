@@ -42,7 +42,7 @@ pub enum RegionError {
     /// The descriptor is not a memory file.
     NotAFile,
     /// The memory is of huge pages: where there are none left, one that was punched out of the file
-    /// cannot be put back, and whoever looks at it dies.
+    /// cannot be put back, and a process that reads it is killed.
     HugePages,
     /// The descriptor can still be resized by its sender.
     NotSealed,
@@ -168,7 +168,8 @@ impl Region {
     }
 
     /// Returns the size of memory that [`from_untrusted_fd`](Self::from_untrusted_fd) would take,
-    /// without taking it: closing what is no memory may wait for whoever sent it. This never does.
+    /// without taking it: closing a descriptor that is not memory may wait for its sender. This
+    /// never does.
     ///
     /// # Errors
     ///
@@ -186,7 +187,8 @@ impl Region {
         let stat = fs::fstat(&fd).map_err(system("inspect"))?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing that Rust
-        // knows of. What happens to its contents is covered by never creating references to them.
+        // knows of. Changes of its contents are sound because no references to them are ever
+        // created.
         let base = unsafe { mm::mmap(ptr::null_mut(), size, access, MapFlags::SHARED, &fd, 0) };
         let base = base.map_err(system("map"))?.cast::<u8>();
         let base = NonNull::new(base).ok_or(RegionError::System {
@@ -291,8 +293,8 @@ impl Region {
         unsafe { load_once(self.base.as_ptr().add(offset), out) };
     }
 
-    /// A copy of the `length` bytes from `offset` on, for tests and diagnosis: what another process
-    /// writes meanwhile may be torn.
+    /// A copy of the `length` bytes from `offset` on, for tests and diagnosis: concurrent writes of
+    /// another process may be torn.
     ///
     /// # Panics
     ///

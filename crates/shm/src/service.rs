@@ -73,8 +73,8 @@ impl ServiceRegion {
     /// changing nothing.
     ///
     /// If a chunk is visited, so are those that its writer began before it and has not committed,
-    /// even if there is nothing in them yet that may be read: whoever reads the chunk has to wait
-    /// for these. What writers begin meanwhile may be left out.
+    /// even if there is nothing in them yet that may be read: a reader of the chunk has to wait for
+    /// these. Chunks that writers begin meanwhile may be left out.
     ///
     /// Memory the producer has not touched is not touched here either: a large region costs what is
     /// in it.
@@ -99,7 +99,7 @@ impl ServiceRegion {
         if last.is_empty() {
             return;
         }
-        // Looked up again: what was begun before those is to be found.
+        // Looked up again, to find chunks that were begun before those.
         self.for_each_used(&Extents::of(self.region()), |chunk| {
             let Some(&last) = last.get(&chunk.header.writer_id) else {
                 return;
@@ -155,8 +155,8 @@ impl ServiceRegion {
         extents.copy_out(self.region(), place.payload_offset(), &mut out[start..]);
     }
 
-    /// Copies the first `fragments` fragments with their lengths. What an honest producer has
-    /// published stays as it is; what lies behind is being written to and must not be looked at.
+    /// Copies the first `fragments` fragments with their lengths. An honest producer does not
+    /// change published fragments; the bytes behind them are being written and must not be read.
     fn copy_fragments(&self, place: &Place, fragments: u16, out: &mut Vec<u8>) {
         let extents = self.extents(place);
         let mut at = 0;

@@ -354,7 +354,7 @@ impl ChunkSink {
         if fragment.width == Width::Narrow {
             self.chunk.widen(fragment.at);
             moved = WIDE - 1;
-            // What was before is no part of the packet.
+            // The bytes before it are no part of the packet.
             self.origin = self.origin.wrapping_sub(moved as u64);
         }
         let mut any = self

@@ -17,8 +17,8 @@ pub struct Child(c_int);
 
 /// Forks the process, runs `act` in the child and ends it without running anything else there.
 ///
-/// A panic, a lost lock and the like are the test's own business: what other threads of the parent
-/// held at the time is held for ever in the child. Nothing of that is undefined behaviour.
+/// Locks that other threads of the parent held at the time stay locked in the child for ever. That
+/// may fail the test, but is not undefined behaviour.
 ///
 /// # Errors
 ///

@@ -119,8 +119,8 @@ impl Arbiter {
     /// [`Arbiter::resolve_reservation`] says what it is.
     ///
     /// While there is such a reservation nothing at all is sent, so chunks are not freed either:
-    /// all writers drop what finds no room, whatever their policy. If the reservation is resolved
-    /// already, this is a writer like any other.
+    /// all writers drop packets that find no room, even with the policy to wait. If the reservation
+    /// is resolved already, this is a writer like any other.
     pub fn create_startup_writer(
         self: &Arc<Self>,
         reservation: u16,
@@ -175,8 +175,8 @@ pub trait WriteByAddress {
     ///
     /// # Safety
     ///
-    /// As for [`advance_raw`](Self::advance_raw). What is returned is used on this thread, before
-    /// the packet ends.
+    /// As for [`advance_raw`](Self::advance_raw). The returned address is used on this thread,
+    /// before the packet ends.
     unsafe fn announce_raw(&mut self, cursor: *mut u8, place: *mut u8) -> *mut u8;
 
     /// Ends the packet. None of the addresses given out for it may be used any more.

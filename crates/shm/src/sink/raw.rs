@@ -1,4 +1,4 @@
-//! Packets whose bytes are written by somebody who only knows addresses.
+//! Packets whose bytes are written through raw addresses, as by C programs.
 //!
 //! Programs compiled against a C interface write between two pointers and ask for more when they
 //! reach the second. They leave four bytes for the length of every nested message and fill them in
@@ -94,8 +94,7 @@ struct Announced {
 impl Announced {
     /// The length, once its first byte is not zero.
     fn value(&self) -> Option<[u8; WIDE]> {
-        // SAFETY: the block has four bytes. Whoever writes to them does so on this thread, before
-        // or after.
+        // SAFETY: the block has four bytes. All writes to them are on this thread, before or after.
         let value = unsafe { self.value.start().cast::<[u8; WIDE]>().read_unaligned() };
         (value[0] != 0).then_some(value)
     }
@@ -179,7 +178,7 @@ impl ChunkSink {
     /// Notes that everything before `cursor` has been written.
     #[inline]
     pub(crate) fn advance_raw(&mut self, cursor: *mut u8) {
-        // What is discarded is counted when its range ends.
+        // Discarded bytes are counted when their range ends.
         if matches!(self.state, State::Writing(_)) {
             self.adopt(cursor);
         }

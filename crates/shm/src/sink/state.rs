@@ -22,9 +22,8 @@
 ///                              Discarding  otherwise
 /// ```
 ///
-/// Whoever calls is the thread that owns the writer; nobody else changes the state. A writer
-/// without shared memory is `Dropping` and `Discarding` only: what it gets goes to its
-/// [`Destination`](super::Destination).
+/// Only the thread that owns the writer changes the state. A writer without shared memory is
+/// `Dropping` and `Discarding` only: its packets go to its [`Destination`](super::Destination).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// Between packets, without a chunk.
@@ -35,7 +34,7 @@ pub(super) enum State {
     Ready,
     /// In a packet, with a chunk.
     Writing(Fragment),
-    /// In a packet, without a chunk: what is left of it, or all, is discarded.
+    /// In a packet, without a chunk: the rest of it, or all, is discarded.
     Discarding,
     /// Between packets, after one that was discarded. A chunk is looked for again once so much has
     /// been discarded that one may be free.
