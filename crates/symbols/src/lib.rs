@@ -1,10 +1,10 @@
 //! Names of functions, of the kernel and of programs.
 //!
-//! - [`KernelSymbols`]: what kernel function an address lies in, from `/proc/kallsyms`, in a few
-//!   bytes a function.
-//! - [`Symbolizer`]: what functions, inlined ones too, source files and lines the addresses of
-//!   programs belong to, from their symbol tables and debug information. Addresses are those of a
-//!   recording, so that this can be done afterwards.
+//! - [`KernelSymbols`]: kernel functions by address, from `/proc/kallsyms`, in a few bytes a
+//!   function.
+//! - [`Symbolizer`]: functions, inlined ones too, source files and lines by addresses of programs,
+//!   from their symbol tables and debug information. Addresses are those of a recording, so that
+//!   this can be done afterwards.
 //! - [`module_symbols`]: such names as packets of a trace.
 //!
 //! Files are those of the programs that were recorded, which may be anything: they are read with

@@ -251,7 +251,7 @@ fn perf_046_hidden_addresses_are_an_error_that_says_what_to_do() {
                 .iter()
                 .all(|value| !message(value).contains("as root"))
     );
-    // What cannot be written or read at all.
+    // Addresses that are hidden, as the setting can be neither read nor written.
     let hidden = || Ok(Cursor::new(b"0000000000000000 T _text\n".as_slice()));
     let error = KernelSymbols::load_with(Path::new("/nonexistent"), hidden).expect_err("hidden");
     assert!(

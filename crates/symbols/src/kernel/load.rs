@@ -94,7 +94,7 @@ impl KernelSymbols {
     ///
     /// # Errors
     ///
-    /// What `open` says.
+    /// The error of `open`.
     pub fn open_with<R: Read>(
         kptr_restrict: &Path,
         mut open: impl FnMut() -> io::Result<R>,

@@ -50,7 +50,7 @@ pub struct Function<'a> {
 }
 
 impl Function<'_> {
-    /// Its number in the order of addresses: what tells it from the others of this table.
+    /// Its index in the order of addresses, unique in this table.
     pub fn index(&self) -> u32 {
         self.index
     }

@@ -36,7 +36,7 @@ struct List {
 pub(super) struct Spelling {
     /// Of each word of each name, one after the other: which it is.
     sequence: Vec<u32>,
-    /// Of each different word: what is written for it.
+    /// The code of each different word.
     codes: Vec<u64>,
     /// Next of `sequence` to write.
     next: usize,

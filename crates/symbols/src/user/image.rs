@@ -78,7 +78,7 @@ impl Image {
         Self { path, elf, level }
     }
 
-    /// Opens a file, whatever its build id is.
+    /// Opens a file with any build id.
     pub(super) fn open(path: &Path) -> Result<Self, Reason> {
         let unusable = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Reason::Missing,

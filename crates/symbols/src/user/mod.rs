@@ -80,9 +80,9 @@ pub struct Symbolizer {
     index: std::sync::OnceLock<Index>,
 }
 
-/// The functions at each of `addresses`, as an ELF file, whatever its build id is, and nothing else
-/// tells them: innermost first, and none where nothing is known. Addresses are as the file states
-/// them, in any order.
+/// Returns the functions at each of `addresses` from an ELF file alone, with any build id:
+/// innermost first, and none where nothing is known. Addresses are as the file states them, in any
+/// order.
 ///
 /// # Errors
 ///
@@ -117,8 +117,8 @@ impl Symbolizer {
 
     /// The names of the addresses of each module, in the order of `modules`.
     ///
-    /// Two modules at a time are worked on. What cannot be named is left out, and the [`Outcome`]
-    /// tells why.
+    /// Two modules at a time are worked on. Addresses without a name are left out, and the
+    /// [`Outcome`] tells why.
     #[must_use]
     pub fn symbolize(&self, modules: &[Module]) -> Vec<Outcome> {
         let next = AtomicUsize::new(0);
@@ -186,7 +186,7 @@ impl Symbolizer {
             }
             known.names.extend(new.into_iter().zip(names.frames));
             outcome.remarks = names.remarks;
-            // What was damaged, or took too long, may go better another time.
+            // Files that were damaged or took too long are tried again another time.
             if let Some(cache) = cache.filter(|_| outcome.remarks.is_empty()) {
                 cache.store(&known);
             }

@@ -174,7 +174,7 @@ fn many_may_use_the_folder_at_once_and_it_stays_small() {
         }
     });
     let file = kept(&world);
-    // Old ones go when there is too much; what is not ours stays.
+    // Old ones are removed when there is too much; other files stay.
     let folder = file.parent().expect("a folder");
     let old = SystemTime::now() - Duration::from_secs(7200);
     for (name, size) in [

@@ -71,7 +71,7 @@ fn names_that_refer_to_each_other_end() {
         entry(".La", ".Lunit0"),
     ] {
         let path = library(&world, &unit(0, &entries));
-        // What is left is the name in the symbol table.
+        // Only the name in the symbol table is left.
         assert_eq!(names(&path), ["code"]);
     }
 }

@@ -101,7 +101,7 @@ fn element(base: u64, index: u64, size: u8) -> Result<u64, Problem> {
 }
 
 impl<'e> Dwarf<'e> {
-    /// Looks where the units are. What is damaged ends the list, and is told.
+    /// Finds the units. Damage ends the list, and is reported.
     pub(super) fn open(
         elf: &'e Elf,
         supplementary: Option<&'e Elf>,
@@ -125,7 +125,7 @@ impl<'e> Dwarf<'e> {
     }
 
     /// The functions at each of `addresses` (ascending, as the file states them), innermost first.
-    /// Those that nothing is known about get none. What could not be read is told.
+    /// Unknown addresses get none. Parts that could not be read are reported.
     pub(super) fn locate(
         &self,
         addresses: &[u64],

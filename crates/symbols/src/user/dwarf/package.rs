@@ -54,7 +54,7 @@ impl Package {
         let Some(row) = index.find(id) else {
             return Ok(None);
         };
-        // What has no column has nothing of the unit.
+        // A section without a column has nothing of the unit.
         let mut parts = Parts {
             info: Some(0..0),
             abbrev: Some(0..0),

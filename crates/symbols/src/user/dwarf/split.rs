@@ -82,7 +82,7 @@ impl<'e> Dwarf<'e> {
             line_strings: Section::open(elf, ".debug_line_str.dwo")?,
             string_offsets: Section::open(elf, ".debug_str_offsets.dwo")?
                 .part(parts.string_offsets)?,
-            // What the linker decided is in the program.
+            // Addresses, which the linker decides, are in the program.
             addresses: Section::open(program, ".debug_addr")?,
             ranges: Section::open(program, ".debug_ranges")?,
             range_lists: Section::open(elf, ".debug_rnglists.dwo")?.part(parts.range_lists)?,

@@ -67,7 +67,7 @@ pub(super) fn scopes(
                 UnitOffset(header.header_size as usize),
             );
             found.iter_mut().for_each(Vec::clear);
-            // What ends too early in the unit must not be taken for too little of the table.
+            // A unit that ends early must not be mistaken for a table that ends early.
             Ok(walk(sections, unit, entries, addresses, &mut found, budget))
         })??;
     Ok(found)
