@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 /// Text that cannot control the terminal, nor break the line it stands in.
 ///
-/// Names of processes, threads, functions, data sources and the like are whatever a program says
-/// they are. Characters that move the cursor, begin a line, change colours or turn the direction of
-/// writing become `?`. To be used for each name, before it is cut or padded.
+/// Programs choose the names of processes, threads, functions, data sources and the like freely.
+/// Characters that move the cursor, begin a line, change colours or turn the direction of writing
+/// become `?`. To be used for each name, before it is cut or padded.
 pub fn shown(text: &str) -> Cow<'_, str> {
     if !text.contains(controls) {
         return Cow::Borrowed(text);

@@ -10,7 +10,7 @@ const MAX_DEPTH: usize = 8;
 /// Bytes of a line after which fields are left out.
 const MAX_LINE: usize = 1 << 12;
 
-/// Appends the fields of a message, separated by spaces. What the schema does not know is left out.
+/// Appends the fields of a message, separated by spaces. Fields unknown to the schema are left out.
 pub fn inline_fields(out: &mut Vec<u8>, message: MessageId, bytes: &[u8]) {
     fields(out, Schema::perfetto(), message, bytes, 0);
 }

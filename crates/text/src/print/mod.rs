@@ -25,8 +25,8 @@ const BUFFER_BYTES: usize = 64 << 10;
 
 /// Prints packets, one after the other, as the text format of a `Trace`.
 ///
-/// Text is written out while a packet is printed, so that memory stays small
-/// whatever the packet holds.
+/// Text is written out while a packet is printed, so that memory stays small for packets of any
+/// size.
 #[derive(Debug)]
 pub struct TextPrinter<W> {
     text: Text<W>,
