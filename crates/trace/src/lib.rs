@@ -1,6 +1,6 @@
 //! Reading trace files: packets, events, callstacks and summaries.
 //!
-//! What to know:
+//! Notes:
 //!
 //! - [`TraceReader`] streams the packets of a trace from any reader. It unpacks compressed packets
 //!   and whole files, stays within its [`Limits`], and reports a truncated end instead of failing.

@@ -5,10 +5,10 @@ pub(crate) use ferretto_format::budget::{Budget, entry_bytes};
 /// Largest packet that is read at all; a longer length can only be damage.
 pub const MAX_PACKET_BYTES: u64 = 512 << 20;
 
-/// Memory that one reader may take, whatever the file holds.
+/// The memory that one reader may take, for any file.
 ///
-/// A part of it is for the packet at hand, a part for unpacking, and what tables may hold is the
-/// largest part. What is beyond is left out and counted.
+/// A part of it is for the packet at hand, a part for unpacking, and the largest part is for
+/// tables. Entries beyond it are left out and counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     memory: u64,

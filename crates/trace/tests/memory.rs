@@ -1,4 +1,4 @@
-//! Readers stay within their memory whatever a file holds.
+//! Readers stay within their memory for any file.
 //!
 //! Each reader runs in a process of its own, this test again, which says at its end how much memory
 //! it took.

@@ -17,7 +17,7 @@ const CATEGORIES: u32 = 1;
 const NAMES: u32 = 2;
 const CORRELATION_IDS: u32 = 43;
 
-/// The kind of an event: what it says of its track.
+/// The kind of an event, which tells its effect on its track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A slice begins.

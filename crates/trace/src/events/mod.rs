@@ -58,7 +58,7 @@ pub struct Events {
 ///
 /// # Errors
 ///
-/// If reading fails or the file is damaged; what a packet says is never an error.
+/// If reading fails or the file is damaged. The content of a packet is never an error.
 pub fn read_events(input: impl Read) -> Result<Events, ReadError> {
     read_events_within(input, Limits::default())
 }
@@ -67,7 +67,7 @@ pub fn read_events(input: impl Read) -> Result<Events, ReadError> {
 ///
 /// # Errors
 ///
-/// If reading fails or the file is damaged; what a packet says is never an error.
+/// If reading fails or the file is damaged. The content of a packet is never an error.
 pub fn read_events_within(input: impl Read, limits: Limits) -> Result<Events, ReadError> {
     let mut packets = TraceReader::with_limits(input, limits);
     let mut reader = EventReader::with_limits(limits);

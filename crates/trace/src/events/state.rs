@@ -158,7 +158,7 @@ impl State {
     }
 }
 
-/// Bytes as text; what is not UTF-8 is replaced.
+/// Returns bytes as text, with invalid UTF-8 replaced.
 pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

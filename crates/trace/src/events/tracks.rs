@@ -1,4 +1,4 @@
-//! Tracks: what is described, and whether it makes a tree.
+//! Tracks: their descriptors, and the check that they form a tree.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -142,7 +142,7 @@ impl Tracks {
 
     /// Counts the tracks that have no way to the root.
     pub(super) fn check(&self, problems: &mut Problems) {
-        // How many tracks are on the way, or why there is none.
+        // The number of ancestors, or the reason why there is no root.
         let mut known: HashMap<u64, Result<usize, Problem>> = HashMap::new();
         for &uuid in self.all.keys() {
             let mut way = Vec::new();

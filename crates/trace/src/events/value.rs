@@ -27,7 +27,7 @@ pub enum Value {
     Int(i64),
     /// Any number.
     Double(f64),
-    /// A text; what is not UTF-8 is replaced.
+    /// A text, with invalid UTF-8 replaced.
     Text(String),
     /// An address.
     Pointer(u64),

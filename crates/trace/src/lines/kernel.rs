@@ -221,7 +221,7 @@ impl Compact {
     }
 }
 
-/// Rows of columns that need not be equally long; what is missing is zero.
+/// Returns the rows of columns that need not be equally long; missing values are zero.
 fn rows(columns: &[Vec<u64>; 5]) -> impl Iterator<Item = [u64; 5]> + '_ {
     (0..columns[0].len()).map(|row| {
         [0, 1, 2, 3, 4].map(|column: usize| columns[column].get(row).copied().unwrap_or(0))

@@ -39,7 +39,7 @@ pub enum LinesError {
     Write(#[from] io::Error),
 }
 
-/// The outcome of printing a trace: what was printed, and what was not.
+/// The outcome of printing a trace: counts of printed and of omitted events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Printed {

@@ -1,4 +1,4 @@
-//! Callstacks added up as a tree: what a flamegraph draws.
+//! Callstacks added up as a tree, as flamegraphs draw them.
 
 use std::collections::HashMap;
 

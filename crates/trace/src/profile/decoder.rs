@@ -118,7 +118,7 @@ impl Decoder {
 
     /// Notes a fault of a packet that leaves the rest of it valid.
     pub(crate) fn note(&mut self, fault: Fault) {
-        // What is wrong with clocks is not the matter here.
+        // Problems with clocks do not concern callstacks.
         if fault == Fault::Redefined {
             self.problems.add(Problem::Redefined);
         }

@@ -80,7 +80,7 @@ fn annotation(kind: LabelKind) -> &'static str {
     }
 }
 
-/// Adds a part. What would be taken for the end of the part or of the line is replaced.
+/// Adds a part. Characters that would end the part or the line are replaced.
 fn push(text: &mut String, part: &str) {
     if !text.is_empty() {
         text.push(';');

@@ -97,7 +97,7 @@ impl Functions {
         let mapping = frame.mapping.and_then(|id| tables.mapping(id));
         let found = mapping.and_then(|mapping| symbols.at(mapping, frame.rel_pc));
         let lines = match found {
-            // What the profiler itself knew of the kernel stays.
+            // The kernel's functions stay as the profiler named them.
             Some(lines) if !is_kernel(frame, mapping) => self.symbol_lines(lines, frame, mapping),
             _ => Box::new([self.own_line(frame, mapping)]),
         };

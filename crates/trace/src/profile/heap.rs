@@ -1,4 +1,4 @@
-//! Heap dumps: what a process has allocated, by callstack.
+//! Heap dumps: the allocations of a process, by callstack.
 
 use std::collections::{HashMap, HashSet};
 

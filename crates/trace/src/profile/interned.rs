@@ -283,7 +283,7 @@ impl Interned {
             start_offset,
             load_bias,
         };
-        // What stands for "no mapping" in the traces of upstream's profiler.
+        // This stands for "no mapping" in the traces of upstream's profiler.
         let is_none = mapping.path.is_empty() && end == 0;
         let mapping = match is_none {
             true => None,

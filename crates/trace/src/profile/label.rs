@@ -1,4 +1,4 @@
-//! Callstacks as rows of labels: what stands in a folded line or on the boxes of a flamegraph.
+//! Callstacks as rows of labels, for folded lines and the boxes of flamegraphs.
 
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 //! functions named by the profiler or by the symbols in the trace, and everything counted that a
 //! viewer would drop.
 //!
-//! [`ProfileReader`] gives the samples one by one, in the order of the file; what the stacks in
-//! them are is known at the end, because symbols come last. [`StackCounts`] adds samples up in
+//! [`ProfileReader`] gives the samples one by one, in the order of the file; the functions of their
+//! stacks are known at the end, because symbols come last. [`StackCounts`] adds samples up in
 //! between.
 //!
 //! ```
@@ -270,8 +270,8 @@ impl Profile {
         &self.decoder.problems
     }
 
-    /// The files that samples hit where the trace has no symbols yet: what a symbolizer has to look
-    /// up.
+    /// Returns the files and addresses that samples hit where the trace has no symbols yet, for a
+    /// symbolizer to look up.
     pub fn modules(&self) -> Vec<Module> {
         self.decoder.modules()
     }

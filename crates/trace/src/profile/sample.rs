@@ -132,7 +132,7 @@ pub(super) fn perf_sample(bytes: &[u8], context: &mut Context<'_>) -> Option<Sam
     if let (Some(cpu), Some(count)) = (sample.cpu, count) {
         sample.weight = Some(session.count(cpu, count));
     }
-    // What is polled has no process.
+    // Polled counters have no process.
     sample.pid?;
     sample.stack = stack.and_then(|iid| {
         context

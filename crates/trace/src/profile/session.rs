@@ -201,7 +201,7 @@ const COUNTERS: [(u64, &str, &str); 20] = [
 ];
 
 fn perf_event(bytes: &[u8], at: &EventFields) -> Event {
-    // What a profiler that says nothing counts.
+    // The default timebase, which a profiler need not name.
     let mut event = counter(1);
     let mut name = String::new();
     let mut letters = String::new();

@@ -199,7 +199,7 @@ impl Tables {
         }
     }
 
-    /// Text, shared with equal text. What does not fit is empty.
+    /// Returns text, shared with equal text, and empty if there is no room.
     pub(super) fn text(&mut self, bytes: &[u8]) -> Arc<str> {
         let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_TEXT)]);
         if let Some((known, _)) = self.texts.numbers.get_key_value(&*text) {

@@ -37,7 +37,7 @@ pub(super) struct Records<R> {
     limit: u64,
 }
 
-/// The beginning of a record: what it is, and how long what follows is.
+/// The beginning of a record: its kind and the length of its content.
 struct Head {
     bytes: usize,
     is_packet: bool,

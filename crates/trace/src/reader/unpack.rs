@@ -46,7 +46,7 @@ impl Compression {
 
 /// The bytes of a file that may be compressed by gzip or zstd, unpacked as they are read.
 ///
-/// Memory is bounded whatever the file holds.
+/// Memory is bounded for any file.
 #[derive(Debug)]
 pub struct Unpacking<R: Read> {
     form: Form<R>,

@@ -13,7 +13,7 @@ pub(super) struct Window<R> {
 }
 
 impl<R: Read> Window<R> {
-    /// Reads `capacity` bytes at a time; what is to stay in memory may be more.
+    /// Reads `capacity` bytes at a time; more may be kept in memory.
     pub(super) fn new(input: R, capacity: usize) -> Self {
         Self {
             input,

@@ -1,4 +1,4 @@
-//! Heaps: what is allocated, by whom, and how it grows.
+//! Heaps: allocated memory, by callstack, and its growth.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! Other machines of a trace: what came from each, and how their clocks relate to the host's.
+//! Other machines of a trace: the packets of each, and the relation of their clocks to the host's.
 
 use std::collections::BTreeMap;
 

@@ -270,7 +270,7 @@ impl SequenceState for SequenceSummary {
 
     fn intern(&mut self, interned: &[u8], faults: FaultSink<'_>) {
         self.samples.intern(interned, faults);
-        // What is wrong with names of events is not the matter here.
+        // Faults in the names of events do not concern slices.
         self.slices.intern(interned, &mut |_| {});
     }
 }
@@ -554,7 +554,7 @@ impl Summarizer {
         let remarks = self.remarks.finish();
         let kinds: Vec<u32> = self.kinds.keys().copied().collect();
         let has_reason = !remarks.is_empty();
-        // What came after the end of a file that is cut is not known to be nothing.
+        // The part behind the end of a cut file is unknown, so nothing can be called missing.
         if is_over {
             notes.extend(self.wanted.notes(&kinds, &profile, has_reason));
         }

@@ -114,7 +114,7 @@ impl Sched {
         seen
     }
 
-    /// Closes the books at the end of the trace: whoever ran last on a CPU ran until then.
+    /// Completes the sums at the end of the trace: the last thread on each CPU ran until then.
     pub(super) fn finish(mut self, threads: &mut Threads, end: Option<u64>) -> Vec<CpuSummary> {
         for (&(machine, _), cpu) in &mut self.cpus {
             if let Some(end) = end {

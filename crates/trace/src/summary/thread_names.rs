@@ -8,7 +8,7 @@ use super::sched::Sched;
 use crate::limits::Budget;
 use crate::threads::Threads;
 
-/// Collects what a trace tells of threads: who they are and what they are called.
+/// Collects the names and processes of threads from all packets that tell them.
 #[derive(Debug)]
 pub(crate) struct ThreadNames {
     threads: Threads,

@@ -1,4 +1,4 @@
-//! Track events: how many of which type, on how many tracks.
+//! Track events: counts by type, and the number of tracks.
 
 use std::collections::BTreeSet;
 

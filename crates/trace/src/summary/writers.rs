@@ -1,4 +1,4 @@
-//! Writers: who they are, and the gaps they or the service reported.
+//! Writers: their identity, and the gaps that they or the service reported.
 
 use std::collections::BTreeMap;
 

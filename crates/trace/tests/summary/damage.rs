@@ -12,7 +12,7 @@ fn a_file_that_is_cut_anywhere_promises_nothing() {
             p.varint(8, seconds(1));
             p.nested(69, |event| event.bool(2, true));
         })
-        // What the service tells while it records is not the end.
+        // Statistics from the middle of a recording are not final.
         .drained(|stats| stats.varint(12, 1))
         .packet(|p| p.nested(11, |event| event.varint(9, 3)))
         .packet(|p| {

@@ -211,7 +211,7 @@ fn kernel_counters_that_are_too_old_promise_nothing() {
     };
     let whole = recorded_until(19.1, 19);
     assert!(whole.is_complete(), "{whole:?}");
-    // Somebody else took his time with the last flush.
+    // Another data source delayed the last flush.
     let slow = recorded_until(16.5, 16);
     assert!(slow.is_complete(), "{slow:?}");
     for (until, gone) in [(15.5, "3.5 s"), (18.9, "100.0 ms")] {
