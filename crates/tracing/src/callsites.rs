@@ -16,7 +16,7 @@ use crate::options::{Options, Spans};
 /// The number of places in the first table; each further one has twice as many.
 const FIRST: usize = 512;
 
-/// Tables at most. They hold millions of places; what does not fit is looked up under the lock.
+/// Tables at most. They hold millions of places; others are looked up under the lock.
 const TABLES: usize = 14;
 
 /// Categories made of targets that are known at run time only, as those of the crate `log`.

@@ -60,8 +60,8 @@ pub fn init() -> Result<(), InitError> {
 
 impl FerrettoLayer {
     /// Makes this layer, alone, the global default for spans and events, and with the feature `log`
-    /// for messages of the crate `log`. How the process takes part in recordings is for
-    /// [`ferretto::init`] or [`ferretto::Options`].
+    /// for messages of the crate `log`. [`ferretto::init`] or [`ferretto::Options`] make the
+    /// process take part in recordings.
     ///
     /// # Errors
     ///

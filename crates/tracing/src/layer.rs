@@ -172,7 +172,7 @@ impl FerrettoLayer {
         self.begin(callsite, id, &context);
     }
 
-    /// Begins a slice on the thread's track, if somebody records it.
+    /// Begins a slice on the thread's track, if it is recorded.
     #[inline]
     fn begin<S>(&self, callsite: &'static Callsite, id: &Id, context: &Context<'_, S>)
     where
@@ -432,7 +432,7 @@ where
         }
     }
 
-    // What follows is done for each span: what most need in registers alone, and the rest
+    // The methods below run for each span: the common case in registers alone, and the rest
     // elsewhere.
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {

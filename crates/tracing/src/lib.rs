@@ -64,8 +64,8 @@
 //! # }
 //! ```
 //!
-//! [`FerrettoLayer::recorded`] makes the layer ask for nothing that nobody records; whatever other
-//! layers ask for is none of its concern.
+//! [`FerrettoLayer::recorded`] makes the layer ask only for spans and events that are recorded; it
+//! does not affect other layers.
 #![forbid(unsafe_code)]
 
 mod callsites;

@@ -14,8 +14,7 @@ pub enum Spans {
     /// A slice each time the span is entered, on the track of the thread that enters it.
     #[default]
     Threads,
-    /// As [`Spans::Threads`], with arrows from each slice of the span to the next, whatever threads
-    /// they are on.
+    /// As [`Spans::Threads`], with arrows from each slice of the span to the next, across threads.
     Flows,
     /// One slice, from when the span is first entered to when it is closed, on a track of its own;
     /// or on that of its parent, if it lies within the parent's slice and beside no other.

@@ -1,4 +1,4 @@
-//! Only what somebody records.
+//! A filter for spans and events that are recorded.
 
 use std::sync::Once;
 
@@ -10,7 +10,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::layer::FerrettoLayer;
 
-/// Lets through what somebody records. See [`FerrettoLayer::recorded`].
+/// A filter that lets only recorded spans and events through. See [`FerrettoLayer::recorded`].
 #[derive(Clone, Debug)]
 pub struct Recorded(FerrettoLayer);
 
@@ -42,7 +42,7 @@ impl FerrettoLayer {
     }
 }
 
-/// Has every place ask anew whether anybody is interested, whenever recordings start or stop.
+/// Has every callsite ask anew whether it is enabled, whenever recordings start or stop.
 pub(crate) fn rebuild_on_change() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

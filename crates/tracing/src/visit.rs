@@ -117,7 +117,7 @@ impl Visit for Message<'_> {
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
-            // What a failing implementation has written so far stays.
+            // The output of a failing implementation up to its error stays.
             let _ = write!(self.0, "{value:?}");
         }
     }

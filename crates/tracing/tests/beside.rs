@@ -54,7 +54,7 @@ fn other_layers_get_what_they_want_and_no_more() {
     ];
     assert_eq!(decoded.lines(), expected);
 
-    // What the recording does not want others still get.
+    // Other layers still get spans that the recording does not want.
     let nothing = encode(|config| config.string(1, "*"));
     let decoded = recorder.record(Some(nothing), work);
     assert_eq!(SEEN.load(Ordering::Relaxed), 3);

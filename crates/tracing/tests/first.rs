@@ -1,4 +1,4 @@
-//! `tracing_ferretto::init` as the first thing a program does, recorded by somebody else.
+//! `tracing_ferretto::init` as the first call of a program that another process records.
 
 #[path = "../../ferretto/tests/common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! The values and tracks of spans, however many there are and whatever happens to them.
+//! The values and tracks of spans, in any number and order.
 
 #[path = "../../ferretto/tests/common/mod.rs"]
 mod common;
@@ -89,7 +89,7 @@ fn numbers() {
     drop(entered);
     drop(inner);
     later.in_scope(|| {});
-    // What other threads record is for later slices.
+    // Values recorded by other threads go to later slices.
     let far = info_span!("far", a = 1, b = Empty);
     far.in_scope(|| {
         elsewhere(|| {
@@ -156,7 +156,8 @@ fn spans_have_what_is_theirs_however_it_is_kept() {
             .chain(["I here".to_owned()])
             .collect();
         assert_eq!(lines[..expected.len()], expected);
-        // What remains ends one after the other: those within it, which begin again, with it.
+        // The remaining slices end one after the other; inner ones end with the outer one and begin
+        // again.
         let rest = &lines[expected.len()..];
         let begun = rest.iter().filter(|line| line.starts_with('B')).count();
         assert_eq!(rest.len(), 2 * begun + count as usize - 2);

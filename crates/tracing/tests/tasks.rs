@@ -113,7 +113,7 @@ fn spans_of_tasks_have_flows_or_tracks() {
     let expected = ["B tasks beside", "I tasks in a lane of its own", "E"];
     assert_eq!(beside(&decoded, find("B tasks beside")), expected);
     let two = find("B tasks task id=i2");
-    // Threads come one after the other in a recording, whatever the times.
+    // A recording has one thread after the other, not in the order of times.
     let mut lines = beside(&decoded, two);
     lines.sort();
     let expected = [

@@ -23,8 +23,8 @@ pub(crate) struct Near(OnceLock<Box<[Place; PLACES]>>);
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Place {
-    /// The span whose values are here, 0 for none. Whoever knows a span has learnt of it from the
-    /// thread that made it, and so sees its number and its values here.
+    /// The span whose values are here, 0 for none. A thread that knows a span has learnt of it from
+    /// the thread that made it, and so sees its number and its values here.
     span: AtomicU64,
     /// The values, if they are a few numbers and nothing has been added. They are the same until
     /// the span ends or they move to the others.
@@ -128,7 +128,7 @@ impl Near {
             values.push_number(index, tag, bits);
         }
         place.numbers.clear();
-        // The span cannot end meanwhile, as somebody asks for it.
+        // The span cannot end meanwhile, as the caller holds it.
         Some(act(&mut values))
     }
 

@@ -98,8 +98,7 @@ impl Visit for Numbers {
     }
 }
 
-/// A place for numbers that is read without a lock. Who writes to it sees to it that nobody reads
-/// meanwhile.
+/// A place for numbers that is read without a lock. The writer ensures that nobody reads meanwhile.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     /// 0 for nothing.

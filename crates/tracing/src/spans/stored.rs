@@ -44,7 +44,7 @@ pub(crate) struct Lane {
     pub(crate) written: usize,
 }
 
-/// The kinds of values: what follows the index of a field.
+/// The kinds of values: the tag that follows the index of a field.
 pub(crate) mod tag {
     pub(crate) const INT: u8 = 0;
     pub(crate) const UINT: u8 = 1;
@@ -158,8 +158,8 @@ impl Stored {
         }
     }
 
-    /// The values behind the first `from` bytes with their names, if they fit into `fields`; how
-    /// many they are.
+    /// Stores the values behind the first `from` bytes with their names in `fields`, if they fit,
+    /// and returns their number.
     #[inline]
     pub(crate) fn few<'a>(
         &'a self,
@@ -210,7 +210,7 @@ impl Stored {
         };
         self.bytes.push(&[index, tag::TEXT, 0, 0, 0, 0]);
         let start = self.len();
-        // What a failing implementation has written so far stays.
+        // The output of a failing implementation up to its error stays.
         let _ = Text(&mut self.bytes).write_fmt(value);
         let length = u32::try_from(self.len() - start).unwrap_or(u32::MAX);
         self.bytes.get_mut()[start - 4..start].copy_from_slice(&length.to_le_bytes());
