@@ -72,10 +72,10 @@ impl Cache {
         Self::with_table_limit(TABLE_BYTES)
     }
 
-    /// With at most `bytes` in memory of what is needed to find things in unwind tables and symbol
-    /// tables, and of what was found. What was not used for longest makes room, and is found again
-    /// when it is needed. Files for which alone there is too little room are unwound, and their
-    /// functions named, as those that have no tables.
+    /// Returns a cache with at most `bytes` of indexes of unwind and symbol tables, and of entries
+    /// found there. Those not used for longest make room, and are found again when needed. Files
+    /// for which alone there is too little room are unwound, and their functions named, as those
+    /// that have no tables.
     #[must_use]
     pub fn with_table_limit(bytes: usize) -> Self {
         let entries = Arc::<Mutex<Entries>>::default();

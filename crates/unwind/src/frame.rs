@@ -56,7 +56,7 @@ pub(crate) fn next_id() -> u64 {
 }
 
 impl Mapping {
-    /// The address relative to the ELF file: what offline symbolizers take.
+    /// Returns the address relative to the ELF file, as offline symbolizers take it.
     pub(crate) fn relative(&self, pc: u64) -> u64 {
         let within = self.exact_offset.wrapping_sub(self.start_offset);
         pc.wrapping_sub(self.start)

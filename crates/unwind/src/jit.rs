@@ -109,7 +109,7 @@ impl Jit {
                 Some((_, last)) if last.start == function.start => continue,
                 Some((newer, last)) if last.end > function.start => {
                     if *newer > index {
-                        // What an older one has before or after a newer one is not believed.
+                        // Parts of an older one before or after a newer one are not trusted.
                         continue;
                     }
                     last.end = function.start;

@@ -38,8 +38,8 @@ impl Map {
     /// Reads a `/proc/PID/maps`, from its beginning. Lines that cannot be understood are left out.
     ///
     /// # Errors
-    /// What the kernel says, as for processes that may not be looked at. A process that has ended
-    /// has none.
+    /// The kernel's error, as for processes that may not be read. A process that has ended has no
+    /// maps.
     pub fn read_all(maps: &File) -> io::Result<Vec<Self>> {
         read(maps)
     }

@@ -9,7 +9,7 @@ const PAGE: usize = 4096;
 /// Pages kept during a walk.
 const PAGES: usize = 4;
 
-/// Pages of the target's memory that were read lately. What they hold changes, so they are good for
+/// Pages of the target's memory that were read lately. Their contents change, so they are good for
 /// one walk.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {

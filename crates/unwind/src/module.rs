@@ -113,7 +113,7 @@ impl Module {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Forgets what can be found out again. What another thread is working on stays.
+    /// Drops caches that can be rebuilt. Those that another thread uses at the moment stay.
     pub(crate) fn forget(&self) {
         let rules = try_lock(&self.rules).map_or(0, |mut rules| std::mem::take(&mut *rules).len());
         let symbols = try_lock(&self.symbols).map_or(0, |mut symbols| symbols.forget());

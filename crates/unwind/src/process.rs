@@ -44,7 +44,7 @@ impl Process {
 
     /// `maps` and `memory` are `/proc/PID/maps` and `/proc/PID/mem`. Both stay with the program the
     /// process ran when they were opened: after it has exited or executed another, they give
-    /// nothing. What [`read_ahead`](Self::read_ahead) has found before stays good; files are then
+    /// nothing. Maps found by [`read_ahead`](Self::read_ahead) before stay good; files are then
     /// found only if they have the same name for this program.
     #[must_use]
     pub fn new(pid: u32, maps: File, memory: File) -> Self {

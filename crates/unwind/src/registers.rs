@@ -51,8 +51,8 @@ impl Machine {
         }
     }
 
-    /// The registers that functions restore for their callers, and the one that holds the return
-    /// address: what a rule speaks of.
+    /// Returns the registers that rules describe: those that functions restore for their callers,
+    /// and the one that holds the return address.
     pub(crate) const fn saved(self) -> &'static [u16] {
         match self {
             Self::Aarch64 => &[29, 30, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28],

@@ -73,7 +73,7 @@ impl Space {
         }
     }
 
-    /// Takes over a new list of maps; what is known of those that stayed is kept.
+    /// Takes over a new list of maps; state of those that stayed is kept.
     pub(crate) fn set(&mut self, maps: Vec<Map>) {
         let mut old = std::mem::take(&mut self.places).into_iter().peekable();
         self.places = maps

@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt as _;
 use ferretto_unwind::{Cache, Frame, Machine, Mode, Process, Registers, StackCopy};
 use target::cc;
 
-/// Tables of three functions in DWARF's numbers of arm64; what the code would be does not matter.
+/// Tables of three functions in DWARF's numbers of arm64; the code itself does not matter.
 const SOURCE: &str = r#"
 __asm__(".text\n"
 ".globl leaf\n.type leaf,@function\nleaf: .cfi_startproc\n.cfi_return_column 30\n.cfi_def_cfa 31, 0\n.fill 64\n.cfi_endproc\n.size leaf,.-leaf\n"

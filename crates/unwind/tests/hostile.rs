@@ -334,7 +334,7 @@ fn expressions_that_never_end_are_ended() {
     // A value is pushed each time round: lit1, skip -4.
     let (_, result) = with_directives(".cfi_escape 0x0f, 4, 0x31, 0x2f, 0xfc, 0xff");
     assert_eq!(result, Err(UnwindError::UnwindInfo));
-    // What is right is followed: the stack pointer and eight.
+    // A valid expression is followed: the stack pointer and eight.
     let (frames, result) = with_directives(".cfi_escape 0x0f, 2, 0x77, 8");
     assert_eq!(result, Ok(()));
     assert_eq!(names(&frames)[..2], ["bad", "main"]);

@@ -78,7 +78,7 @@ pub(crate) fn step<'a, S: UnwindSection<Slice<'a>>>(
     Ok(Some(caller))
 }
 
-/// The address an expression gives. How many operations it may take is bounded.
+/// Returns the address that an expression gives. The number of operations is bounded.
 fn evaluate(
     expression: Expression<Slice<'_>>,
     initial: Option<u64>,

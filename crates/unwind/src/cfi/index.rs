@@ -6,7 +6,7 @@ use super::section::{Excerpt, Form, Section};
 
 /// Frame descriptions beyond these are not found.
 const MAX_ENTRIES: usize = 1 << 20;
-/// Bytes that are looked at in all; what is common to many is looked at with each.
+/// Bytes that are read in all; common parts count with each entry.
 const MAX_BYTES: usize = 512 << 20;
 
 /// First addresses and positions of frame descriptions, sorted: eight bytes each.
@@ -17,7 +17,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Goes through a whole section. What is damaged ends it; what came before is good.
+    /// Goes through a whole section. Damage ends it; entries before that are good.
     pub(super) fn build(section: &Section, bases: &BaseAddresses) -> Self {
         let mut entries: Vec<(u64, u32)> = Vec::new();
         let mut left = MAX_BYTES;

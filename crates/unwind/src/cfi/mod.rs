@@ -1,4 +1,4 @@
-//! Call frame information: how to get from a function's registers to its caller's.
+//! Call frame information: rules that lead from a function's registers to its caller's.
 //!
 //! It is interpreted here, over `gimli`'s parser, and not by one of the unwinding libraries there
 //! are: these follow frame pointers without a word where a table is damaged, keep fewer registers

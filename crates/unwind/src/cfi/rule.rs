@@ -25,7 +25,8 @@ pub(crate) struct Rule {
     pub(crate) kind: Kind,
     /// DWARF's number of the register that the canonical frame address is based on.
     pub(crate) base: u8,
-    /// A signal handler returns here: what is found is where the signal came, not a return address.
+    /// A signal handler returns here: the address found is the interrupted instruction, not a
+    /// return address.
     pub(crate) signal: bool,
     /// The registers that the frame has saved, by their place in [`crate::Machine::saved`].
     pub(crate) mask: u16,

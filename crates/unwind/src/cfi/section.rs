@@ -14,7 +14,7 @@ const MAX_COMMON: usize = 4096;
 /// The form of entries: there are two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// `.eh_frame`: what is common lies some distance before.
+    /// `.eh_frame`: the common entry lies some distance before.
     EhFrame,
     /// `.debug_frame`: it lies at a position in the section.
     DebugFrame,
@@ -211,8 +211,8 @@ impl Section {
         Some(())
     }
 
-    /// Gives each description in turn, with its position. What is damaged ends it, and so do `each`
-    /// and `may_read` when they say `false`.
+    /// Gives each description in turn, with its position. Damage ends it, and so do `each` and
+    /// `may_read` when they say `false`.
     pub(super) fn for_each(
         &self,
         may_read: &mut dyn FnMut(usize) -> bool,

@@ -40,8 +40,7 @@ enum Lookup {
     Index(Index),
 }
 
-/// The unwind tables of a file: what is needed to find things in them. They themselves are read
-/// when asked for.
+/// An index of the unwind tables of a file. The tables themselves are read when asked for.
 pub(crate) struct Table {
     machine: Machine,
     bases: BaseAddresses,

@@ -209,7 +209,7 @@ impl Walker<'_> {
                 {
                     break step;
                 }
-                // What is needed was not copied.
+                // The memory that is needed was not copied.
                 *beyond =
                     splice::rest(&self.walk.addresses, sample.user_chain).map(|rest| Beyond {
                         rest,
@@ -287,7 +287,7 @@ impl Walker<'_> {
         reliable: bool,
     ) -> Option<Outcome> {
         let is_first = self.frames.len() == first;
-        // What comes from the end of a stack that was cut is rarely an address.
+        // A word from the end of a cut stack is rarely an address.
         if self.may_read && (is_first || !sample.stack_full) {
             return Some(Outcome::Unmapped);
         }
@@ -295,7 +295,7 @@ impl Walker<'_> {
             let error = reliable.then_some(UnwindError::InvalidMap);
             return Some(Outcome::Ended(error.map_or(Ok(()), Err)));
         }
-        // A call to nowhere: whoever called is at the return address.
+        // A call to nowhere: the caller is at the return address.
         let pc = state.registers.pc();
         self.push_address(pc);
         self.walk.addresses.push(pc);

@@ -17,8 +17,8 @@ pub(super) fn step(state: &mut WalkState<'_>, space: &Space, limit: Option<u64>)
     }
     match by_pointer(state, space, limit) {
         Some(step) => step,
-        // A function without a frame, or one that is not ours to know: whoever called may be at the
-        // stack pointer.
+        // A function without a frame, or an unknown one: the return address may be at the stack
+        // pointer.
         None if state.exact && state.mode == Mode::Dwarf && return_from_call(state, space) => {
             Step::Caller
         }

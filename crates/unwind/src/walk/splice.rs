@@ -5,8 +5,8 @@
 //! ours are. The chain leaves out functions that keep no frame pointer. So we go along both from
 //! the innermost frame: each of our addresses that is the chain's next is the same frame. (Looking
 //! for the last address in the chain would not do, as in a recursion all are equal.) The chain may
-//! continue our frames if it has one of the outermost few; what comes after that in the chain is
-//! what we have not found.
+//! continue our frames if it has one of the outermost few; its addresses after that are the frames
+//! that we have not found.
 
 /// The same frame must be among this many outermost ones that were found.
 const NEAR: usize = 4;
