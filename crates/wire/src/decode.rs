@@ -223,8 +223,8 @@ impl<'a> Fields<'a> {
         self.length - self.rest.len()
     }
 
-    /// Hands each field of a message to `each`. Returns true if all of it is well-formed; what is
-    /// not ends it.
+    /// Hands each field of a message to `each`. Returns true if all of it is well-formed; the first
+    /// malformed field ends it.
     ///
     /// It is compiled into the place of the call, for the few loops that read most of a trace.
     #[inline(always)]
@@ -261,8 +261,7 @@ impl<'a> Fields<'a> {
             .find(|field| field.number == number)
     }
 
-    /// Reads a field whose tag has two bytes at most; `None` if there is no such field, whatever
-    /// else is there.
+    /// Reads a field whose tag has two bytes at most; `None` if there is no such field.
     #[inline(always)]
     fn usual_field(&mut self) -> Option<Field<'a>> {
         let (tag, rest) = match *self.rest {

@@ -13,7 +13,7 @@ const COMPACT_LENGTH: u64 = 127;
 pub struct Mark {
     /// [`Sink::position`] right after the reserved length bytes.
     pub start: u64,
-    /// Whatever the sink needs to find the reserved bytes again.
+    /// The position by which the sink finds the reserved bytes again.
     pub slot: usize,
 }
 

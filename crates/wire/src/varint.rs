@@ -67,8 +67,7 @@ pub fn encode_varint(mut value: u64, out: &mut [u8]) -> usize {
 /// `value` as a varint, its first byte lowest, and its length in bytes. Nothing is set above the
 /// length.
 ///
-/// Made of a handful of operations on registers, whatever the value, where a loop would mispredict
-/// its end.
+/// Takes a handful of register operations for any value, where a loop would mispredict its end.
 #[inline]
 pub const fn varint_bits(value: u64) -> (u128, usize) {
     if value < 0x80 {
@@ -164,7 +163,7 @@ mod tests {
                 }
             }
         }
-        // The length of a nested message has four bytes whatever it is.
+        // The length of a nested message always has four bytes.
         assert_eq!(
             decode_varint(&[0x85, 0x80, 0x80, 0, 1, 2, 3, 4]),
             Some((5, 4))
