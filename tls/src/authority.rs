@@ -30,7 +30,7 @@ const SLACK: Duration = Duration::from_secs(24 * 3600);
 const CERTIFICATE_LABEL: &str = "CERTIFICATE";
 const KEY_LABEL: &str = "PRIVATE KEY";
 
-/// An authority in a folder: whoever has a certificate of it is trusted by all others who have.
+/// An authority in a folder: holders of its certificates trust each other.
 #[derive(Debug)]
 pub struct Authority {
     folder: PathBuf,
@@ -73,7 +73,7 @@ impl Authority {
     }
 
     /// Makes the folder of a machine, with a certificate for these names and addresses until then,
-    /// and returns its path: it is called as the first name. What was in such a folder is replaced.
+    /// and returns its path: it is called as the first name. An existing folder is replaced.
     ///
     /// # Errors
     ///

@@ -16,7 +16,8 @@ use crate::error::io_error;
 
 /// The number of encrypted bytes that are read at a time: a few records.
 const PIECE: usize = 64 * 1024;
-/// The bytes that count for what waits to be sent; how many there are is not said.
+/// The number of bytes counted for encrypted data that waits to be sent, as rustls does not report
+/// it.
 const SOME: usize = 16 * 1024;
 
 /// One encrypted connection.
@@ -124,7 +125,7 @@ impl Layer for TlsLayer {
             }
             if self.begin < self.arrived.len() || self.failed.is_some() {
                 match self.digest(socket) {
-                    // What came before is good, and the error comes again.
+                    // Bytes before the error are good, and the next call returns the error again.
                     Err(_) if len > 0 => return Ok(Some(len)),
                     other => other?,
                 }
@@ -151,7 +152,7 @@ impl Layer for TlsLayer {
 
     fn send(&mut self, socket: BorrowedFd<'_>, bytes: &[IoSlice<'_>]) -> io::Result<usize> {
         self.push(socket)?;
-        // What is encrypted already goes first, so that no more is held than need be.
+        // Bytes already encrypted go first, so that no more is held than need be.
         if self.connection.wants_write() || bytes.iter().all(|part| part.is_empty()) {
             return Ok(0);
         }

@@ -105,7 +105,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     }
 }
 
-/// Returns the name that the certificate of whoever listens there has to have.
+/// Returns the name that the certificate of the listener at an address has to have.
 fn name_of(address: &Address) -> io::Result<ServerName<'static>> {
     let name = match address {
         Address::Tcp { host, .. } => host.clone(),
