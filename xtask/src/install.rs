@@ -14,8 +14,8 @@ const NAMES: [&str; 2] = ["ferretto_c", "perfetto_c"];
 const PRIVATE_LIBS: &str = "-lpthread -ldl -lm";
 
 /// Builds the library with one of cargo's profiles and puts it under `prefix`, with files for
-/// pkg-config. What is there by the names of the other library is replaced only if it is a link,
-/// such as an earlier call made.
+/// pkg-config. Files with the names of the other library are replaced only if they are links, as an
+/// earlier call makes them.
 pub(crate) fn run(prefix: &str, profile: &str) -> Result<()> {
     place(&build(profile)?, Path::new(prefix))?;
     println!("installed libferretto_c in {prefix}/lib");

@@ -1,4 +1,4 @@
-//! `cargo xtask tree`: what the library brings into a program that traces.
+//! `cargo xtask tree`: the dependencies that the library brings into a program that traces.
 
 use std::collections::BTreeSet;
 use std::process::Command;

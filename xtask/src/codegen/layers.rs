@@ -17,13 +17,13 @@ use protox::prost_reflect::prost_types::{
 pub(super) enum Layer {
     /// Always: sockets, configuration and the packets the service writes.
     Core,
-    /// With the feature `sources`: what configures and describes single data sources. The service
+    /// With the feature `sources`: configs and descriptors of single data sources. The service
     /// passes it on unread.
     Sources,
     /// With the feature `trace`: `TracePacket` and what it holds.
     Trace,
-    /// Never, but fields of these types are there as bytes: whoever runs such a program decodes it,
-    /// and the service passes it on unchanged. Their field numbers are always there.
+    /// Never, but fields of these types are there as bytes: the program that runs them decodes
+    /// them, and the service passes them on unchanged. Their field numbers are always there.
     Encoded,
     /// Never: in the descriptors only.
     DescriptorsOnly,
@@ -164,7 +164,7 @@ pub(super) fn rust_view(files: &[FileDescriptorProto]) -> Vec<FileDescriptorProt
             reduce(message, &|field| match field.type_name.as_deref() {
                 None => Fate::Typed,
                 Some(name) if encoded.contains(name) => Fate::Encoded,
-                // What stays encoded needs no type here, only one that somebody decodes it with.
+                // Fields that stay encoded need no type here, only one to decode them with.
                 Some(name) if is_lazy(field) && all.contains(name) => Fate::Encoded,
                 Some(name) if !is_lazy(field) && known.contains(name) => Fate::Typed,
                 Some(_) => Fate::Unknown,

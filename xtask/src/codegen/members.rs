@@ -1,5 +1,4 @@
-//! The members of a message's struct: what they are in Rust, and the lines that read and write
-//! them.
+//! The members of a message's struct: their Rust types, and the lines that read and write them.
 
 use anyhow::{Context, Result, bail, ensure};
 use protox::prost_reflect::prost_types::field_descriptor_proto::{Label, Type};

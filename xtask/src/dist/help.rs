@@ -44,7 +44,7 @@ impl Help {
                 if option.len() > 1 && option.starts_with('-') && !options.contains(&option) {
                     options.push(option);
                 }
-                // What follows is the value, or the meaning.
+                // The rest is the value, or the meaning.
                 if end.is_some() {
                     break;
                 }

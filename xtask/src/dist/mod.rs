@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: what people install, as an archive and as Debian packages.
+//! `cargo xtask dist`: the archive and the Debian packages that people install.
 
 mod debian;
 mod help;

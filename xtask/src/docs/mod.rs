@@ -1,8 +1,8 @@
 //! `cargo xtask docs`: does what the documents say.
 //!
-//! Every block of code is run, compiled or checked as it is printed. What cannot be is marked with
-//! the reason in a comment before it, and told. The blocks of one document are one session: files,
-//! daemons and traces of one are there for the next.
+//! Every block of code is run, compiled or checked as it is printed. Blocks that cannot be tried
+//! are marked with the reason in a comment before them, and reported. The blocks of one document
+//! are one session: files, daemons and traces of one are there for the next.
 
 mod markdown;
 mod scratch;
@@ -106,7 +106,7 @@ fn documents(repository: &Path) -> Result<Vec<PathBuf>> {
     Ok(documents)
 }
 
-/// Tries out the blocks of one document; how many were, and how many were not.
+/// Tries out the blocks of one document, and returns how many were tried and how many skipped.
 fn try_out(
     name: &str,
     blocks: &[Block],
