@@ -15,12 +15,12 @@ const FEW_CONNECTIONS: usize = 16;
 pub(crate) const PER_CONNECTION: usize = 2;
 /// Descriptors of the service itself, about.
 const OWN: usize = 64;
-/// Descriptors that are left for what may come: a message brings 253 at most.
+/// Descriptors kept free for arriving messages, which bring 253 at most.
 const RESERVE: usize = 256;
-/// The multiple of what may be held for one user that may be held for all.
+/// The limit of all users together, as a multiple of that of one user.
 const HELD_BY_ALL: usize = 2;
 
-/// The connections of each origin, and what is held for them.
+/// The connections of each origin, and the memory held for them.
 ///
 /// Users share descriptors and memory first, and the connections of each user share its part
 /// then. One who comes when others have it all gets a share of it: those who have the most
@@ -38,12 +38,12 @@ pub(crate) struct Admission {
 #[derive(Debug)]
 struct Usage {
     connections: usize,
-    /// Bytes of what is not sent yet and of unfinished frames.
+    /// Bytes that are not sent yet and of unfinished frames.
     held: usize,
     /// The descriptors that are to be closed, or were passed.
     account: Arc<Account>,
     /// Set if the operator knows that connections are refused.
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Usage {
@@ -76,7 +76,7 @@ impl Admission {
             connections: 0,
             held: 0,
             account: new(),
-            is_told: false,
+            is_reported: false,
         });
         Arc::clone(&usage.account)
     }
@@ -97,7 +97,7 @@ impl Admission {
             usage.connections += 1;
             return Ok(());
         }
-        let is_first = !std::mem::replace(&mut usage.is_told, true);
+        let is_first = !std::mem::replace(&mut usage.is_reported, true);
         Err(Refused {
             connections: usage.connections,
             is_first,
@@ -113,7 +113,7 @@ impl Admission {
         usage.connections = usage.connections.saturating_sub(1);
         // Not at each connection that comes in place of one that left.
         if usage.connections < most / 2 {
-            usage.is_told = false;
+            usage.is_reported = false;
         }
     }
 
@@ -160,15 +160,15 @@ impl Admission {
         }
         let share = self.share();
         let greedy = self.origins.iter().filter(|(_, usage)| {
-            // Not for what is going already.
+            // Connections that are being closed already do not count.
             usage.connections * PER_CONNECTION > share
         });
         let (origin, _) = greedy.max_by_key(|(_, usage)| usage.connections)?;
         Some(*origin)
     }
 
-    /// Notes that what is held for a client changed. If that is too much for its origin, or for all
-    /// together, returns who has to give some of it back, and how much there may be.
+    /// Notes a change of the memory held for a client. If that is too much for its origin, or for
+    /// all together, returns the origin that has to give some back, and its new limit.
     pub(crate) fn changed(
         &mut self,
         origin: Origin,
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
     use crate::closer::Closer;
 
-    /// Users and what they take of a hundred connections, and some more that are kept free.
+    /// Users and their shares of a hundred connections, beside those that are kept free.
     struct Shared {
         admission: Admission,
         closer: Closer,
@@ -244,7 +244,7 @@ mod tests {
         let first = shared.fill(1);
         let second = shared.fill(2);
         let third = shared.fill(3);
-        // A half, a third, a fourth of what is not kept free.
+        // A half, a third, a fourth of those not kept free.
         let usable = shared.admission.descriptors - shared.admission.reserve();
         let of = |part: usize| usable / part / PER_CONNECTION;
         assert_eq!((first, second, third), (of(2), of(3), of(4)));

@@ -1,9 +1,9 @@
-//! Closing what clients passed, and their connections, where it holds up nobody else.
+//! Closing descriptors of clients, and their connections, where it holds up nobody else.
 //!
-//! The last one to close a socket may wait for what it has not sent, the last one to close a file
-//! for its file system, which may be a program of the client, and with a connection go descriptors
-//! that nobody has received. So the service closes none of that itself. Threads do, a few for each
-//! user: one who makes them wait waits for himself.
+//! The last one to close a socket may wait for unsent data, the last one to close a file for its
+//! file system, which may be a program of the client, and with a connection go descriptors that
+//! nobody has received. So the service closes none of that itself. Threads do, a few for each user:
+//! one who makes them wait waits for himself.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -18,7 +18,7 @@ use ferretto_shm::Region;
 
 use crate::origin::Origin;
 
-/// The number of threads that may close what came from one user.
+/// The number of threads that may close descriptors of one user.
 const THREADS_PER_USER: usize = 4;
 /// With so many threads, a user gets one at most.
 const MANY_THREADS: usize = 32;
@@ -57,7 +57,7 @@ impl Remains {
     }
 }
 
-/// The threads that close, and what they have to do.
+/// The threads that close, and their queues.
 #[derive(Debug)]
 pub(crate) struct Closer(Arc<Shared>);
 
@@ -155,7 +155,7 @@ impl Account {
     }
 }
 
-/// An [`Account`] as a disposal: that of what a connection of its user brings.
+/// An [`Account`] as the disposal of descriptors that its user's connections bring.
 #[derive(Debug)]
 pub(crate) struct Disposer(pub(crate) Arc<Account>);
 
@@ -241,8 +241,7 @@ impl Shared {
         }
     }
 
-    /// A thread's life: few stay to wait for what comes, the others end when there is nothing to
-    /// do.
+    /// A thread's life: few stay to wait for work, the others end when there is nothing to do.
     fn work(this: &Arc<Self>) {
         let mut state = this.lock();
         loop {
@@ -278,7 +277,7 @@ mod tests {
 
     use super::*;
 
-    /// Disposes of things that are not closed before what this returns is dropped.
+    /// Disposes of things that are not closed before the returned guard is dropped.
     fn block(account: &Arc<Account>, count: usize) -> Vec<Sender<()>> {
         let one = |_| {
             let (go_on, waits) = channel();

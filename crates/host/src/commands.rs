@@ -1,4 +1,4 @@
-//! Carrying out what the service asks for.
+//! Carrying out the service's commands.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ impl Reactor {
             while let Some(command) = self.service.poll_command() {
                 self.execute(now, command);
             }
-            if !self.tell_of_gone(now) {
+            if !self.disconnect_next(now) {
                 return;
             }
         }

@@ -61,8 +61,8 @@ mod tests {
 
     #[test]
     fn what_is_there_is_loaded_and_what_cannot_be_is_said() {
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let sink = Arc::clone(&told);
+        let remarks = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&remarks);
         let notices = NoticeSink::new(move |notice| sink.lock().unwrap().push(notice.to_string()));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("d.gz");
@@ -71,13 +71,13 @@ mod tests {
         let loaded = load(&path, &notices).unwrap();
         assert_eq!(loaded.name, path.to_str().unwrap());
         assert_eq!((&*loaded.bytes, loaded.gzipped), (&b"bytes"[..], true));
-        assert!(told.lock().unwrap().is_empty());
+        assert!(remarks.lock().unwrap().is_empty());
         std::fs::write(&path, vec![0; (4 << 20) + 1]).unwrap();
         assert_eq!(load(&path, &notices), None);
-        let told = told.lock().unwrap();
+        let remarks = remarks.lock().unwrap();
         assert!(
-            told[0].ends_with("it is larger than 4194304 bytes"),
-            "{told:?}"
+            remarks[0].ends_with("it is larger than 4194304 bytes"),
+            "{remarks:?}"
         );
     }
 }

@@ -102,19 +102,19 @@ mod tests {
 
     #[test]
     fn a_turn_that_does_not_end_is_noticed() {
-        let (hung, told) = mpsc::channel();
+        let (hung, receiver) = mpsc::channel();
         let heartbeat = Heartbeat::new(1000, move || hung.send(()).unwrap()).unwrap();
         // It may have gone to sleep before.
         while !heartbeat.shared.asleep.load(Ordering::SeqCst) {
             thread::yield_now();
         }
         heartbeat.begin_turn(monotonic());
-        told.recv().unwrap();
+        receiver.recv().unwrap();
     }
 
     #[test]
     fn turns_that_end_are_fine_and_so_is_doing_nothing() {
-        let (hung, told) = mpsc::channel();
+        let (hung, receiver) = mpsc::channel();
         let hour = 3_600_000_000_000;
         let heartbeat = Heartbeat::new(hour, move || hung.send(()).unwrap()).unwrap();
         for _ in 0..1000 {
@@ -123,6 +123,6 @@ mod tests {
         }
         drop(heartbeat);
         // The watcher ends without a word.
-        assert!(told.recv().is_err());
+        assert!(receiver.recv().is_err());
     }
 }

@@ -21,8 +21,7 @@ use crate::permissions::FilePermissions;
 use crate::reactor::{ListenerState, Reactor};
 use crate::watchdog::RunWild;
 
-/// Tokens of what is not a client; those of clients are their ids, which start
-/// at 1.
+/// Tokens of sources other than clients; those of clients are their ids, which start at 1.
 const WAKE: Token = Token(usize::MAX);
 const TIMER: Token = Token(usize::MAX - 1);
 const SIGNAL: Token = Token(usize::MAX - 2);

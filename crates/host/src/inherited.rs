@@ -109,8 +109,11 @@ impl InheritedSockets {
             let listener = listener(number)?;
             // Without a name, that of the socket itself may tell.
             let address = listener.address().to_string();
-            let told = if name.is_empty() { &address } else { name };
-            match (told.contains("producer"), told.contains("consumer")) {
+            let name_of_role = if name.is_empty() { &address } else { name };
+            match (
+                name_of_role.contains("producer"),
+                name_of_role.contains("consumer"),
+            ) {
                 (true, false) => self.producers.push(listener),
                 (false, true) if self.consumer.is_none() => self.consumer = Some(listener),
                 (false, true) => return Err(InheritedError::SecondConsumer { number }),

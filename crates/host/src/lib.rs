@@ -2,9 +2,8 @@
 //!
 //! # What it promises
 //!
-//! * A client that floods, stalls, breaks the protocol or dies harms nobody
-//!   else: work per client and turn is bounded, so is what is kept for it, and
-//!   nothing ever waits for it.
+//! * A client that floods, stalls, breaks the protocol or dies harms nobody else: work per client
+//!   and turn is bounded, so is the memory kept for it, and nothing ever waits for it.
 //! * The socket of a running service is never taken away; a stale socket file
 //!   is replaced, and ours are removed at the end.
 //! * An idle host does not run at all.

@@ -49,7 +49,7 @@ pub enum Notice {
         /// Why.
         error: ReceiveError,
     },
-    /// A client did not read what was sent to it and was disconnected.
+    /// A client did not read its messages and was disconnected.
     #[error("{client} was disconnected: {error}")]
     QueueFull {
         /// The client.
@@ -147,7 +147,7 @@ pub enum Notice {
         /// Why.
         error: io::Error,
     },
-    /// The service's priority could not be set back to what it was, or to what other sessions want.
+    /// The service's priority could not be set back to its own, or to that of other sessions.
     #[error("the priority stays as it is: {error}")]
     Priority {
         /// Why.

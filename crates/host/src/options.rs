@@ -45,7 +45,7 @@ pub struct HostOptions {
     pub permissions: Option<SocketPermissions>,
     /// The options of the service, with the facts about this machine.
     pub service: ServiceOptions,
-    /// The limits of what a client may cost.
+    /// The limits on the cost of a client.
     pub limits: Limits,
     /// The user whose processes alone are served, besides root's; everyone's if `None`. Connections
     /// of other users are closed unread.

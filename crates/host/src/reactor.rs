@@ -7,6 +7,7 @@
 
 mod accept;
 mod admit;
+mod read;
 mod usage;
 
 use std::cell::LazyCell;
@@ -16,11 +17,10 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ferretto_ipc::host::{Action, Incoming, Request};
+use ferretto_ipc::Address;
 use ferretto_ipc::port::PortKind;
 use ferretto_ipc::port::commit::Commit;
-use ferretto_ipc::socket::{Listener, RECEIVE_BUFFER_SIZE, Received, Security};
-use ferretto_ipc::{Address, PassedFd};
+use ferretto_ipc::socket::{Listener, RECEIVE_BUFFER_SIZE, Security};
 use ferretto_priority::ThreadBoost;
 use ferretto_service::driver::{Alarm, Files, clocks};
 use ferretto_service::{ClientId, Clocks, Event, FileId, Service};
@@ -31,10 +31,10 @@ use crate::admission::Admission;
 use crate::client::{Client, Role};
 use crate::closer::{Account, Closer, Remains};
 use crate::heartbeat::Heartbeat;
-use crate::notice::{Notice, NoticeSink};
+use crate::notice::NoticeSink;
 use crate::options::Limits;
 use crate::origin::Origin;
-use crate::remote::{RemoteRefusal, Remotes};
+use crate::remote::Remotes;
 use crate::schedule::Schedule;
 use crate::watchdog::Watchdog;
 
@@ -43,12 +43,9 @@ const READ_PER_TURN: usize = 32 * 1024;
 /// The time that clients are read from, in nanoseconds, before other work is looked for. The last
 /// may take longer.
 const READING: u64 = 1_000_000;
-/// The work that is done, in nanoseconds, before it is taken off what users may have.
+/// The work, in nanoseconds, after which it is deducted from users' allowances.
 const SETTLED: u64 = 5_000_000;
-/// The number of bytes read from a consumer before its answers are looked at: a short request can
-/// have a long answer.
-const CONSUMER_READ: usize = 4 * 1024;
-/// The memory that a connection takes besides what is held for it.
+/// The memory that a connection takes besides its queues.
 const PER_CLIENT: u64 = 8 * 1024;
 /// The time after the end of a connection, in nanoseconds, at which the memory it took is given
 /// back to the system.
@@ -255,14 +252,14 @@ impl Reactor {
         Ok(false)
     }
 
-    /// Does what there is to do, a bounded amount for each client. `now` is `CLOCK_MONOTONIC`, and
-    /// so is what it returns.
+    /// Does pending work, a bounded amount for each client. `now` is `CLOCK_MONOTONIC`, and so is
+    /// the result.
     pub(crate) fn turn(&mut self, now: u64) -> u64 {
         self.counted = now;
         self.accept();
         while let Some(event) = self.files.next_event() {
             let user = file_of(&event).and_then(|file| self.service.user_of_file(file));
-            self.tell(&clocks::read(), event);
+            self.deliver(&clocks::read(), event);
             self.count(user.map(Origin::User));
         }
         self.serve();
@@ -327,7 +324,7 @@ impl Reactor {
         now.saturating_sub(std::mem::replace(&mut self.counted, now))
     }
 
-    /// Counts what was done since the last call for a user, if it was for one.
+    /// Charges the work since the last call to a user, if it was for one.
     fn count(&mut self, origin: Option<Origin>) {
         let work = self.lap();
         if let Some(origin) = origin {
@@ -335,15 +332,15 @@ impl Reactor {
         }
     }
 
-    /// Takes what users had off what they may have.
+    /// Deducts the users' work from their allowances.
     fn settle(&mut self) {
         let cpu = clocks::thread_cpu();
         let used = cpu.saturating_sub(std::mem::replace(&mut self.settled_cpu, cpu));
-        let mut told = Vec::new();
+        let mut excesses = Vec::new();
         self.own_cpu += self
             .schedule
-            .settle(self.counted, used, |excess| told.push(excess));
-        for excess in told {
+            .settle(self.counted, used, |excess| excesses.push(excess));
+        for excess in excesses {
             self.restrain(excess);
         }
     }
@@ -365,174 +362,16 @@ impl Reactor {
         self.files.hurry();
         let deadline = Instant::now() + FINISH_TIMEOUT;
         while let Some(event) = self.files.wait_for_event(deadline) {
-            self.tell(&clocks::read(), event);
+            self.deliver(&clocks::read(), event);
         }
         self.files.finish(deadline);
-        // With what it still holds.
+        // With all that it still holds.
         drop(self.service);
         self.closer.finish(deadline);
     }
 
-    /// Reads some bytes from a client and passes on what it asks for. Returns whether there may be
-    /// more.
-    fn read(&mut self, id: ClientId, piece: usize) -> bool {
-        let mut total = 0;
-        while total < piece {
-            let Some(client) = self.clients.get_mut(&id) else {
-                return false;
-            };
-            if !client.may_read(&self.limits) {
-                // `flush` resumes it.
-                return false;
-            }
-            let size = match client.role {
-                Role::Producer { .. } => piece.min(self.buffer.len()),
-                Role::Consumer => piece.min(CONSUMER_READ),
-            };
-            // The kernel closes what there is no room for, on this thread.
-            if self.admission.is_scarce()
-                && client.socket.brings_descriptors(&mut self.buffer[..size])
-            {
-                self.refuse_descriptors(id);
-                return false;
-            }
-            match client.socket.receive(&mut self.buffer[..size]) {
-                Ok(Received::Data { len, fd }) => {
-                    total += len;
-                    if fd.is_some() && self.admission.is_greedy(client.origin) {
-                        self.refuse_descriptors(id);
-                        return false;
-                    }
-                    // Less than there was room for: there is no more, and what comes is announced.
-                    // A receive also ends behind a descriptor, and the end of the stream comes by
-                    // itself.
-                    if len < size && fd.is_none() && !client.peer_closed {
-                        client.readable = false;
-                        if client.socket.queued() > 0 {
-                            self.dirty.insert(id);
-                        }
-                        self.receive(id, len, fd);
-                        return false;
-                    }
-                    self.receive(id, len, fd);
-                }
-                Ok(Received::WouldBlock) => {
-                    client.readable = false;
-                    // A layer has something to say for itself.
-                    if client.socket.queued() > 0 {
-                        self.dirty.insert(id);
-                    }
-                    return false;
-                }
-                Ok(Received::Closed) => {
-                    self.lose(id);
-                    return false;
-                }
-                Err(error) => {
-                    let client = client.name();
-                    self.notices
-                        .report(&Notice::ReceiveFailed { client, error });
-                    self.lose(id);
-                    return false;
-                }
-            }
-        }
-        true
-    }
-
-    fn refuse_descriptors(&mut self, id: ClientId) {
-        if let Some(client) = self.clients.get(&id) {
-            let (origin, client) = (client.origin, client.name());
-            self.notices
-                .report(&Notice::TooManyDescriptors { client, origin });
-        }
-        self.lose(id);
-    }
-
-    /// Takes `len` bytes in the buffer, received from a client.
-    fn receive(&mut self, id: ClientId, len: usize, fd: Option<PassedFd>) {
-        let Some(client) = self.clients.get_mut(&id) else {
-            return;
-        };
-        let now = Now::new(clocks::read);
-        let mut decoder = client.connection.take_decoder();
-        let buffer = std::mem::take(&mut self.buffer);
-        let received = decoder.decode(&buffer[..len], fd, |payload, fd| {
-            self.take_frame(&now, id, payload, fd);
-        });
-        self.buffer = buffer;
-        let Some(client) = self.clients.get_mut(&id) else {
-            return;
-        };
-        client.connection.put_back(decoder);
-        if let Err(error) = received {
-            let client = client.name();
-            self.notices.report(&Notice::BadFrame { client, error });
-            return self.lose(id);
-        }
-        self.account(id);
-    }
-
-    fn take_frame(&mut self, now: &Now, id: ClientId, payload: &[u8], fd: Option<PassedFd>) {
-        // An earlier frame may have cost the client its connection.
-        let Some(client) = self.clients.get_mut(&id).filter(|client| !client.closing) else {
-            return;
-        };
-        // Commits, the most frequent request, skip the general path.
-        if client.announced
-            && fd.is_none()
-            && let Some(call) = client.connection.commit(payload, &mut self.commit)
-        {
-            let request_id = (!call.drop_reply).then_some(call.request_id);
-            let commit = &self.commit;
-            if self
-                .service
-                .commit_at_once(|| **now, id, request_id, commit)
-            {
-                if let Some(command) = self.service.poll_command() {
-                    self.execute(now, command);
-                    self.carry_out(now);
-                }
-                return;
-            }
-        }
-        match client.connection.take_frame(payload, fd) {
-            Some(Action::Send(frame)) => self.send(id, frame, None),
-            Some(Action::Invoke(_))
-                if client.connection.is_unidentified() && !self.unidentified =>
-            {
-                let client = client.name();
-                self.notices.report(&Notice::Unidentified { client });
-                self.lose(id);
-            }
-            Some(Action::Invoke(incoming)) => {
-                if !std::mem::replace(&mut client.announced, true) {
-                    let peer = client.connection.peer();
-                    let (machine, name) = (peer.machine_id, &peer.machine_name[..]);
-                    let is_named = client.socket.vouches_for(name) != Some(false);
-                    if let Some(remote) = &mut client.remote
-                        && let Err(refusal) = match is_named {
-                            true => self.remotes.identify(remote, machine, name),
-                            false => Err(RemoteRefusal::OtherName),
-                        }
-                    {
-                        client.announced = false;
-                        let host = remote.host;
-                        self.notices
-                            .report(&Notice::RemoteRefused { host, refusal });
-                        return self.lose(id);
-                    }
-                    let event = client.announcement();
-                    self.tell(now, event);
-                }
-                self.tell(now, request_event(id, incoming));
-            }
-            None => {}
-        }
-    }
-
-    /// Passes an event to the service and carries out what follows.
-    pub(crate) fn tell(&mut self, now: &Clocks, event: Event) {
+    /// Passes an event to the service and carries out its commands.
+    pub(crate) fn deliver(&mut self, now: &Clocks, event: Event) {
         self.service.handle(now, event);
         self.carry_out(now);
     }
@@ -576,7 +415,7 @@ impl Reactor {
     }
 
     /// Tells the service of a client that is gone. Returns whether there was one.
-    pub(crate) fn tell_of_gone(&mut self, now: &Clocks) -> bool {
+    pub(crate) fn disconnect_next(&mut self, now: &Clocks) -> bool {
         let Some(gone) = self.gone.pop() else {
             return false;
         };
@@ -595,35 +434,5 @@ fn file_of(event: &Event) -> Option<FileId> {
         | Event::FileWritten { file, .. }
         | Event::FileFailed { file, .. } => Some(*file),
         _ => None,
-    }
-}
-
-/// The event for a call.
-fn request_event(client: ClientId, incoming: Incoming) -> Event {
-    let Incoming {
-        request_id,
-        drop_reply,
-        request,
-        fd,
-    } = incoming;
-    let request_id = (!drop_reply).then_some(request_id);
-    match request {
-        Request::Producer(request) => Event::ProducerRequest {
-            client,
-            request_id,
-            request,
-            fd,
-        },
-        Request::Consumer(request) => Event::ConsumerRequest {
-            client,
-            request_id,
-            request: *request,
-            fd,
-        },
-        Request::Relay(request) => Event::RelayRequest {
-            client,
-            request_id,
-            request: *request,
-        },
     }
 }

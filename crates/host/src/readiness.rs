@@ -47,16 +47,16 @@ impl Readiness {
             // ends.
             File::from(notify).write_all(b"1")?;
         }
-        self.tell_systemd(b"READY=1\n")
+        self.notify_systemd(b"READY=1\n")
     }
 
     /// Clients cannot connect any more, but files are still completed.
     pub fn stopping(&self) {
         // Only a courtesy.
-        let _ = self.tell_systemd(b"STOPPING=1\n");
+        let _ = self.notify_systemd(b"STOPPING=1\n");
     }
 
-    fn tell_systemd(&self, state: &[u8]) -> io::Result<()> {
+    fn notify_systemd(&self, state: &[u8]) -> io::Result<()> {
         let Some(address) = &self.systemd else {
             return Ok(());
         };

@@ -1,4 +1,4 @@
-//! Sending: queues, what does not fit the socket, and clients that do not read.
+//! Sending: queues, full sockets, and clients that do not read.
 
 use std::os::fd::OwnedFd;
 
@@ -42,7 +42,7 @@ impl Reactor {
         }
     }
 
-    /// Sends what a client's socket takes.
+    /// Sends as much as a client's socket takes.
     pub(crate) fn flush(&mut self, id: ClientId) {
         let Some(client) = self.clients.get_mut(&id) else {
             return;
@@ -93,7 +93,7 @@ impl Reactor {
         };
         if client.wants_drained && client.socket.queued() < self.limits.consumer_low_water {
             client.wants_drained = false;
-            self.tell(&clocks::read(), Event::ConsumerDrained { client: id });
+            self.deliver(&clocks::read(), Event::ConsumerDrained { client: id });
         }
     }
 
@@ -149,7 +149,7 @@ impl Reactor {
         }
     }
 
-    /// Ends a connection after what is queued was sent.
+    /// Ends a connection after its queue was sent.
     pub(crate) fn close_after_flush(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.closing = true;

@@ -30,7 +30,7 @@ pub enum WatchdogScope {
 pub struct WatchdogLimits {
     /// The figures that are judged.
     pub scope: WatchdogScope,
-    /// Bytes of memory in use beyond what buffers, shared memory and clients' queues explain.
+    /// Bytes of memory in use that buffers, shared memory and clients' queues do not explain.
     pub memory_slack: u64,
     /// The time that this may last, in nanoseconds.
     pub memory_window: u64,
@@ -69,9 +69,9 @@ pub enum RunWild {
          clients explain {explained_mib} MiB"
     )]
     Memory {
-        /// Mean of what was in use.
+        /// Mean memory in use.
         used_mib: u64,
-        /// Mean of what should have been.
+        /// Mean memory that is explained.
         explained_mib: u64,
         /// For how long.
         seconds: u64,

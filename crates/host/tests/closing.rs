@@ -1,4 +1,4 @@
-//! Closing what clients passed, and their connections, holds up nobody else.
+//! Closing descriptors of clients, and their connections, holds up nobody else.
 
 mod common;
 
@@ -121,7 +121,7 @@ fn so_are_files_of_file_systems_that_do_not_answer() {
     // More than one user has threads for.
     for _ in 0..8 {
         let (producer, consumer) = (host.producer_socket(), host.consumer_socket());
-        // Neither is it looked at what it is.
+        // Its kind is not examined either.
         assert!(pass(&producer, &initialize_frame(), &[fuse.file()]));
         assert!(read_frame(&producer).is_some());
         assert!(pass(&consumer, &bind_frame("ConsumerPort"), &[fuse.file()]));

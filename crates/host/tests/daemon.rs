@@ -82,10 +82,10 @@ fn ipc_029_the_daemon_says_when_it_is_ready_and_ends_cleanly_on_signals() {
         let (mut reader, writer) = notify(&mut command);
         let child = command.spawn().unwrap();
         drop(writer);
-        let mut said = Vec::new();
+        let mut received = Vec::new();
         // Ends although the daemon goes on: it closes its end.
-        reader.read_to_end(&mut said).unwrap();
-        assert_eq!(said, b"1");
+        reader.read_to_end(&mut received).unwrap();
+        assert_eq!(received, b"1");
         for name in ["p", "c"] {
             Socket::connect(&at(&folder.path().join(name))).unwrap();
         }
@@ -133,15 +133,15 @@ fn systemd_sockets_are_served_told_when_ready_and_left_at_the_end() {
     let child = activate(&command, "traced-consumer.socket:producer", sockets)
         .spawn()
         .unwrap();
-    let mut said = [0; 64];
-    let size = status.recv(&mut said).unwrap();
-    assert_eq!(&said[..size], b"READY=1\n");
+    let mut received = [0; 64];
+    let size = status.recv(&mut received).unwrap();
+    assert_eq!(&received[..size], b"READY=1\n");
     Client::<producer::Port>::bind(early);
     assert_served(&path("second"), &path("first"));
     assert!(!path("p").exists() && !path("c").exists());
     end(child, Signal::TERM);
-    let size = status.recv(&mut said).unwrap();
-    assert_eq!(&said[..size], b"STOPPING=1\n");
+    let size = status.recv(&mut received).unwrap();
+    assert_eq!(&received[..size], b"STOPPING=1\n");
     assert!(path("first").exists() && path("second").exists());
 }
 

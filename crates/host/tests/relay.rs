@@ -1,4 +1,4 @@
-//! Relays of other machines: where they are served, and what they are answered.
+//! Relays of other machines: the sockets that serve them, and the answers.
 
 mod common;
 

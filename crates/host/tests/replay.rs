@@ -1,8 +1,8 @@
 //! Recorded conversations of upstream's programs with upstream's `traced`, replayed against ours:
 //! it has to answer the same, apart from what differs from one run to the next.
 //!
-//! The recordings are those of `ferretto-ipc`, whose tests look at the frames alone. They lack what
-//! producers had in shared memory, so of traces only what the service itself writes is compared.
+//! The recordings are those of `ferretto-ipc`, whose tests look at the frames alone. They lack the
+//! contents of shared memory, so of traces only the service's own packets are compared.
 
 mod common;
 
@@ -98,7 +98,7 @@ impl Peer {
         }
     }
 
-    /// Keeps in mind what is asked, to understand the answer.
+    /// Remembers a request, to understand the answer.
     fn note(&mut self, frame: &Frame<'_>) {
         match frame.message {
             Message::SetPeerIdentity(_) => self.is_tcp = false,
@@ -143,7 +143,8 @@ impl Peer {
         assert_eq!(sent, bytes.len());
     }
 
-    /// Waits until the service has seen what was sent: it answers a call of no service at once.
+    /// Waits until the service has processed earlier messages: it answers a call of no service at
+    /// once.
     fn sync(&mut self) {
         const UNUSED: u64 = 1 << 40;
         self.send(&frame::invoke_method(UNUSED, 0, 1, false, 0, |_| {}), None);
@@ -408,7 +409,7 @@ fn expect(peer: &mut Peer, record: &Record, place: &str) {
     assert_eq!(ours, theirs, "{place}");
 }
 
-/// Compares what the service wrote into a trace, whose recording is one reply.
+/// Compares the service's packets in a trace, whose recording is one reply.
 fn expect_trace(peer: &mut Peer, has_more: bool, reply: &[u8], recorded: &[u8], place: &str) {
     let read = |reply: &[u8], into: &mut BTreeSet<u32>| {
         let reply = consumer::Reply::decode(consumer::Method::ReadBuffers, reply).unwrap();

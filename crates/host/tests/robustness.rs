@@ -441,7 +441,7 @@ fn what_the_clients_of_one_user_leave_unread_is_bounded() {
             send_raw(&socket, &binds);
         }
         idle.push(socket);
-        // Served after those before, so that what they did has had its effect.
+        // Served after those before, so that these have had their effect.
         let next = host.producer_socket();
         assert!(send_raw(&next, &bind_frame("ProducerPort")) && read_frame(&next).is_some());
         if let Some(notice) = host.try_notice() {

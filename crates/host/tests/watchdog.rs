@@ -1,4 +1,4 @@
-//! A host that watches what it uses.
+//! A host that watches its own memory and CPU time.
 
 mod common;
 

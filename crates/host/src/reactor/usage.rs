@@ -12,7 +12,7 @@ use crate::watchdog::{Explained, RunWild, Watchdog, WatchdogLimits};
 const WORTH_RELEASING: u64 = 4 << 20;
 
 impl Reactor {
-    /// Tells of a user who is held back, and ends what is worst of it.
+    /// Reports a user who is held back, and ends the most expensive of its clients.
     pub(super) fn restrain(&mut self, excess: Excess) {
         let Some(allowance) = &self.limits.cpu_per_user else {
             return;
@@ -76,7 +76,7 @@ impl Reactor {
         }
     }
 
-    /// Gives the system back what was freed.
+    /// Gives freed memory back to the system.
     pub(super) fn give_memory_back(&mut self) {
         self.give_back = None;
         if ferretto_malloc::heap().is_some_and(|heap| heap.free >= WORTH_RELEASING) {

@@ -43,7 +43,7 @@ impl Account {
         self.epoch
     }
 
-    /// Takes work off; returns what follows if that is more than the user may have.
+    /// Deducts work; returns the consequence if that is more than the user may have.
     pub(super) fn charge(
         &mut self,
         allowance: &CpuAllowance,

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Keys in the order of what each has had.
+/// Keys in the order of the work each has had.
 #[derive(Debug)]
 pub(super) struct Line<K> {
     waiting: BinaryHeap<Reverse<(u64, u64, K)>>,
@@ -24,7 +24,7 @@ impl<K: Ord> Default for Line<K> {
 }
 
 impl<K: Ord> Line<K> {
-    /// Puts one in that has had so much, and returns what it counts as.
+    /// Inserts a key that has had so much work, and returns its position.
     pub(super) fn put(&mut self, had: u64, key: K) -> u64 {
         let had = had.max(self.now);
         self.order += 1;
@@ -44,7 +44,7 @@ impl<K: Ord> Line<K> {
         self.waiting.retain(|Reverse((_, _, other))| other != key);
     }
 
-    /// Returns what the last one that was taken had had.
+    /// Returns the position of the last key that was taken.
     pub(super) fn now(&self) -> u64 {
         self.now
     }

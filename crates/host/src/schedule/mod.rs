@@ -90,8 +90,8 @@ impl Schedule {
         self.waiting
     }
 
-    /// Takes the next connection, of which [`served`](Self::served) must tell what became, and how
-    /// many bytes to read from it. It may be gone.
+    /// Takes the next connection, with the number of bytes to read from it.
+    /// [`served`](Self::served) has to follow. The connection may be gone.
     pub(crate) fn next(&mut self) -> Option<(Origin, ClientId, usize)> {
         while let Some(origin) = self.line.take() {
             let Some(user) = self.users.get_mut(&origin) else {
@@ -111,8 +111,8 @@ impl Schedule {
         None
     }
 
-    /// Counts what serving a connection took. `turn` is that of the connection, unless it is gone;
-    /// `more` says that it has more to do.
+    /// Counts the work of serving a connection. `turn` is that of the connection, unless it is
+    /// gone; `more` says that it has more to do.
     pub(crate) fn served(
         &mut self,
         (origin, id): (Origin, ClientId),
@@ -151,10 +151,11 @@ impl Schedule {
         self.unsettled
     }
 
-    /// Takes what users had off what they may have. `cpu` is the CPU time since the last call,
+    /// Deducts the users' work from their allowances. `cpu` is the CPU time since the last call,
     /// which is less than the time that was counted if other programs ran meanwhile, and more if
-    /// there was work besides. Returns how much of it was nobody's. `now` is `CLOCK_MONOTONIC`.
-    pub(crate) fn settle(&mut self, now: u64, cpu: u64, mut tell: impl FnMut(Excess)) -> u64 {
+    /// there was work besides. Returns the part that belongs to no user. `now` is
+    /// `CLOCK_MONOTONIC`.
+    pub(crate) fn settle(&mut self, now: u64, cpu: u64, mut report: impl FnMut(Excess)) -> u64 {
         let counted = std::mem::take(&mut self.unsettled);
         // The shared work between pieces of work counts for no more than these.
         let shared = cpu.min(counted.saturating_mul(2));
@@ -177,8 +178,8 @@ impl Schedule {
             };
             let origin = *origin;
             match stage {
-                Some(Stage::Begins) => tell(Excess::Begins { origin }),
-                Some(Stage::Lasts { epoch }) => tell(Excess::Lasts { origin, epoch }),
+                Some(Stage::Begins) => report(Excess::Begins { origin }),
+                Some(Stage::Lasts { epoch }) => report(Excess::Lasts { origin, epoch }),
                 None => {}
             }
             self.held += usize::from(user.held_until.is_none());

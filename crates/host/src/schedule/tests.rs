@@ -11,7 +11,7 @@ const SECOND: u64 = 1000 * MS;
 const MALLORY: Origin = Origin::User(666);
 const ALICE: Origin = Origin::User(1000);
 
-/// A service that does nothing but what connections cause, in a time of its own.
+/// A service whose only work is that of connections, in a time of its own.
 struct World {
     schedule: Schedule,
     now: u64,
@@ -208,7 +208,7 @@ fn who_exceeds_the_allowance_is_held_back_to_it_and_others_are_not() {
     assert_eq!(world.told, [Excess::Begins { origin: MALLORY }]);
     let idle = world.run(100 * SECOND);
     assert!(idle.abs_diff(20 * SECOND) < 50 * MS, "{idle}");
-    // Half of what is done is for another, and the other half is within the allowance.
+    // Half of the work is for another, and the other half is within the allowance.
     let honest = world.connect(ALICE, MS);
     world.wake(honest);
     let before = world.had[busy];

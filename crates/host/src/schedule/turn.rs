@@ -28,7 +28,7 @@ impl Turn {
         self.had = put(self.had);
     }
 
-    /// Counts what serving it took; `more` says that it has more to do.
+    /// Counts the work of serving it; `more` says that it has more to do.
     pub(super) fn served(&mut self, work: u64, more: bool, epoch: u64) {
         self.waits = more;
         self.had = self.had.saturating_add(work);

@@ -15,7 +15,7 @@ pub(crate) const ATTACK: Attack = Attack {
 
 fn run(target: &Target) {
     let bind = bind_frame("ProducerPort");
-    // In the middle of a frame the service keeps what came with it.
+    // In the middle of a frame the service keeps its descriptors.
     let half = &bind[..9];
     let (reader, _writer) = rustix::pipe::pipe().unwrap();
     let mut sockets = Vec::new();

@@ -147,7 +147,7 @@ pub(crate) fn attacker_main() {
     (attack.run)(&Target { until });
 }
 
-/// Makes an attack, prints what the honest two met, and asserts that it failed.
+/// Makes an attack, prints the measurements of the honest two, and asserts that it failed.
 pub(crate) fn run(name: &str, attack: &Attack) {
     // One after the other: they would be in each other's way.
     static ALONE: Mutex<()> = Mutex::new(());
@@ -263,8 +263,7 @@ impl Attackers {
         Some(attackers)
     }
 
-    /// Waits until all have ended; returns whether they did what they were to do, and how long that
-    /// took.
+    /// Waits until all have ended; returns whether they succeeded, and how long that took.
     fn wait(mut self) -> (bool, Duration) {
         let mut success = true;
         let deadline = self.begin + PATIENCE + time();

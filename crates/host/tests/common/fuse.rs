@@ -70,7 +70,7 @@ impl Drop for Fuse {
     }
 }
 
-/// Answers what is needed to open the file.
+/// Answers the requests that opening the file needs.
 fn serve(mut device: File) {
     let mut request = vec![0; 1 << 20];
     // An error is the end of the file system.

@@ -112,7 +112,7 @@ impl TestHost {
         self.join();
     }
 
-    /// Ends the host and checks what it left, before its folder goes.
+    /// Ends the host and checks its remains, before its folder is removed.
     pub(crate) fn stop_after(mut self, check: impl FnOnce() -> bool) {
         // A connection made now is served after those made before.
         self.assert_alive();
