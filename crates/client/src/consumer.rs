@@ -123,7 +123,7 @@ impl Consumer {
         file: Option<OwnedFd>,
     ) -> Result<(), CallError> {
         let config = Box::new(config);
-        self.tell(Call::Enable { config, file })
+        self.send(Call::Enable { config, file })
     }
 
     /// Starts a session whose config defers it.
@@ -146,8 +146,8 @@ impl Consumer {
         self.call(request, None, limit).map(drop)
     }
 
-    /// Has every producer hand over what it holds, and waits until they have. The service waits for
-    /// producers up to `limit` as well.
+    /// Flushes every producer, and waits until they have answered. The service waits for producers
+    /// up to `limit` as well.
     ///
     /// # Errors
     ///
@@ -217,10 +217,10 @@ impl Consumer {
     ///
     /// If the connection is lost.
     pub fn observe_events(&mut self, types: &[ObservableType]) -> Result<(), CallError> {
-        self.tell(Call::Observe(types.to_vec()))
+        self.send(Call::Observe(types.to_vec()))
     }
 
-    /// Copies what another session holds; the copy is this consumer's session then, to be read with
+    /// Clones another session; the clone is this consumer's session then, to be read with
     /// [`read_buffers`](Self::read_buffers). A session that writes into a file can only be copied
     /// into `file`.
     ///
@@ -266,13 +266,13 @@ impl Consumer {
         let Answer::Attached(config) = self.answer_to(Call::Attach { key }, limit)? else {
             return Err(unexpected("Attach"));
         };
-        self.tell(Call::Watch)?;
+        self.send(Call::Watch)?;
         Ok(*config)
     }
 
-    /// Reads what the session has recorded and passes each packet, an encoded TracePacket, to
-    /// `receive`. Reading removes packets from the buffers. While `receive` is busy the service
-    /// waits, and keeps nothing in memory for it.
+    /// Reads the session's buffers and passes each packet, an encoded TracePacket, to `receive`.
+    /// Reading removes packets from the buffers. While `receive` is busy the service waits, and
+    /// keeps nothing in memory for it.
     ///
     /// To write a trace file, each packet has to be preceded by its
     /// [`Preamble`](ferretto_format::Preamble).
@@ -343,8 +343,7 @@ impl Consumer {
         }
     }
 
-    /// Reads and writes what is possible without waiting. Take the results with
-    /// [`poll_event`](Self::poll_event).
+    /// Reads and writes without waiting. Take the results with [`poll_event`](Self::poll_event).
     pub fn process(&mut self) {
         exchange(&mut self.recording, &mut *self.link, Instant::now());
         while let Some(event) = self.recording.poll_event() {
@@ -393,7 +392,7 @@ impl Consumer {
     }
 
     /// Makes a call that is done when it is sent.
-    fn tell(&mut self, call: Call) -> Result<(), CallError> {
+    fn send(&mut self, call: Call) -> Result<(), CallError> {
         let call = self.recording.call(call, Needs::Nothing, None);
         exchange(&mut self.recording, &mut *self.link, Instant::now());
         match self.look_for(call) {

@@ -1,5 +1,5 @@
-//! The common part of programs that are nothing but data sources: they connect, tell how that
-//! went, hand on what the service asks for and end when they are told to.
+//! The common part of programs that are nothing but data sources: they connect, report the outcome,
+//! pass on the service's requests and end when they are asked to.
 
 use std::fmt;
 use std::io;
@@ -30,7 +30,7 @@ pub enum Notice {
     Remark {
         /// Name of the data source.
         source: String,
-        /// The part that is missing, and what to do about it.
+        /// The data source that is missing, and a remedy.
         text: String,
     },
     /// An instance of a data source could not be started, or not fully. The recording goes on
@@ -38,7 +38,7 @@ pub enum Notice {
     Failed {
         /// Name of the data source.
         source: String,
-        /// Why, and what to do about it.
+        /// The reason, and a remedy.
         reason: String,
     },
 }
@@ -63,10 +63,10 @@ pub type NoticeHandler = Arc<dyn Fn(&Notice) + Send + Sync>;
 pub struct DaemonOptions {
     /// Producer socket of the service; `None` for the one the environment names, or the default.
     pub address: Option<Address>,
-    /// Users whose services may have what is recorded, beside those that
+    /// Users whose services may have the recorded data, beside those that
     /// [`AtAddress`](crate::transport::AtAddress) trusts anyway.
     pub trusted_users: Vec<u32>,
-    /// Told of what happens; `None` to ignore it.
+    /// Receives notices; `None` to ignore them.
     pub on_notice: Option<NoticeHandler>,
     /// Called when the service has processed the registration of every data source, each time a
     /// connection is made.
@@ -107,8 +107,8 @@ impl Stopper {
 
 /// A producer of the data sources of a daemon.
 ///
-/// Its thread takes [turns](Self::turn) until there are no more, does what the events of each ask
-/// for and whatever else is due, and [waits](Self::wait).
+/// Its thread takes [turns](Self::turn) until there are no more, handles the events of each and
+/// other due work, and [waits](Self::wait).
 #[derive(Debug)]
 pub struct Daemon {
     producer: Producer,

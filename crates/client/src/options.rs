@@ -35,10 +35,10 @@ pub struct ProducerOptions {
     pub name: String,
     /// The address of the service; `None` for the environment's or the default place.
     pub address: Option<Address>,
-    /// Users whose services may have what is recorded, beside those that
+    /// Users whose services may have the recorded data, beside those that
     /// [`AtAddress`](crate::transport::AtAddress) trusts anyway.
     pub trusted_users: Vec<u32>,
-    /// Wanted size of the shared memory in bytes; 0 for what suits the transport, for sockets the
+    /// Wanted size of the shared memory in bytes; 0 for the transport's default, for sockets the
     /// service's default of 256 KiB.
     pub memory_size_hint: u32,
     /// Wanted page size in bytes: 4, 8, 16 or 32 KiB; 0 for the service's default, 4 KiB.
@@ -48,7 +48,7 @@ pub struct ProducerOptions {
     /// Free text for service queries.
     pub sdk_version: String,
     /// The time that complete chunks wait for company before they are announced, unless half of the
-    /// memory is full; zero for what suits the transport, which is not at all for sockets.
+    /// memory is full; zero for the transport's default, which is no wait for sockets.
     pub commit_batch: Duration,
     /// Fill lengths in directly in chunks not announced yet, if the service supports it. Not in
     /// memory that the producer provides itself.

@@ -123,7 +123,7 @@ fn a_producer_of_an_old_service_knows_all_it_needs() {
     };
     let started = next_event(&mut producer, |event| matches!(event, Event::Start { .. }));
     assert!(matches!(started, Event::Start { instance: id, .. } if id == instance));
-    // Methods that came later are done without, and what waits for them goes on.
+    // Without later methods, the calls that wait for them go on.
     let handle = producer.handle();
     producer.register(common::descriptor("test.source"));
     handle.notify_started(instance);

@@ -25,8 +25,7 @@ fn read(consumer: &mut Consumer) -> Vec<Vec<u8>> {
     packets
 }
 
-/// Starts a session and waits until all data sources have started, that is, written what they
-/// write.
+/// Starts a session and waits until all data sources have started, that is, written their packets.
 fn start(consumer: &mut Consumer, config: ferretto_proto::TraceConfig) {
     consumer
         .observe_events(&[ObservableType::TYPE_ALL_DATA_SOURCES_STARTED])

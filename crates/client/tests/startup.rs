@@ -27,8 +27,7 @@ fn producer(address: &Address, page_size: u32, memory_size: u32) -> Producer {
     producer
 }
 
-/// Records with what was written before, during and after the connection is made, and returns the
-/// texts.
+/// Records texts written before, during and after the connection is made, and returns them.
 fn record(producer: &mut Producer, service: &Service, early: &mut TraceWriter) -> Vec<Vec<u8>> {
     let handle = producer.handle();
     next_event(producer, |event| matches!(event, Event::Connected));

@@ -31,7 +31,7 @@ fn open(address: &Address) -> OwnedFd {
     UnixStream::connect_addr(&address).unwrap().into()
 }
 
-/// Records what a producer writes when it is started, and returns the texts.
+/// Records the packets that a producer writes at its start, and returns the texts.
 fn record(mut producer: Producer, mut consumer: Consumer, count: usize) -> Vec<Vec<u8>> {
     producer.register(descriptor("test.source"));
     next_event(&mut producer, |event| matches!(event, Event::Connected));

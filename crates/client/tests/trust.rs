@@ -35,10 +35,10 @@ fn a_service_in_a_folder_that_others_can_change_is_told_nothing() {
     assert_eq!(reason(producer_at(&socket)), "none");
 
     set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
-    let said = reason(producer_at(&socket));
+    let output = reason(producer_at(&socket));
     assert!(
-        said.contains("everybody can put any other socket"),
-        "{said}"
+        output.contains("everybody can put any other socket"),
+        "{output}"
     );
     // As in `/tmp`, where sockets cannot be replaced.
     set_permissions(folder.path(), Permissions::from_mode(0o1777)).unwrap();
@@ -49,8 +49,8 @@ fn a_service_in_a_folder_that_others_can_change_is_told_nothing() {
         return;
     }
     std::os::unix::fs::chown(folder.path(), Some(USER), None).unwrap();
-    let said = reason(producer_at(&socket));
-    assert!(said.contains("in a folder of user 65534"), "{said}");
+    let output = reason(producer_at(&socket));
+    assert!(output.contains("in a folder of user 65534"), "{output}");
     let trusting = ProducerOptions {
         address: Some(socket),
         trusted_users: vec![USER],
@@ -65,7 +65,7 @@ fn shm_011_memory_that_the_service_could_take_back_is_refused() {
     for (seals, expected) in [
         (SealFlags::empty(), "not sealed"),
         (SealFlags::SHRINK, "not sealed"),
-        // Nothing is wrong with this, and what comes next is the end of the connection.
+        // This is accepted, and the next event is the end of the connection.
         (
             SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL,
             "closed",

@@ -8,101 +8,19 @@ use crate::chunk::OwnedChunk;
 use crate::commit::{Commit, FlushCallback, MAX_COMMIT_BYTES};
 use crate::finder::Finder;
 use crate::ids::WriterIds;
-use crate::layout::{ChunkHeader, Layout, PageSize};
+use crate::layout::{ChunkHeader, PageSize};
+use crate::options::ArbiterOptions;
+use crate::outlet::{Outlet, Output};
 use crate::pages::Pages;
 use crate::patch::PatchList;
 use crate::pending::{Pending, PendingChunk};
 use crate::policy::ExhaustedPolicy;
-use crate::primitive::{Apart, Arc, AtomicBool, Mutex, Ordering, lock, sleep};
+use crate::primitive::{Apart, Arc, AtomicBool, Mutex, Ordering, lock};
 use crate::process::process_id;
 use crate::region::Region;
 use crate::service::ServiceRegion;
 use crate::startup::{Reservations, Target};
 use crate::untold::Untold;
-
-/// The channel from the writers' side to the owner of the connection.
-///
-/// Called from any thread, never with a lock of this crate held.
-pub trait Outlet: Send + Sync {
-    /// [`Arbiter::poll_output`] has something new to say; the owner should call it soon.
-    fn wake(&self);
-
-    /// A writer waits for a free chunk, or is to be flushed. If what is pending can be sent from
-    /// this very thread, do so now: it may be the owner's own, or the last one that runs in this
-    /// process. Must not block.
-    fn flush_now(&self);
-
-    /// Lets time pass for a writer that waits for a free chunk, at most this much. If chunks become
-    /// free by what is sent, and the connection takes nothing at the moment, returns as soon as it
-    /// took something, with true.
-    fn pause(&self, at_most: Duration) -> bool {
-        sleep(at_most);
-        false
-    }
-}
-
-/// Options of an [`Arbiter`].
-#[derive(Clone, Debug)]
-pub struct ArbiterOptions {
-    /// The layout of free pages. By default into whole pages for few writers and into smaller
-    /// chunks for many, so that there are enough.
-    pub layout: Option<Layout>,
-    /// Keep chunks with holes back until they are sent, and fill the holes in place. Only if the
-    /// service said that it supports this.
-    pub direct_patching: bool,
-    /// There is no shared memory: chunks travel inside the commits. See also
-    /// [`Arbiter::send_chunks`].
-    pub emulated: bool,
-    /// Without shared memory, send copies of unfinished chunks along with every flush
-    /// acknowledgement, as the service cannot read them by itself.
-    pub self_scraping: bool,
-    /// The time that complete chunks may wait for company before they are committed.
-    pub batch: Duration,
-    /// The number of times that a stalled writer looks for a free chunk before it gives up. The
-    /// time between attempts grows from nothing to a tenth of a second, so that the default of 300
-    /// is some 29 seconds.
-    pub stall_limit: u32,
-    /// The number of bytes that a writer that found no chunk discards before it looks for one
-    /// again, at the next packet.
-    pub retry_after: u64,
-}
-
-impl Default for ArbiterOptions {
-    fn default() -> Self {
-        Self {
-            layout: None,
-            direct_patching: false,
-            emulated: false,
-            self_scraping: false,
-            batch: Duration::ZERO,
-            stall_limit: 300,
-            retry_after: 1024,
-        }
-    }
-}
-
-/// The next thing that the owner of the connection has to do.
-#[derive(Debug)]
-pub enum Output {
-    /// Send RegisterTraceWriter.
-    Register {
-        /// The new writer.
-        writer_id: u16,
-        /// The buffer it writes to.
-        target_buffer: u16,
-    },
-    /// Send CommitData.
-    Commit(Commit),
-    /// Send UnregisterTraceWriter.
-    Unregister {
-        /// The writer that is gone.
-        writer_id: u16,
-    },
-    /// Nothing before this time, unless [`Outlet::wake`] is called.
-    WaitUntil(Instant),
-    /// Nothing before [`Outlet::wake`] is called.
-    Idle,
-}
 
 /// A writer that was given its number.
 #[derive(Clone, Copy, Debug)]

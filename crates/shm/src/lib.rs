@@ -87,7 +87,7 @@
 //! `take_inherited` (with the feature `inherited`), [`fork`], [`at_exit`], [`Clock`],
 //! [`counter`](counter()) and [`thread_id`] with its neighbours are here because this is where
 //! unsafe code is: only in `region`, `chunk`, `sink::raw`, `load`, `prefetch`, `process`,
-//! `inherited`, `exit`, `fork`, `clock`, `counter`, `who` and `testing`. The functions of
+//! `inherited`, `exit`, `fork`, `clock`, `counter`, `os_ids` and `testing`. The functions of
 //! [`WriteByAddress`] are unsafe to call.
 
 mod arbiter;
@@ -107,7 +107,9 @@ mod load;
 mod loss;
 #[cfg(all(loom, test))]
 mod model;
+mod options;
 mod os_ids;
+mod outlet;
 mod owned;
 mod pages;
 mod patch;
@@ -128,7 +130,7 @@ pub mod testing;
 mod untold;
 mod writer;
 
-pub use arbiter::{Arbiter, ArbiterOptions, Outlet, Output};
+pub use arbiter::Arbiter;
 pub use clock::Clock;
 pub use commit::{ChunkToMove, ChunkToPatch, Commit, FlushCallback, MAX_COMMIT_BYTES, Patch};
 pub use counter::{counter, is_counter_steady};
@@ -136,7 +138,9 @@ pub use exit::at_exit;
 #[cfg(any(feature = "inherited", test))]
 pub use inherited::take_inherited;
 pub use layout::{BufferSizes, ChunkFlags, ChunkHeader, Layout, MAX_REGION_SIZE, PageSize};
+pub use options::ArbiterOptions;
 pub use os_ids::{page_size, thread_id, thread_name, user_id};
+pub use outlet::{Outlet, Output};
 pub use policy::ExhaustedPolicy;
 pub use prefetch::prefetch;
 pub use region::{Region, RegionError};

@@ -13,19 +13,19 @@ use crate::startup::Target;
 impl Arbiter {
     /// Says in every buffer concerned that packets were lost, if nobody has done so yet. Returns
     /// whether all is said: not if there is no chunk for it at present.
-    pub fn tell_losses(self: &Arc<Self>) -> bool {
-        let mut told = Vec::new();
+    pub fn report_losses(self: &Arc<Self>) -> bool {
+        let mut reported = Vec::new();
         let mut is_all = true;
         for (writer, target) in self.untold().take() {
             let buffer = match target {
                 Target::Buffer(buffer) => Some(buffer),
                 Target::Reserved(reservation) => self.reserved_buffer(reservation),
             };
-            let is_told = buffer.is_some_and(|buffer| {
-                buffer == 0 || told.contains(&buffer) || self.tell_loss(buffer)
+            let is_reported = buffer.is_some_and(|buffer| {
+                buffer == 0 || reported.contains(&buffer) || self.report_loss(buffer)
             });
-            if is_told {
-                told.extend(buffer);
+            if is_reported {
+                reported.extend(buffer);
             } else {
                 self.untold().add(writer, target);
                 is_all = false;
@@ -34,9 +34,9 @@ impl Arbiter {
         is_all
     }
 
-    fn tell_loss(self: &Arc<Self>, buffer: u16) -> bool {
+    fn report_loss(self: &Arc<Self>, buffer: u16) -> bool {
         let mut writer = self.create_writer(buffer, ExhaustedPolicy::Drop);
         // Without another writer there is nobody to say it.
-        writer.id() == 0 || writer.sink.tell_loss()
+        writer.id() == 0 || writer.sink.report_loss()
     }
 }

@@ -6,10 +6,12 @@
 
 use loom::thread;
 
-use crate::arbiter::{Arbiter, ArbiterOptions, Outlet, Output};
+use crate::arbiter::Arbiter;
 use crate::chunk::OwnedChunk;
 use crate::finder::Finder;
 use crate::layout::{ChunkFlags, ChunkHeader, Layout, PageSize};
+use crate::options::ArbiterOptions;
+use crate::outlet::{Outlet, Output};
 use crate::pages::{Pages, State};
 use crate::policy::ExhaustedPolicy;
 use crate::primitive::{Arc, Ordering};

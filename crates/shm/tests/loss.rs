@@ -11,21 +11,21 @@ const DROPPED: (u32, u64) = (42, 257);
 
 /// Returns how often the service was told of a loss: by packets that say so, and by fragments that
 /// are abandoned.
-fn told(world: &World) -> usize {
+fn reported_losses(world: &World) -> usize {
     let writers: std::collections::BTreeSet<u16> = world
         .stored
         .iter()
         .map(|stored| stored.header.writer_id)
         .collect();
     let packets = writers.into_iter().flat_map(|writer| world.packets(writer));
-    let says = |packet: &Vec<u8>| {
+    let has_loss = |packet: &Vec<u8>| {
         let field = Fields::find(DROPPED.0, packet);
         field.and_then(|field| field.as_u64()) == Some(DROPPED.1)
     };
     let abandoned = |payload: &Vec<u8>| payload.windows(4).any(|w| w == [0xff, 0xff, 0xff, 0x7f]);
     let chunks = world.stored.iter();
     let marked = chunks.filter(|stored| abandoned(&stored.payload));
-    packets.filter(says).count() + marked.count()
+    packets.filter(has_loss).count() + marked.count()
 }
 
 /// With `left` bytes left in the last chunk there is, a packet is lost, and it is the last one.
@@ -49,15 +49,15 @@ fn lose_the_last(left: usize) -> World {
 fn the_loss_of_the_last_packet_is_told_whatever_room_there_was() {
     for left in 0..12 {
         let mut world = lose_the_last(left);
-        let marked = told(&world);
+        let marked = reported_losses(&world);
         assert_eq!(marked, usize::from(left >= 4), "{left}");
         // There is room again.
-        assert!(world.arbiter.tell_losses());
+        assert!(world.arbiter.report_losses());
         world.deliver();
-        assert_eq!(told(&world), 1, "{left}");
-        assert!(world.arbiter.tell_losses());
+        assert_eq!(reported_losses(&world), 1, "{left}");
+        assert!(world.arbiter.report_losses());
         world.deliver();
-        assert_eq!(told(&world), 1, "once");
+        assert_eq!(reported_losses(&world), 1, "once");
         assert_eq!(world.arbiter.writers(), 0);
     }
 }
@@ -71,13 +71,13 @@ fn a_loss_that_finds_no_room_is_told_later() {
     let mut second = world.arbiter.create_writer(7, ExhaustedPolicy::Drop);
     second.write_packet(&[8; 10]);
     assert!(second.is_dropping());
-    assert!(!world.arbiter.tell_losses(), "there is still no room");
+    assert!(!world.arbiter.report_losses(), "there is still no room");
     drop(first);
     world.deliver();
-    assert_eq!(told(&world), 0);
-    assert!(world.arbiter.tell_losses());
+    assert_eq!(reported_losses(&world), 0);
+    assert!(world.arbiter.report_losses());
     world.deliver();
-    assert_eq!(told(&world), 1);
+    assert_eq!(reported_losses(&world), 1);
     drop(second);
 }
 
@@ -93,8 +93,8 @@ fn a_writer_that_goes_on_tells_of_its_loss_itself() {
     second.flush(None);
     second.write_packet(&[8; 10]);
     assert!(!second.is_dropping());
-    assert!(world.arbiter.tell_losses());
+    assert!(world.arbiter.report_losses());
     drop(second);
     world.deliver();
-    assert_eq!(told(&world), 1);
+    assert_eq!(reported_losses(&world), 1);
 }

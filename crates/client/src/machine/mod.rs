@@ -78,7 +78,7 @@ impl MachineLink {
         }
     }
 
-    /// Does what can be done without waiting.
+    /// Does all work that needs no waiting.
     ///
     /// # Errors
     ///

@@ -40,7 +40,7 @@ pub(super) enum Next {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
-    /// Waits to be told what the host knows.
+    /// Waits for the host's answer.
     Binding,
     Describing,
     Comparing {

@@ -1,4 +1,4 @@
-//! From what the writers' side says to requests of the producer port.
+//! Conversion of the writers' output to requests of the producer port.
 
 use ferretto_ipc::port::producer::Request;
 use ferretto_proto::commit_data_request::{ChunkToPatch, ChunksToMove, chunk_to_patch};

@@ -27,7 +27,7 @@ pub enum Event {
     Setup {
         /// The new instance.
         instance: InstanceId,
-        /// The config of the recording. `target_buffer` is what writers are created for.
+        /// The config of the recording. Writers are created for its `target_buffer`.
         config: Box<DataSourceConfig>,
     },
     /// Start recording. Follows [`Event::Setup`]. To be answered with
@@ -57,8 +57,8 @@ pub enum Event {
         /// Why: reason in bits 0 to 3, initiator in bits 4 to 7.
         flags: u64,
     },
-    /// Forget what was interned: the next packet of every writer of these instances must make sense
-    /// on its own.
+    /// Forget interned data: the next packet of every writer of these instances must make sense on
+    /// its own.
     ClearIncrementalState {
         /// The instances.
         instances: Vec<InstanceId>,
@@ -84,7 +84,7 @@ pub enum LostReason {
     NoProducerPort,
     /// The service does not want this producer.
     Refused,
-    /// The service did what no service does.
+    /// The service broke the protocol.
     Protocol(&'static str),
     /// The memory it sent cannot be used.
     Memory(ferretto_shm::RegionError),

@@ -31,7 +31,7 @@ impl OwnMachine {
         self.address = address.filter(|address| !address.is_unix());
     }
 
-    /// Does what can be done without waiting, apart from connecting.
+    /// Does all work that needs no waiting, apart from connecting.
     pub(super) fn process(&mut self, epoll: &OwnedFd, now: Instant) {
         let Some(address) = &self.address else {
             return;

@@ -205,7 +205,7 @@ impl Producer {
         }
     }
 
-    /// Does what can be done without waiting: connects if it is time to, reads, writes. Connecting
+    /// Does all work that needs no waiting: connects if it is time to, reads, writes. Connecting
     /// over TCP is the exception, it may take up to ten seconds.
     pub fn process(&mut self, now: Instant) {
         self.shared.wake().clear();

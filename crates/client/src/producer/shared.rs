@@ -41,8 +41,8 @@ struct Memory {
 }
 
 impl Memory {
-    /// The place of a startup writer: in the memory there is from the beginning, or what has taken
-    /// its place.
+    /// The place of a startup writer: in the memory there is from the beginning, or in that of the
+    /// service.
     fn of_startup(&self) -> Option<&Arc<Arbiter>> {
         self.main.as_ref().or(self.own.as_ref())
     }
@@ -159,7 +159,7 @@ impl Shared {
         sent
     }
 
-    /// Reads and writes what is possible, and returns what came.
+    /// Reads and writes without waiting, and returns the events that arrived.
     pub(super) fn process(&self) -> Vec<LinkEvent<Port>> {
         self.with_connection(|link| {
             link.process();
@@ -168,8 +168,8 @@ impl Shared {
         .unwrap_or_default()
     }
 
-    /// Sends what the writers' side has for the service; without a time also what may wait. Returns
-    /// when there will be more.
+    /// Sends the writers' output to the service; without a time also output that may wait. Returns
+    /// the time of the next output.
     pub(super) fn pump(&self, now: Option<Instant>) -> Option<Instant> {
         let (own, main) = {
             let memory = lock(&self.memory);
@@ -219,8 +219,8 @@ impl Shared {
         None
     }
 
-    /// Sends what there is to be said of new writers from this very thread, and nothing else. The
-    /// owner is woken only if that cannot be sent now.
+    /// Sends the registrations of new writers from this very thread, and nothing else. The owner is
+    /// woken only if they cannot be sent now.
     fn register_writers(&self, arbiter: &Arbiter) {
         let mut connected = lock(&self.connected);
         if let Connected {
@@ -242,19 +242,18 @@ impl Shared {
         self.wake.wake();
     }
 
-    /// Says what was lost and nobody has told of. Returns whether all is said.
-    fn tell_losses(&self) -> bool {
+    /// Reports losses that no writer has reported. Returns whether all are reported.
+    fn report_losses(&self) -> bool {
         let (own, main) = {
             let memory = lock(&self.memory);
             (memory.own.clone(), memory.main.clone())
         };
         let arbiters = [own, main].into_iter().flatten();
-        let left = arbiters.filter(|arbiter| !arbiter.tell_losses());
+        let left = arbiters.filter(|arbiter| !arbiter.report_losses());
         left.count() == 0
     }
 
-    /// Sends what the writers' side has for the service from this very thread; the owner does the
-    /// rest.
+    /// Sends the writers' output to the service from this very thread; the owner does the rest.
     fn send_now(&self) {
         self.pump(None);
         let unsent = self.with_connection(|link| {
@@ -266,8 +265,8 @@ impl Shared {
         }
     }
 
-    /// Waits until the connection has taken some of what is queued for it, but not longer than
-    /// this. Returns whether it has.
+    /// Waits until the connection has taken some of the queued bytes, but not longer than this.
+    /// Returns whether it has.
     fn wait_for_room(&self, at_most: Duration) -> bool {
         // Others may need the connection meanwhile, or end it.
         let full = self.with_connection(|link| {
@@ -292,8 +291,8 @@ impl Shared {
         taken == Some(true)
     }
 
-    /// Runs what waited for a reply. A refused one is as good as a granted one: it, too, says that
-    /// everything before it was seen.
+    /// Runs the callbacks that waited for a reply. A refusal is as good as a success: it, too,
+    /// confirms everything before it.
     pub(super) fn run_callbacks(&self, request_id: u64) {
         let callbacks = lock(&self.connected).callbacks.remove(&request_id);
         for callback in callbacks.into_iter().flatten() {
@@ -424,8 +423,8 @@ impl ProducerHandle {
 
     /// A writer for a recording that is expected but has not begun, known as `reservation`, a
     /// number of the caller's choice, until [`bind_startup`](Self::bind_startup) or
-    /// [`abort_startup`](Self::abort_startup) says what became of it. It can be had before there is
-    /// a connection if the producer [provides memory](super::ProducerOptions::provide_memory);
+    /// [`abort_startup`](Self::abort_startup) resolves it. It can be had before there is a
+    /// connection if the producer [provides memory](super::ProducerOptions::provide_memory);
     /// otherwise, or after the connection is lost, it discards everything.
     ///
     /// As long as any reservation is open, nothing is sent, chunks are not freed, and all writers
@@ -445,7 +444,7 @@ impl ProducerHandle {
     }
 
     /// Says which buffer a reservation stands for, as named by `target_buffer` of an instance's
-    /// config. With the last open one, what was held back is sent.
+    /// config. With the last open one, held-back output is sent.
     pub fn bind_startup(&self, reservation: u16, target_buffer: u32) {
         let buffer = u16::try_from(target_buffer).unwrap_or(0);
         let (main, own) = {
@@ -473,16 +472,16 @@ impl ProducerHandle {
     }
 
     /// Tells the service that an instance has stopped and its writers hold nothing any more.
-    /// Everything flushed before is sent first, and what was lost is told first, even if that has
-    /// to wait for room in the shared memory.
+    /// Everything flushed before is sent first, and losses are reported first, even if that has to
+    /// wait for room in the shared memory.
     pub fn notify_stopped(&self, instance: InstanceId) {
-        let is_told = self.shared.tell_losses();
+        let is_reported = self.shared.report_losses();
         self.shared.pump(None);
-        if !is_told {
-            // By the answer the service has freed what was sent.
+        if !is_reported {
+            // With its answer the service has freed the committed chunks.
             let handle = self.clone();
             let later = move || {
-                handle.shared.tell_losses();
+                handle.shared.report_losses();
                 handle.shared.pump(None);
                 handle.send_stopped(instance);
             };
@@ -504,7 +503,7 @@ impl ProducerHandle {
 
     /// Tells the service that a flush is done. The answer follows everything flushed before.
     pub fn flush_done(&self, request_id: u64) {
-        self.shared.tell_losses();
+        self.shared.report_losses();
         if let Some(arbiter) = self.shared.arbiter() {
             if let Some(own) = self.shared.offered() {
                 // Not taken by the service, and sent first.
@@ -531,14 +530,14 @@ impl ProducerHandle {
         self.shared.sync(Box::new(callback))
     }
 
-    /// Sends all that is written and not sent yet, and says what was lost. Returns whether that is
+    /// Sends all that is written and not sent yet, and reports losses. Returns whether that is
     /// done; if not, the producer is to be [processed](super::Producer::process), and this called
     /// again.
     pub fn hand_over(&self) -> bool {
         if !self.is_connected() {
             return true;
         }
-        if !self.shared.tell_losses() {
+        if !self.shared.report_losses() {
             self.shared.pump(None);
             // When it is answered there is room.
             return !self.shared.sync(Box::new(|| ()));

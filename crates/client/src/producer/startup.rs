@@ -1,9 +1,9 @@
 //! Recording before the service has been reached: into memory that the producer brings along.
 //!
-//! The memory is offered when the connection is made. A service that takes it reads what was
-//! written before like all the rest. One that does not sends memory of its own for all further
-//! writers; chunks written before, and those that the early writers still write, then travel inside
-//! the commits. Nothing is lost either way.
+//! The memory is offered when the connection is made. A service that takes it reads chunks written
+//! before like all others. One that does not sends memory of its own for all further writers;
+//! chunks written before, and those that the early writers still write, then travel inside the
+//! commits. Nothing is lost either way.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const DEFAULT_SIZE: u32 = 256 * 1024;
 impl Producer {
     /// Has memory from now on, and offers it on the next connection, as if the options had said
     /// [`provide_memory`](super::ProducerOptions::provide_memory). Does nothing if there is memory
-    /// already. A service that is connected but has not sent memory yet gets what is written
+    /// already. A service that is connected but has not sent memory yet gets chunks written
     /// meanwhile inside the commits.
     pub fn provide_memory(&mut self) {
         if self.shared.arbiter().is_some() || self.shared.offered().is_some() {

@@ -30,7 +30,7 @@ impl Recording {
             Needs::Session => self.has_buffers,
         };
         if !is_met {
-            return self.tell(id, Err(not_running(id)));
+            return self.complete(id, Err(not_running(id)));
         }
         let progress = self.progress_of(&call);
         self.open.insert(id, Open { deadline, progress });
@@ -195,7 +195,7 @@ impl Recording {
         }
     }
 
-    /// Gives up what an earlier session left.
+    /// Discards the rest of an earlier session.
     fn free(&mut self) {
         if std::mem::take(&mut self.has_buffers) {
             let request = Request::FreeBuffers(FreeBuffersRequest::default());

@@ -1,4 +1,4 @@
-//! The calls of a recording, their answers, and what else it tells.
+//! The calls of a recording, their answers, and other events.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -20,8 +20,8 @@ use crate::transport::LinkReply;
 pub enum Call {
     /// Waits until the service answers calls.
     Connect,
-    /// Subscribes to events of the session, in place of what was subscribed to before. Done when it
-    /// is sent.
+    /// Subscribes to events of the session, in place of earlier subscriptions. Done when it is
+    /// sent.
     Observe(Vec<ObservableType>),
     /// Sets the config of the next [`Start`](Self::Start). One that defers its start has the
     /// service create the session at once, if there is none. `file` is where the service writes the
@@ -39,14 +39,14 @@ pub enum Call {
         /// The file for the trace.
         file: Option<OwnedFd>,
     },
-    /// Starts what was set up. Done when all data sources record, or the session has ended. Data
-    /// that an earlier session left in the buffers is given up.
+    /// Starts the data sources that were set up. Done when all data sources record, or the session
+    /// has ended. Data that an earlier session left in the buffers is given up.
     Start,
     /// Waits until all data sources record, or the session has ended.
     WaitForStart,
     /// Waits until the session ends.
     WaitForEnd,
-    /// Has every producer hand over what it holds.
+    /// Flushes every producer.
     Flush(FlushRequest),
     /// Has the session end. Done when it has.
     Stop,
@@ -76,23 +76,23 @@ pub enum Call {
     },
     /// Has the end of an attached session told. Done when it is sent.
     Watch,
-    /// Copies what another session holds; the copy is this recording's session then. `file` is for
-    /// a session that writes into a file.
+    /// Clones another session; the clone is this recording's session then. `file` is for a session
+    /// that writes into a file.
     Clone {
         /// The session to copy, and the way.
         request: Box<CloneSessionRequest>,
         /// The file for the trace.
         file: Option<OwnedFd>,
     },
-    /// Reads what the session has recorded. One read at a time; others wait for their turn. The
-    /// time limit starts again with each part.
+    /// Reads the session's buffers. One read at a time; others wait for their turn. The time limit
+    /// starts again with each part.
     Read {
         /// The time limit of each part but the first.
         part_limit: Duration,
     },
     /// Gets the counters of the session.
     Stats,
-    /// Asks for what the service can do.
+    /// Asks for the service's capabilities.
     Capabilities,
     /// Asks for the producers, data sources and sessions that the service knows.
     ServiceState,

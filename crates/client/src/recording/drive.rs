@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use super::Recording;
 use crate::transport::{Attachment, Link, WakeFd};
 
-/// Sends what a recording asks for and hands it what came of the link, without waiting.
+/// Sends a recording's requests and passes the link's events to it, without waiting.
 pub fn exchange(recording: &mut Recording, link: &mut dyn Link<Port>, now: Instant) {
     send(recording, link);
     link.process();

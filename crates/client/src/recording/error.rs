@@ -67,7 +67,7 @@ pub enum CallError {
         /// The service's words.
         reason: String,
     },
-    /// The trace holds what no trace may.
+    /// The trace has a packet that is too large.
     Packet(PacketTooLarge),
 }
 
@@ -134,7 +134,7 @@ impl From<InvokeError> for CallError {
 pub enum ReadError<E> {
     /// The call failed.
     Call(CallError),
-    /// The trace holds what no trace may.
+    /// The trace has a packet that is too large.
     Packet(PacketTooLarge),
     /// The receiver of the packets failed.
     Receiver(E),

@@ -1,8 +1,8 @@
 //! One consumer's recording, as a state machine without input, output or clock.
 //!
 //! A [`Recording`] knows the life of a session: created, started, flushed, stopped, read; left
-//! alone, taken over, copied. Its owner makes [calls](Recording::call), and passes on what the
-//! connection and the clock say (`handle_…`), and takes from it the requests to be sent, the
+//! alone, taken over, copied. Its owner makes [calls](Recording::call), passes on events of the
+//! connection and the clock (`handle_…`), and takes from it the requests to be sent, the
 //! [events](Event) and the time of the next deadline (`poll_…`, `next_deadline`). [`exchange`] does
 //! that for a [`Link`](crate::transport::Link), and [`wait`] waits for one.
 //!
@@ -217,8 +217,8 @@ impl Recording {
         match self.connection {
             Connection::Binding => self.early.push_back(early),
             Connection::Bound | Connection::Closing => self.begin(early),
-            Connection::NoConsumerPort => self.tell(id, Err(CallError::NoConsumerPort)),
-            Connection::Lost { .. } => self.tell(id, Err(CallError::Disconnected)),
+            Connection::NoConsumerPort => self.complete(id, Err(CallError::NoConsumerPort)),
+            Connection::Lost { .. } => self.complete(id, Err(CallError::Disconnected)),
         }
         id
     }
@@ -329,8 +329,8 @@ impl Recording {
         }
     }
 
-    /// Takes in what came of sending a request: the id that its replies will carry, or why it was
-    /// not sent.
+    /// Handles the outcome of sending a request: the id that its replies will carry, or the reason
+    /// why it was not sent.
     pub fn handle_invoked(&mut self, ticket: Ticket, result: Result<u64, InvokeError>) {
         let Ticket(purpose) = ticket;
         match (result, purpose) {
@@ -385,7 +385,7 @@ impl Recording {
         }
     }
 
-    /// Takes in what came over the connection.
+    /// Handles a message of the connection.
     pub fn handle_event(&mut self, event: LinkEvent<Port>, now: Instant) {
         match event {
             LinkEvent::Bound => {
@@ -431,7 +431,7 @@ impl Recording {
         let early = std::mem::take(&mut self.early);
         for id in open.chain(early.into_iter().map(|early| early.id)) {
             let refusal = self.refusal.take_if(|_| id.kind() == CallKind::Detach);
-            self.tell(
+            self.complete(
                 id,
                 Err(refusal.map_or_else(&error, |reason| refused(id, reason))),
             );
@@ -454,7 +454,7 @@ impl Recording {
     /// Answers a call, unless it timed out.
     fn answer(&mut self, call: CallId, result: Result<Answer, CallError>) {
         if self.open.remove(&call).is_some() {
-            self.tell(call, result);
+            self.complete(call, result);
         }
     }
 
@@ -470,7 +470,7 @@ impl Recording {
         }
     }
 
-    fn tell(&mut self, call: CallId, result: Result<Answer, CallError>) {
+    fn complete(&mut self, call: CallId, result: Result<Answer, CallError>) {
         self.events.push_back(Event::Answered { call, result });
     }
 }

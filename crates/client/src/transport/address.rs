@@ -43,7 +43,7 @@ impl AtAddress {
         self
     }
 
-    /// Lets services of these users have what producers record.
+    /// Lets services of these users have the data of producers.
     #[must_use]
     pub fn trusting(mut self, users: &[u32]) -> Self {
         self.trusted.extend(users);

@@ -67,8 +67,7 @@ pub trait Link<P: Port>: AsFd + Send + fmt::Debug {
         wants_reply: bool,
     ) -> Result<u64, InvokeError>;
 
-    /// Sends and receives what is possible without waiting. Take the results with
-    /// [`poll_event`](Self::poll_event).
+    /// Sends and receives without waiting. Take the results with [`poll_event`](Self::poll_event).
     fn process(&mut self);
 
     /// The next thing that happened. The first is [`LinkEvent::Bound`] or
@@ -79,8 +78,7 @@ pub trait Link<P: Port>: AsFd + Send + fmt::Debug {
     /// [`process`](Self::process).
     fn has_event(&self) -> bool;
 
-    /// Sends what is possible without waiting. Called by writers that wait for a free chunk, from
-    /// their own threads.
+    /// Sends without waiting. Called by writers that wait for a free chunk, from their own threads.
     fn flush(&mut self) {}
 
     /// Returns true if [`process`](Self::process) should be called when the descriptor can be
@@ -154,8 +152,8 @@ pub trait Connect<P: Port>: Send + Sync + fmt::Debug {
         true
     }
 
-    /// Fills in what the options of a producer leave open (what is zero there) and suits this
-    /// transport better than the service's defaults.
+    /// Fills in options of a producer that are zero where this transport has better defaults than
+    /// the service.
     fn advise(&self, producer: &mut ProducerOptions) {
         let _ = producer;
     }

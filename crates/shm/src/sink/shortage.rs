@@ -80,7 +80,7 @@ impl ChunkSink {
 
     /// Writes a packet that only says that something was lost. Returns whether there was room for
     /// it.
-    pub(crate) fn tell_loss(&mut self) -> bool {
+    pub(crate) fn report_loss(&mut self) -> bool {
         let Some(arbiter) = self.arbiter() else {
             return true;
         };

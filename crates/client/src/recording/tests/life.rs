@@ -33,7 +33,7 @@ fn a_recording_from_start_to_read_out() {
     world.reply(Method::ReadBuffers, done(slices(&[(b"o", true)])));
     assert_eq!(world.packets(read), [b"two"]);
     world.assert_done(read);
-    // The next one begins with giving up what is left of this one.
+    // The next one begins by discarding the rest of this one.
     world.call(set_up(false));
     world.call(Call::Start);
     let methods = world.methods();

@@ -1,0 +1,45 @@
+//! Options of the writers' side.
+
+use std::time::Duration;
+
+use crate::layout::Layout;
+
+/// Options of an [`Arbiter`](crate::Arbiter).
+#[derive(Clone, Debug)]
+pub struct ArbiterOptions {
+    /// The layout of free pages. By default into whole pages for few writers and into smaller
+    /// chunks for many, so that there are enough.
+    pub layout: Option<Layout>,
+    /// Keep chunks with holes back until they are sent, and fill the holes in place. Only if the
+    /// service said that it supports this.
+    pub direct_patching: bool,
+    /// There is no shared memory: chunks travel inside the commits. See also
+    /// [`Arbiter::send_chunks`](crate::Arbiter::send_chunks).
+    pub emulated: bool,
+    /// Without shared memory, send copies of unfinished chunks along with every flush
+    /// acknowledgement, as the service cannot read them by itself.
+    pub self_scraping: bool,
+    /// The time that complete chunks may wait for company before they are committed.
+    pub batch: Duration,
+    /// The number of times that a stalled writer looks for a free chunk before it gives up. The
+    /// time between attempts grows from nothing to a tenth of a second, so that the default of 300
+    /// is some 29 seconds.
+    pub stall_limit: u32,
+    /// The number of bytes that a writer that found no chunk discards before it looks for one
+    /// again, at the next packet.
+    pub retry_after: u64,
+}
+
+impl Default for ArbiterOptions {
+    fn default() -> Self {
+        Self {
+            layout: None,
+            direct_patching: false,
+            emulated: false,
+            self_scraping: false,
+            batch: Duration::ZERO,
+            stall_limit: 300,
+            retry_after: 1024,
+        }
+    }
+}
