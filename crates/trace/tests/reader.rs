@@ -238,8 +238,8 @@ fn compressed_files_that_are_cut_or_damaged_give_what_stands_before() {
         for cut in (0..file.len()).step_by(7) {
             let (got, _, error, truncated) = read(&file[..cut]);
             assert_eq!(got[..], packets[..got.len()], "cut at {cut}");
-            let is_told = truncated.is_some() || error.is_some() || cut == 0;
-            assert!(is_told || got.len() == packets.len(), "cut at {cut}");
+            let is_reported = truncated.is_some() || error.is_some() || cut == 0;
+            assert!(is_reported || got.len() == packets.len(), "cut at {cut}");
         }
         for at in (0..file.len()).step_by(5) {
             let mut file = file.clone();

@@ -91,7 +91,7 @@ impl<'a> SampleContent<'a> {
         self.perf.is_some() || self.stack.is_some()
     }
 
-    fn tells_callstacks(&self) -> bool {
+    fn has_callstacks(&self) -> bool {
         self.is_sample() || self.heap.is_some()
     }
 
@@ -143,7 +143,7 @@ impl Decoder {
         let context = match context {
             Ok(context) => context?,
             Err(fault) => {
-                let lost = content.tells_callstacks().then(|| why_lost(fault));
+                let lost = content.has_callstacks().then(|| why_lost(fault));
                 lost.into_iter().for_each(|problem| problems.add(problem));
                 return None;
             }
@@ -199,7 +199,7 @@ impl Decoder {
         }
         sample.session = id;
         sample.machine = packet.machine;
-        session.tell(&sample);
+        session.describe(&sample);
         Some(sample)
     }
 

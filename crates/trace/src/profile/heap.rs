@@ -86,7 +86,7 @@ pub struct HeapDump {
     pub is_rejected: bool,
     rows: Vec<(StackId, HeapCount)>,
     /// The rows that the file has; those behind it are as in the dump before.
-    told: usize,
+    written: usize,
 }
 
 impl HeapDump {
@@ -220,7 +220,7 @@ impl Heaps {
     fn complete(&mut self, at: usize, context: &mut Context<'_>) {
         let (earlier, rest) = self.dumps.split_at_mut(at);
         let Some(dump) = rest.first_mut() else { return };
-        dump.told = dump.rows.len();
+        dump.written = dump.rows.len();
         let key = (dump.pid, dump.heap.clone());
         let Some(ended) = context.chain.ended.get_mut(&key) else {
             let first = Ended {
@@ -232,21 +232,21 @@ impl Heaps {
         };
         let previous = earlier.get(std::mem::replace(&mut ended.last, at));
         let Some(previous) = previous else { return };
-        let told: HashSet<StackId> = dump.rows.iter().map(|(stack, _)| *stack).collect();
+        let written: HashSet<StackId> = dump.rows.iter().map(|(stack, _)| *stack).collect();
         for (number, (stack, row)) in previous.rows.iter().enumerate() {
-            let is_told = told.contains(stack);
-            let is_again = is_told && number >= previous.told;
+            let is_written = written.contains(stack);
+            let is_again = is_written && number >= previous.written;
             // Those of dumps of one moment are not sums.
-            let is_sum = row.allocated.weight > 0 && (is_again || !is_told);
+            let is_sum = row.allocated.weight > 0 && (is_again || !is_written);
             if !is_sum || !context.budget.take(ROW_BYTES) {
                 continue;
             }
-            match is_told {
+            match is_written {
                 true => _ = ended.before.insert(*stack, *row),
                 false => dump.rows.push((*stack, *row)),
             }
         }
-        for (stack, row) in dump.rows.iter_mut().take(dump.told) {
+        for (stack, row) in dump.rows.iter_mut().take(dump.written) {
             if let Some(before) = ended.before.get(stack) {
                 row.allocated.add(before.allocated);
                 row.freed.add(before.freed);

@@ -79,7 +79,7 @@ impl Sample {
 
 impl Session {
     /// Counts a sample.
-    pub(super) fn tell(&mut self, sample: &Sample) {
+    pub(super) fn describe(&mut self, sample: &Sample) {
         match (sample.skipped, sample.stack) {
             (Some(reason), _) => *self.skipped.entry(reason).or_default() += 1,
             (None, Some(_)) => self.samples += 1,

@@ -102,28 +102,28 @@ fn summary(profile: &Profile, dump: &HeapDump, dumps: Vec<&HeapDump>) -> HeapSum
 pub(super) fn notes(profile: &Profile) -> Vec<String> {
     let last = profile.chosen(&Selection::default(), DumpChoice::Last);
     let mut notes = Vec::new();
-    let mut told = HashSet::new();
+    let mut noted = HashSet::new();
     for dump in last {
         let pid = dump.pid;
         // Once for all heaps of a process.
-        let mut tell = |note: String| {
-            if told.insert(note.clone()) {
+        let mut note_once = |note: String| {
+            if noted.insert(note.clone()) {
                 notes.push(note);
             }
         };
         if dump.has_overrun {
-            tell(format!(
+            note_once(format!(
                 "heap of process {pid}: some samples were lost, as the ring was full; sample less often (a larger \
                  sampling_interval_bytes) or raise shmem_size_bytes"
             ));
         }
         if dump.is_corrupt {
-            tell(format!(
+            note_once(format!(
                 "heap of process {pid}: the client wrote what makes no sense; the dump is what came before"
             ));
         }
         if dump.hit_guardrail {
-            tell(format!(
+            note_once(format!(
                 "heap of process {pid}: the profiler ended early, by max_heapprofd_memory_kb or max_heapprofd_cpu_secs"
             ));
         }

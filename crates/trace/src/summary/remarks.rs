@@ -86,10 +86,10 @@ mod tests {
             remarks.event(&instant("ferretto.remark", &number.to_string()));
         }
         remarks.event(&instant("ferretto.remark", &"x".repeat(5000)));
-        let told = remarks.finish();
-        assert_eq!((&*told[0], &*told[1]), ("a: not started", "0"));
-        assert_eq!(told.len(), MAX_REMARKS + 1);
-        assert_eq!(told[MAX_REMARKS], "10 remarks more of this kind");
+        let finished = remarks.finish();
+        assert_eq!((&*finished[0], &*finished[1]), ("a: not started", "0"));
+        assert_eq!(finished.len(), MAX_REMARKS + 1);
+        assert_eq!(finished[MAX_REMARKS], "10 remarks more of this kind");
         let mut long = Remarks::default();
         long.event(&instant("ferretto.remark", &"x".repeat(5000)));
         assert_eq!(long.finish()[0].len(), MAX_LENGTH);

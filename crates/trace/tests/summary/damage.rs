@@ -36,8 +36,8 @@ fn a_file_that_is_cut_anywhere_promises_nothing() {
     let summary = summarize(&damaged[..]).unwrap();
     assert!(!summary.is_complete());
     let place = format!("at byte {}", whole.0.len());
-    let is_told = summary.notes.iter().any(|note| note.ends_with(&place));
-    assert!(is_told, "{:?}", summary.notes);
+    let is_reported = summary.notes.iter().any(|note| note.ends_with(&place));
+    assert!(is_reported, "{:?}", summary.notes);
 }
 
 #[test]

@@ -1,0 +1,205 @@
+//! The end of a summary: totals, losses and notes of what was collected.
+
+use std::collections::BTreeMap;
+
+use ferretto_proto::fields::trace_packet as packet_field;
+
+use super::activity::Activity;
+use super::loss::{self, Loss};
+use super::stats::Stats;
+use super::{Recording, SourceSummary, Summarizer, Summary, ftrace, heap, names, profile, writers};
+use crate::profile::Profile;
+use crate::reader::Damage;
+
+impl Summarizer {
+    /// Returns the losses that the services of other machines tell of.
+    fn losses_of_others(&self) -> Vec<Loss> {
+        let of = |(machine, recording): (&u32, &Recording)| {
+            let writers = self.sequences.states();
+            let writers = writers
+                .map(|(id, state)| (id, &state.writer))
+                .filter(|(_, writer)| writer.machine() == *machine);
+            let (stats, config) = (recording.stats.as_ref(), &recording.config);
+            let mut losses = writers::losses(writers, stats, config, &self.threads);
+            if let Some(stats) = stats {
+                losses.extend(stats.losses(config, recording.ending.slow()));
+            }
+            let name = self.machines.name(*machine);
+            for loss in &mut losses {
+                loss.place = format!("{name}: {}", loss.place);
+            }
+            losses
+        };
+        self.others.iter().flat_map(of).collect()
+    }
+
+    /// The result. The size is that of the packets; [`summarize`](super::summarize) puts the size
+    /// of the file there.
+    pub fn finish(self) -> Summary {
+        let mut span = self.span;
+        if let Some((first, last)) = self.ftrace.span {
+            let (low, high) = span.unwrap_or((first, last));
+            span = Some((low.min(first), high.max(last)));
+        }
+        let start = self.ending.started.or(span.map(|span| span.0));
+        let end = self.ending.stopped.or(span.map(|span| span.1));
+        let mut config = self.config.clone().unwrap_or_default();
+        config.perf.is_of_root = self.is_profiler_root;
+        let mut notes = Vec::new();
+        if !self.ftrace.missing().is_empty() {
+            notes.push(format!(
+                "kernel events that could not be had: {}",
+                self.ftrace.missing().join(", ")
+            ));
+        }
+        if self.malformed > 0 {
+            notes.push(format!(
+                "{} malformed",
+                loss::plural(self.malformed, "packet")
+            ));
+        }
+        let unknown = self.unknown();
+        let is_of_others = self.is_of_others();
+        let mut losses = self.ftrace.losses(&config);
+        if let Some(stats) = &self.stats {
+            losses.extend(stats.losses(&config, self.ending.slow()));
+        }
+        losses.extend(self.losses_of_others());
+        let writers = self
+            .sequences
+            .states()
+            .map(|(id, state)| (id, &state.writer))
+            .filter(|(_, writer)| !self.others.contains_key(&writer.machine()));
+        losses.extend(writers::losses(
+            writers.chain([(0, &self.unnumbered)]),
+            self.stats.as_ref(),
+            &config,
+            &self.threads,
+        ));
+        let sources = self.sources();
+        let mut threads = self.threads;
+        let cpus = self.sched.finish(&mut threads, end);
+        let processes = threads.by_process();
+        let command = self.command.finish(&threads, !cpus.is_empty());
+        let thread_count = threads.len();
+        let mut stacks = self.stacks;
+        let profile = Profile::new(self.samples, self.sequences.into_clocks(), threads);
+        losses.extend(profile::losses(&profile, &config.perf));
+        notes.extend(profile::notes(&profile));
+        notes.extend(heap::notes(&profile));
+        let is_over = is_of_others || self.ending.doubt().is_none();
+        let remarks = self.remarks.finish();
+        let kinds: Vec<u32> = self.kinds.keys().copied().collect();
+        let has_reason = !remarks.is_empty();
+        // The part behind the end of a cut file is unknown, so nothing can be called missing.
+        if is_over {
+            notes.extend(self.wanted.notes(&kinds, &profile, has_reason));
+        }
+        notes.extend(remarks);
+        Summary {
+            bytes: self.bytes,
+            compressed: None,
+            damage: Damage::default(),
+            left_out: self.budget.refused(),
+            packets: self.packets,
+            duration_ns: start.zip(end).map(|(start, end)| end.saturating_sub(start)),
+            command,
+            sources,
+            cpus,
+            activity: self
+                .ftrace
+                .activity
+                .map(Activity::finish)
+                .unwrap_or_default(),
+            profiles: profile::summaries(&profile, &mut stacks),
+            heaps: heap::summaries(&profile),
+            threads: thread_count,
+            processes,
+            counters: self.counters.finish(),
+            machines: self.machines.finish(),
+            track_events: self.track_events.finish(),
+            losses,
+            unknown,
+            notes,
+        }
+    }
+
+    /// Returns true if nothing was recorded but what other machines did for themselves.
+    fn is_of_others(&self) -> bool {
+        !self.others.is_empty() && self.config.is_none() && self.stats.is_none()
+    }
+
+    /// Why there may be losses that nothing tells of.
+    fn unknown(&self) -> Vec<String> {
+        let mut unknown: Vec<String> = Vec::new();
+        for (machine, recording) in &self.others {
+            let name = self.machines.name(*machine);
+            let doubt = recording.ending.doubt();
+            unknown.extend(doubt.map(|doubt| format!("{name}: {doubt}")));
+        }
+        if !self.is_of_others() {
+            unknown.extend(self.ending.doubt().map(str::to_owned));
+        }
+        let has_flush_loss = self.stats.as_ref().is_some_and(Stats::has_flush_loss);
+        // Else they are told with what was lost.
+        for source in self.ending.slow().iter().filter(|_| !has_flush_loss) {
+            unknown.push(format!(
+                "{source} was gone before the recording ended; what it had not handed over, and what followed, is missing"
+            ));
+        }
+        if let Some(ns) = self.ftrace.missing_at_the_end(self.ending.last_asked()) {
+            unknown.push(format!(
+                "who recorded kernel events was gone {} before the end; what followed is missing",
+                loss::human_time(ns)
+            ));
+        } else if !self.ftrace.has_stats() && self.ftrace.total() > 0 {
+            let sentence = "the trace does not tell what the kernel's buffers lost";
+            unknown.push(sentence.to_owned());
+        }
+        unknown
+    }
+
+    fn sources(&self) -> Vec<SourceSummary> {
+        let mut sources: BTreeMap<String, SourceSummary> = BTreeMap::new();
+        for (&kind, &(packets, bytes)) in &self.kinds {
+            let packet_name = names::field_name("perfetto.protos.TracePacket", kind);
+            let name = names::source_of(kind).unwrap_or(&packet_name).to_owned();
+            let source = sources
+                .entry(name.clone())
+                .or_insert_with(|| SourceSummary {
+                    name,
+                    events: 0,
+                    bytes: 0,
+                    kinds: Vec::new(),
+                });
+            source.bytes = source.bytes.saturating_add(bytes);
+            if kind != packet_field::FTRACE_EVENTS && kind != packet_field::FTRACE_STATS {
+                source.events += packets;
+                source.kinds.push((packet_name, packets));
+            }
+        }
+        if let Some(source) = sources.get_mut("linux.ftrace") {
+            source.events = self.ftrace.total();
+            let name = |kind| match kind {
+                ftrace::FIRST_GENERIC => "other events".to_owned(),
+                kind => names::field_name("perfetto.protos.FtraceEvent", kind),
+            };
+            let kinds = self.ftrace.events.iter();
+            source.kinds = kinds.map(|(kind, count)| (name(*kind), *count)).collect();
+            let generic = self.ftrace.generic.iter();
+            let generic = generic.map(|(name, count)| (name.clone(), *count));
+            source.kinds.extend(generic);
+        }
+        for source in sources.values_mut() {
+            source.kinds.sort_by_key(|kind| std::cmp::Reverse(kind.1));
+        }
+        let mut sources: Vec<_> = sources.into_values().collect();
+        sources.sort_by_key(|source| {
+            (
+                source.name == names::SERVICE,
+                std::cmp::Reverse(source.events),
+            )
+        });
+        sources
+    }
+}
