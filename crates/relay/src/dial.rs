@@ -52,12 +52,12 @@ impl Dialler {
         let _ = self.wanted.send(number);
     }
 
-    /// Returns what came of an attempt, if one has ended.
+    /// Returns the outcome of an attempt, if one has ended.
     pub(crate) fn next(&self) -> Option<Dialled> {
         self.results.try_recv().ok()
     }
 
-    /// Returns what becomes readable when an attempt has ended.
+    /// Returns the descriptor that becomes readable when an attempt has ended.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         use std::os::fd::AsFd as _;
         self.wake.as_fd()

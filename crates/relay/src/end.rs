@@ -19,13 +19,13 @@ pub(crate) enum Read {
 
 /// One end of a connection that is forwarded. Nothing here waits.
 pub(crate) trait End: fmt::Debug + Send {
-    /// Returns what to wait for.
+    /// Returns the descriptor to wait for.
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// Reads what there is, at most as much as `buffer` holds.
+    /// Reads the available bytes, at most as much as `buffer` holds.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<Read>;
 
-    /// Writes what is taken; 0 is nothing at the moment.
+    /// Writes as much as the other side takes, and returns that; 0 is nothing at the moment.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
     /// Says that nothing more will be written. Returns whether that is done.

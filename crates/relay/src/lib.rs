@@ -2,8 +2,8 @@
 //!
 //! # What it promises
 //!
-//! * The first thing the host hears on each connection is whom it is for, and then exactly what
-//!   the producer says.
+//! * Each connection to the host begins with the identity of the producer's process; exactly the
+//!   producer's bytes follow.
 //! * A side that does not read holds up the other, and nobody else; 128 KiB are held for each
 //!   direction of each producer. Bytes taken from a producer are delivered before its connection to
 //!   the host ends.

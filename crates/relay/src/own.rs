@@ -17,7 +17,7 @@ pub(crate) struct OwnLink {
     attempts: Attempts,
     is_dialling: bool,
     interest: Interest,
-    was_told: bool,
+    was_reported: bool,
 }
 
 /// A change that the operator may want to know of.
@@ -73,10 +73,10 @@ impl OwnLink {
     pub(crate) fn failed(&mut self, now: Instant) {
         self.is_dialling = false;
         self.attempts.failed(now, false);
-        self.was_told = false;
+        self.was_reported = false;
     }
 
-    /// Does what can be done without waiting.
+    /// Does all work that needs no waiting.
     pub(crate) fn process(
         &mut self,
         (poller, token): (&Poller, u64),
@@ -87,7 +87,7 @@ impl OwnLink {
             self.attempts.failed(now, link.is_established());
             poller.remove(link.as_fd());
             self.link = None;
-            self.was_told = false;
+            self.was_reported = false;
             return Some(Change::Lost(lost.to_string()));
         }
         let wanted = Interest {
@@ -98,9 +98,9 @@ impl OwnLink {
             self.interest = wanted;
             let _ = poller.change(link.as_fd(), token, wanted);
         }
-        let is_new = link.is_established() && !std::mem::replace(&mut self.was_told, true);
+        let is_new = link.is_established() && !std::mem::replace(&mut self.was_reported, true);
         if !link.is_established() {
-            self.was_told = false;
+            self.was_reported = false;
         }
         is_new.then_some(Change::Connected)
     }

@@ -21,7 +21,7 @@ pub(crate) enum Side {
     Remote,
 }
 
-/// An end with what it is waited for.
+/// An end with the events it is waited for.
 #[derive(Debug)]
 struct Watched {
     end: Box<dyn End>,
@@ -32,7 +32,7 @@ struct Watched {
     is_finished: bool,
 }
 
-/// Two connections of which each gets what the other says.
+/// Two connections of which each gets the bytes of the other.
 #[derive(Debug)]
 pub(crate) struct Pair {
     local: Watched,
@@ -77,7 +77,7 @@ impl Pair {
         }
     }
 
-    /// Moves what can be moved without waiting, and says what is to be waited for.
+    /// Moves bytes without waiting, and returns the events to wait for.
     pub(crate) fn turn(&mut self, poller: &Poller, now: Instant, buffer: &mut [u8]) -> Outcome {
         if let Err(error) = pump(&mut self.local, &mut self.remote, &mut self.up, buffer) {
             match error {

@@ -21,7 +21,7 @@ use crate::pair::{Outcome, Pair, Side};
 use crate::poller::{Interest, Poller, Ready};
 use crate::share::Shares;
 
-/// Tokens of what is not a producer. A producer's are two, from twice its number on.
+/// Tokens of sources other than producers. A producer's are two, from twice its number on.
 const LISTENER: u64 = u64::MAX;
 const DIALLER: u64 = u64::MAX - 1;
 const WAKE: u64 = u64::MAX - 2;
@@ -33,7 +33,7 @@ const OWN_NUMBER: u64 = 0;
 const ACCEPT_PER_TURN: usize = 64;
 /// The pause after accepting failed for want of descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
-/// The longest time that the end waits for what is still to be delivered.
+/// The longest time that the end waits for undelivered bytes.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// Why a relay could not start, or go on.
@@ -354,7 +354,7 @@ impl Relay {
         self.producers.remove(&number);
     }
 
-    /// Delivers what producers have said, as far as the host takes it soon.
+    /// Delivers bytes of producers, as far as the host takes them soon.
     fn drain(mut self) -> io::Result<()> {
         let end = Instant::now() + DRAIN;
         self.poller.remove(self.listener.as_fd());

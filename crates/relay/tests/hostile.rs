@@ -5,17 +5,22 @@
 mod common;
 mod world;
 
-use std::io::{ErrorKind, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
-use common::{next_event, producer_at};
-use ferretto_client::{Address, Event};
+use common::{LIMIT, next_event, producer_at, texts};
+use ferretto_client::{Address, Consumer, Event};
+use ferretto_ipc::host::machine_id;
+use ferretto_ipc::machine::Machine;
+use ferretto_ipc::socket::Socket;
+use ferretto_proto::fields::trace_packet::MACHINE_ID;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use world::{TestRelay, World, any_port, machine, stream, wait_until};
+use world::recording::{long_texts, record, recorder};
+use world::{TestRelay, World, any_port, machine, number, stream, wait_until};
 
 /// An address where nothing of ours listens yet.
 fn hostile_host() -> (TcpListener, Address) {
@@ -133,4 +138,199 @@ fn ten_thousand_connections_of_one_machine_keep_no_other_from_being_served() {
     let mut producer = producer_at(&relay.address);
     next_event(&mut producer, |event| matches!(event, Event::Connected));
     assert_eq!(held.len(), CONNECTIONS);
+}
+
+#[test]
+fn relay_009_a_producer_elsewhere_that_does_not_say_who_it_is_is_refused() {
+    let ask = |world: &World| {
+        let mut socket = Socket::connect(&world.remote).unwrap();
+        let hello = ferretto_ipc::frame::invoke_method(1, 1, 1, false, 0, |_| {});
+        socket.queue(hello, None).unwrap();
+        assert!(socket.flush().unwrap());
+        world::wait_readable(socket.as_fd());
+        let reply = socket.receive(&mut [0; 4096]).unwrap();
+        (socket, reply)
+    };
+    let world = World::start();
+    let (_socket, reply) = ask(&world);
+    assert!(
+        matches!(reply, ferretto_ipc::socket::Received::Closed),
+        "{reply:?}"
+    );
+    let world = World::start_with(&world::any_port(), |options| options.unidentified = true);
+    let (_socket, reply) = ask(&world);
+    assert!(
+        matches!(reply, ferretto_ipc::socket::Received::Data { .. }),
+        "{reply:?}"
+    );
+    let mut consumer = Consumer::connect(&world.consumers, LIMIT).unwrap();
+    let state = consumer.query_service_state(LIMIT).unwrap();
+    let producer = &state.producers[0];
+    // Never root.
+    assert_eq!(producer.uid, Some(65_534));
+}
+
+#[test]
+fn relay_028_what_is_no_conversation_harms_neither_host_nor_relay() {
+    use ferretto_ipc::frame;
+    let world = World::start();
+    let relay = TestRelay::start(&world.remote, machine("guest"));
+    let Address::Tcp { host, port } = &world.remote else {
+        panic!()
+    };
+    let identity = Machine::this();
+    let identity_frame = frame::set_peer_identity(&identity.identity(1, 1));
+    let oversized = (200_u32 << 10).to_le_bytes().to_vec();
+    let unknown_frame = b"\x04\0\0\0\xfa\x3f\x01\x00".to_vec();
+    let unknown_method = frame::invoke_method(7, 1, 99, false, 0, |_| {});
+    let mut seed = 1u64;
+    let noise: Vec<u8> = (0..5000)
+        .map(|_| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 56) as u8
+        })
+        .collect();
+    for bytes in [
+        oversized.clone(),
+        noise.clone(),
+        [identity_frame.clone(), noise].concat(),
+    ] {
+        let mut direct = std::net::TcpStream::connect((host.as_str(), *port)).unwrap();
+        let _ = direct.write_all(&bytes);
+        let mut behind = world::stream(&relay.address);
+        let _ = behind.write_all(&bytes);
+    }
+    // Bad framing ends the connection, behind the relay, too.
+    let mut behind = world::stream(&relay.address);
+    behind.write_all(&oversized).unwrap();
+    assert_eq!(behind.read(&mut [0; 64]).unwrap_or(0), 0);
+    // Unknown requests are answered.
+    let mut direct = std::net::TcpStream::connect((host.as_str(), *port)).unwrap();
+    direct
+        .write_all(&[identity_frame, unknown_frame, unknown_method].concat())
+        .unwrap();
+    let mut answer = [0; 4];
+    direct.read_exact(&mut answer).unwrap();
+    let _recorder = recorder(&relay.address, long_texts(5));
+    assert_eq!(texts(&record(&world)).len(), 5);
+}
+
+#[test]
+fn only_machines_that_may_connect_do_and_none_is_the_host_or_another() {
+    let refused = |world: &World, machine: Machine| {
+        let relay = TestRelay::start(&world.remote, machine);
+        relay.notice(|notice| notice.starts_with("no tracing service"));
+    };
+    let only = |host: &str| {
+        let host = host.parse().unwrap();
+        World::start_with(&world::any_port(), |options| {
+            options.allowed_hosts = vec![host]
+        })
+    };
+    refused(&only("10.1.2.0/24"), machine("guest"));
+    let world = only("127.0.0.0/8");
+    refused(&world, machine("host"));
+    let relay = TestRelay::start(&world.remote, machine("guest"));
+    relay.wait_connected();
+    let _recorder = recorder(&relay.address, long_texts(3));
+    assert_eq!(texts(&record(&world)).len(), 3);
+}
+
+#[test]
+fn clock_nonsense_and_floods_of_one_relay_do_not_concern_another() {
+    use ferretto_ipc::port::relay::{Port, Request};
+    use ferretto_proto::SyncClockRequest;
+    use ferretto_proto::sync_clock_request::{Clock, Phase};
+    let world = World::start();
+    let honest = TestRelay::start(&world.remote, machine("honest"));
+    honest.wait_connected();
+    let evil = machine("evil");
+    let socket = Socket::connect(&world.remote).unwrap();
+    let identity = evil.identity(1, 0);
+    let mut connection = ferretto_ipc::client::Connection::<Port>::with_identity(socket, &identity);
+    while !connection.is_bound() {
+        world::wait_readable(connection.as_fd());
+        connection.process();
+    }
+    // Clocks that jump to the ends of time, with far too many of them.
+    for round in 0..200u64 {
+        let time = [0, u64::MAX, 1, u64::MAX / 2][round as usize % 4];
+        let clock = |id| Clock {
+            clock_id: Some(id),
+            timestamp: Some(time.wrapping_add(u64::from(id))),
+            ..Default::default()
+        };
+        let request = Request::SyncClock(SyncClockRequest {
+            phase: Some([Phase::PING, Phase::UPDATE][round as usize % 2]),
+            clocks: (0..500).map(clock).collect(),
+            ..Default::default()
+        });
+        connection.invoke(&request, None, false).unwrap();
+        while connection.wants_write() {
+            connection.process();
+        }
+    }
+    let _recorder = recorder(&honest.address, long_texts(50));
+    let packets = record(&world);
+    assert_eq!(texts(&packets).len(), 50);
+    // The honest machine's clock is as well known as before.
+    let id = Some(u64::from(machine_id(b"id of honest")));
+    let of_honest: Vec<_> = packets
+        .into_iter()
+        .filter(|packet| number(packet, MACHINE_ID) == id)
+        .collect();
+    let offsets = world::boottime_offsets(&of_honest);
+    let best = offsets.iter().map(|offset| offset.unsigned_abs()).min();
+    assert!(best < Some(1_000_000_000), "{offsets:?}");
+}
+
+#[test]
+fn unfinished_frames_and_silent_connections_leave_room_for_others() {
+    let world = World::start();
+    let relay = TestRelay::start(&world.remote, machine("guest"));
+    let Address::Tcp { host, port } = &world.remote else {
+        panic!()
+    };
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let most = limit.current.unwrap_or(1 << 20).saturating_sub(200) / 16;
+    let unfinished = [&[0, 0, 1, 0][..], b"half of it"].concat();
+    let waiting: Vec<_> = (0..most.min(300))
+        .map(|index| {
+            // Directly and behind the relay; with half a frame, or nothing at all.
+            let bytes: &[u8] = if index % 2 == 0 { &unfinished } else { b"" };
+            let mut direct = std::net::TcpStream::connect((host.as_str(), *port)).unwrap();
+            let _ = direct.write_all(bytes);
+            let mut behind = world::stream(&relay.address);
+            let _ = behind.write_all(bytes);
+            (direct, behind)
+        })
+        .collect();
+    let _recorder = recorder(&relay.address, long_texts(20));
+    assert_eq!(texts(&record(&world)).len(), 20);
+    drop(waiting);
+}
+
+#[test]
+fn more_connections_of_one_machine_than_it_may_have_are_refused_and_others_served() {
+    let world = World::start_with(&world::any_port(), |options| {
+        options.limits.connections_per_user = Some(100);
+    });
+    let relay = TestRelay::start(&world.remote, machine("guest"));
+    relay.wait_connected();
+    let _recorder = recorder(&relay.address, long_texts(20));
+    let Address::Tcp { host, port } = &world.remote else {
+        panic!()
+    };
+    let flood: Vec<_> = (0..1000)
+        .filter_map(|_| std::net::TcpStream::connect((host.as_str(), *port)).ok())
+        .collect();
+    // Those beyond half of the connections for all machines are closed at once.
+    let closed = flood.iter().filter(|stream| {
+        let patience = std::time::Duration::from_millis(1);
+        stream.set_read_timeout(Some(patience)).unwrap();
+        matches!((&mut &**stream).read(&mut [0; 1]), Ok(0))
+            || stream.take_error().is_ok_and(|error| error.is_some())
+    });
+    assert!(closed.count() >= 800);
+    assert_eq!(texts(&record(&world)).len(), 20);
 }

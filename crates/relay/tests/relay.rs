@@ -23,51 +23,8 @@ use ferretto_proto::fields::trace_packet::{
 };
 use ferretto_wire::Fields;
 
+use world::recording::{all_machines, long_texts, record, recorder, synced};
 use world::{TestRelay, World, machine, number, wait_until};
-
-/// Starts a recorder that writes these texts and returns once the service knows its data source.
-fn recorder(
-    address: &Address,
-    texts: impl IntoIterator<Item = Vec<u8>, IntoIter: Send + 'static>,
-) -> Recorder {
-    let mut producer = producer_at(address);
-    next_event(&mut producer, |event| matches!(event, Event::Connected));
-    let mut texts = texts.into_iter();
-    let policy = ExhaustedPolicy::StallThenAbort;
-    let recorder = Recorder::start(producer, policy, move |writer| {
-        for text in texts.by_ref() {
-            write_text(writer, &text);
-        }
-    });
-    synced(&recorder);
-    recorder
-}
-
-/// Returns when the service has processed what the producer said before.
-fn synced(recorder: &Recorder) {
-    let (sender, receiver) = mpsc::channel();
-    assert!(recorder.handle.sync(move || sender.send(()).unwrap()));
-    recorder.handle.wake();
-    receiver.recv_timeout(LIMIT).unwrap();
-}
-
-fn long_texts(count: usize) -> impl Iterator<Item = Vec<u8>> + Send + Clone {
-    (0..count).map(|index| format!("{index} {}", "x".repeat(index * 7 % 3000)).into_bytes())
-}
-
-fn all_machines() -> ferretto_proto::TraceConfig {
-    let mut config = config(32 << 10);
-    config.trace_all_machines = Some(true);
-    config
-}
-
-fn record(world: &World) -> Vec<Vec<u8>> {
-    let mut consumer = Consumer::connect(&world.consumers, LIMIT).unwrap();
-    consumer.enable_tracing(all_machines(), None).unwrap();
-    consumer.flush(LIMIT).unwrap();
-    consumer.disable_tracing(LIMIT).unwrap();
-    world::read(&mut consumer)
-}
 
 #[test]
 fn relay_016_relay_018_what_a_producer_behind_the_relay_records_is_complete_and_in_order() {
@@ -150,7 +107,7 @@ fn a_producer_without_a_relay_tells_of_its_machine_and_its_clock() {
             })
     });
     assert_eq!(described.count(), 1);
-    // The service states what it knows, and it is true: the clocks are the same.
+    // The service's statement is true: the clocks are the same.
     let syncs = packets.iter().filter_map(|packet| {
         let sync = Fields::find(REMOTE_CLOCK_SYNC, packet)?.as_bytes()?;
         Fields::find(STATED, sync)?.as_bytes()
@@ -236,10 +193,10 @@ fn ipc_069_relay_004_relay_005_the_host_first_hears_who_speaks_and_then_just_tha
     let relay = TestRelay::start(&address, Machine::this());
     let mut producer = world::stream(&relay.address);
     // Not even a frame, and in odd pieces.
-    let said: Vec<u8> = (0..700_000u32).map(|i| (i % 251) as u8).collect();
-    let saying = said.clone();
-    let sayer = std::thread::spawn(move || {
-        for piece in saying.chunks(7777) {
+    let sent: Vec<u8> = (0..700_000u32).map(|i| (i % 251) as u8).collect();
+    let sending = sent.clone();
+    let sender = std::thread::spawn(move || {
+        for piece in sending.chunks(7777) {
             producer.write_all(piece).unwrap();
         }
         producer.shutdown(Shutdown::Write).unwrap();
@@ -264,13 +221,13 @@ fn ipc_069_relay_004_relay_005_the_host_first_hears_who_speaks_and_then_just_tha
         assert_eq!(identity.pid, std::process::id() as i32);
         let user = rustix::process::geteuid().as_raw();
         assert_eq!(identity.uid, user as i32);
-        // The relay's own connection goes on with a call, the producer's with what it says.
+        // The relay's own connection goes on with a call, the producer's with its bytes.
         let mut next = [0; 4];
         stream.read_exact(&mut next).unwrap();
-        if next == said[..4] {
-            let mut heard = next.to_vec();
-            stream.read_to_end(&mut heard).unwrap();
-            assert!(heard == said);
+        if next == sent[..4] {
+            let mut received = next.to_vec();
+            stream.read_to_end(&mut received).unwrap();
+            assert!(received == sent);
             stream.write_all(b"the answer").unwrap();
             seen.push("producer");
         } else {
@@ -279,7 +236,7 @@ fn ipc_069_relay_004_relay_005_the_host_first_hears_who_speaks_and_then_just_tha
     }
     seen.sort_unstable();
     assert_eq!(seen, ["producer", "relay"]);
-    assert_eq!(sayer.join().unwrap(), b"the answer");
+    assert_eq!(sender.join().unwrap(), b"the answer");
 }
 
 #[test]
@@ -421,36 +378,6 @@ fn relay_003_each_form_of_endpoint_listens_and_connects() {
 }
 
 #[test]
-fn relay_009_a_producer_elsewhere_that_does_not_say_who_it_is_is_refused() {
-    let ask = |world: &World| {
-        let mut socket = Socket::connect(&world.remote).unwrap();
-        let hello = ferretto_ipc::frame::invoke_method(1, 1, 1, false, 0, |_| {});
-        socket.queue(hello, None).unwrap();
-        assert!(socket.flush().unwrap());
-        world::wait_readable(socket.as_fd());
-        let said = socket.receive(&mut [0; 4096]).unwrap();
-        (socket, said)
-    };
-    let world = World::start();
-    let (_socket, said) = ask(&world);
-    assert!(
-        matches!(said, ferretto_ipc::socket::Received::Closed),
-        "{said:?}"
-    );
-    let world = World::start_with(&world::any_port(), |options| options.unidentified = true);
-    let (_socket, said) = ask(&world);
-    assert!(
-        matches!(said, ferretto_ipc::socket::Received::Data { .. }),
-        "{said:?}"
-    );
-    let mut consumer = Consumer::connect(&world.consumers, LIMIT).unwrap();
-    let state = consumer.query_service_state(LIMIT).unwrap();
-    let producer = &state.producers[0];
-    // Never root.
-    assert_eq!(producer.uid, Some(65_534));
-}
-
-#[test]
 fn relay_030_machines_of_one_name_are_both_meant_and_one_hint_is_one_machine() {
     let world = World::start();
     let same_name = |id: &str| Machine {
@@ -490,72 +417,6 @@ fn relay_030_machines_of_one_name_are_both_meant_and_one_hint_is_one_machine() {
 }
 
 #[test]
-fn relay_028_what_is_no_conversation_harms_neither_host_nor_relay() {
-    use ferretto_ipc::frame;
-    let world = World::start();
-    let relay = TestRelay::start(&world.remote, machine("guest"));
-    let Address::Tcp { host, port } = &world.remote else {
-        panic!()
-    };
-    let identity = Machine::this();
-    let said = frame::set_peer_identity(&identity.identity(1, 1));
-    let oversized = (200_u32 << 10).to_le_bytes().to_vec();
-    let unknown_frame = b"\x04\0\0\0\xfa\x3f\x01\x00".to_vec();
-    let unknown_method = frame::invoke_method(7, 1, 99, false, 0, |_| {});
-    let mut seed = 1u64;
-    let noise: Vec<u8> = (0..5000)
-        .map(|_| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (seed >> 56) as u8
-        })
-        .collect();
-    for bytes in [
-        oversized.clone(),
-        noise.clone(),
-        [said.clone(), noise].concat(),
-    ] {
-        let mut direct = std::net::TcpStream::connect((host.as_str(), *port)).unwrap();
-        let _ = direct.write_all(&bytes);
-        let mut behind = world::stream(&relay.address);
-        let _ = behind.write_all(&bytes);
-    }
-    // Bad framing ends the connection, behind the relay, too.
-    let mut behind = world::stream(&relay.address);
-    behind.write_all(&oversized).unwrap();
-    assert_eq!(behind.read(&mut [0; 64]).unwrap_or(0), 0);
-    // Unknown requests are answered.
-    let mut direct = std::net::TcpStream::connect((host.as_str(), *port)).unwrap();
-    direct
-        .write_all(&[said, unknown_frame, unknown_method].concat())
-        .unwrap();
-    let mut answer = [0; 4];
-    direct.read_exact(&mut answer).unwrap();
-    let _recorder = recorder(&relay.address, long_texts(5));
-    assert_eq!(texts(&record(&world)).len(), 5);
-}
-
-#[test]
-fn only_machines_that_may_connect_do_and_none_is_the_host_or_another() {
-    let refused = |world: &World, machine: Machine| {
-        let relay = TestRelay::start(&world.remote, machine);
-        relay.notice(|notice| notice.starts_with("no tracing service"));
-    };
-    let only = |host: &str| {
-        let host = host.parse().unwrap();
-        World::start_with(&world::any_port(), |options| {
-            options.allowed_hosts = vec![host]
-        })
-    };
-    refused(&only("10.1.2.0/24"), machine("guest"));
-    let world = only("127.0.0.0/8");
-    refused(&world, machine("host"));
-    let relay = TestRelay::start(&world.remote, machine("guest"));
-    relay.wait_connected();
-    let _recorder = recorder(&relay.address, long_texts(3));
-    assert_eq!(texts(&record(&world)).len(), 3);
-}
-
-#[test]
 fn a_producer_that_offers_memory_is_recorded_nevertheless() {
     let world = World::start();
     let relay = TestRelay::start(&world.remote, machine("guest"));
@@ -573,103 +434,4 @@ fn a_producer_that_offers_memory_is_recorded_nevertheless() {
     });
     synced(&recorder);
     assert_eq!(texts(&record(&world)), [b"without memory"]);
-}
-
-#[test]
-fn clock_nonsense_and_floods_of_one_relay_do_not_concern_another() {
-    use ferretto_ipc::port::relay::{Port, Request};
-    use ferretto_proto::SyncClockRequest;
-    use ferretto_proto::sync_clock_request::{Clock, Phase};
-    let world = World::start();
-    let honest = TestRelay::start(&world.remote, machine("honest"));
-    honest.wait_connected();
-    let evil = machine("evil");
-    let socket = Socket::connect(&world.remote).unwrap();
-    let identity = evil.identity(1, 0);
-    let mut connection = ferretto_ipc::client::Connection::<Port>::with_identity(socket, &identity);
-    while !connection.is_bound() {
-        world::wait_readable(connection.as_fd());
-        connection.process();
-    }
-    // Clocks that jump to the ends of time, with far too many of them.
-    for round in 0..200u64 {
-        let time = [0, u64::MAX, 1, u64::MAX / 2][round as usize % 4];
-        let clock = |id| Clock {
-            clock_id: Some(id),
-            timestamp: Some(time.wrapping_add(u64::from(id))),
-            ..Default::default()
-        };
-        let request = Request::SyncClock(SyncClockRequest {
-            phase: Some([Phase::PING, Phase::UPDATE][round as usize % 2]),
-            clocks: (0..500).map(clock).collect(),
-            ..Default::default()
-        });
-        connection.invoke(&request, None, false).unwrap();
-        while connection.wants_write() {
-            connection.process();
-        }
-    }
-    let _recorder = recorder(&honest.address, long_texts(50));
-    let packets = record(&world);
-    assert_eq!(texts(&packets).len(), 50);
-    // The honest machine's clock is as well known as before.
-    let id = Some(u64::from(machine_id(b"id of honest")));
-    let of_honest: Vec<_> = packets
-        .into_iter()
-        .filter(|packet| number(packet, MACHINE_ID) == id)
-        .collect();
-    let offsets = world::boottime_offsets(&of_honest);
-    let best = offsets.iter().map(|offset| offset.unsigned_abs()).min();
-    assert!(best < Some(1_000_000_000), "{offsets:?}");
-}
-
-#[test]
-fn unfinished_frames_and_silent_connections_leave_room_for_others() {
-    let world = World::start();
-    let relay = TestRelay::start(&world.remote, machine("guest"));
-    let Address::Tcp { host, port } = &world.remote else {
-        panic!()
-    };
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    let most = limit.current.unwrap_or(1 << 20).saturating_sub(200) / 16;
-    let unfinished = [&[0, 0, 1, 0][..], b"half of it"].concat();
-    let waiting: Vec<_> = (0..most.min(300))
-        .map(|index| {
-            // Directly and behind the relay; with half a frame, or nothing at all.
-            let said: &[u8] = if index % 2 == 0 { &unfinished } else { b"" };
-            let mut direct = std::net::TcpStream::connect((host.as_str(), *port)).unwrap();
-            let _ = direct.write_all(said);
-            let mut behind = world::stream(&relay.address);
-            let _ = behind.write_all(said);
-            (direct, behind)
-        })
-        .collect();
-    let _recorder = recorder(&relay.address, long_texts(20));
-    assert_eq!(texts(&record(&world)).len(), 20);
-    drop(waiting);
-}
-
-#[test]
-fn more_connections_of_one_machine_than_it_may_have_are_refused_and_others_served() {
-    let world = World::start_with(&world::any_port(), |options| {
-        options.limits.connections_per_user = Some(100);
-    });
-    let relay = TestRelay::start(&world.remote, machine("guest"));
-    relay.wait_connected();
-    let _recorder = recorder(&relay.address, long_texts(20));
-    let Address::Tcp { host, port } = &world.remote else {
-        panic!()
-    };
-    let flood: Vec<_> = (0..1000)
-        .filter_map(|_| std::net::TcpStream::connect((host.as_str(), *port)).ok())
-        .collect();
-    // Those beyond half of what there is for all machines are closed at once.
-    let closed = flood.iter().filter(|stream| {
-        let patience = std::time::Duration::from_millis(1);
-        stream.set_read_timeout(Some(patience)).unwrap();
-        matches!((&mut &**stream).read(&mut [0; 1]), Ok(0))
-            || stream.take_error().is_ok_and(|error| error.is_some())
-    });
-    assert!(closed.count() >= 800);
-    assert_eq!(texts(&record(&world)).len(), 20);
 }

@@ -18,7 +18,7 @@ use ferretto_wire::Fields;
 use world::upstream::Upstream;
 use world::{TestRelay, World, machine, number, throughput, wait_until};
 
-/// Records what a producer at this address writes; the trace has to tell of its machine's clock.
+/// Records a producer at this address; the trace has to contain its machine's clock.
 fn records_all(producers: &Address, consumers: &Address, machine: u32) {
     let expected = |index: usize| format!("{index} {}", "x".repeat(index * 7 % 3000)).into_bytes();
     let mut producer = producer_at(producers);

@@ -1,6 +1,7 @@
 //! A service for other machines, and relays, that end with the test.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod recording;
 pub mod throughput;
 pub mod upstream;
 

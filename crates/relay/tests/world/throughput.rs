@@ -14,7 +14,7 @@ use super::upstream::Upstream;
 const PACKETS: usize = 200_000;
 const PACKET: usize = 5000;
 
-/// Returns true if it is to be measured; says what to do otherwise.
+/// Returns true if it is to be measured; prints the instructions otherwise.
 pub fn is_wanted() -> bool {
     let is_wanted = std::env::var_os("RELAY_THROUGHPUT").is_some();
     if !is_wanted {
