@@ -62,10 +62,10 @@ impl Backend {
 
     /// Starts service and data sources; see [`Own::private`].
     pub(crate) fn own(
-        tell: impl Fn(&str, &str) + Send + Sync + 'static,
+        report: impl Fn(&str, &str) + Send + Sync + 'static,
         waiting: impl Fn(&str) + Send + Sync + 'static,
     ) -> Result<Self> {
-        let own = Own::private(tell, waiting)?;
+        let own = Own::private(report, waiting)?;
         Ok(Self::Own(Box::new(own)))
     }
 
@@ -85,7 +85,7 @@ impl Backend {
         }
     }
 
-    /// Ends what was started.
+    /// Ends the threads that were started.
     pub(crate) fn stop(&mut self) -> Result<()> {
         match self {
             Self::System(_) => Ok(()),
@@ -96,10 +96,10 @@ impl Backend {
 
 impl Own {
     /// On sockets that only this user can reach. Returns once the data sources can be recorded.
-    /// `tell` gets a sentence for each data source that could not be set up, from another thread,
+    /// `report` gets a sentence for each data source that could not be set up, from another thread,
     /// and `waiting` one if the recording cannot end because of some.
     pub(crate) fn private(
-        tell: impl Fn(&str, &str) + Send + Sync + 'static,
+        report: impl Fn(&str, &str) + Send + Sync + 'static,
         waiting: impl Fn(&str) + Send + Sync + 'static,
     ) -> Result<Self> {
         let folder = PrivateFolder::create()?;
@@ -112,14 +112,14 @@ impl Own {
         });
         // Once waiting is given up, pipes are not waited for either.
         host.limits.file_patience = FILE_PATIENCE;
-        Self::start(host, folder, tell)
+        Self::start(host, folder, report)
     }
 
     /// On sockets that the environment names, and private ones otherwise; with `system` on those
     /// where the system's service would listen.
-    pub(crate) fn as_the_environment_says(
+    pub(crate) fn from_environment(
         system: bool,
-        tell: impl Fn(&str, &str) + Send + Sync + 'static,
+        report: impl Fn(&str, &str) + Send + Sync + 'static,
     ) -> Result<Self> {
         let folder = PrivateFolder::create()?;
         let mut host = HostOptions::in_folder(folder.path());
@@ -132,14 +132,14 @@ impl Own {
             host.consumer =
                 names::consumer_address().context("cannot tell where consumers are to connect")?;
         }
-        let tell = Arc::new(tell);
-        let of_probes = Arc::clone(&tell);
+        let report = Arc::new(report);
+        let of_probes = Arc::clone(&report);
         let mut own = Self::start(host, folder, move |source, text| of_probes(source, text))?;
         // Like upstream's, even if it is not needed yet: a consumer that connects later may need
         // it.
         own.run_profiler(None, move |notice| match notice {
-            Notice::Failed { source, reason } => tell(source, reason),
-            Notice::Remark { source, text } => tell(source, text),
+            Notice::Failed { source, reason } => report(source, reason),
+            Notice::Remark { source, text } => report(source, text),
             _ => {}
         })?;
         Ok(own)
@@ -163,7 +163,7 @@ impl Own {
     fn start(
         options: HostOptions,
         folder: PrivateFolder,
-        tell: impl Fn(&str, &str) + Send + Sync + 'static,
+        report: impl Fn(&str, &str) + Send + Sync + 'static,
     ) -> Result<Self> {
         let consumer = options.consumer.clone();
         let producer = options.producers.first().cloned();
@@ -181,15 +181,15 @@ impl Own {
             producer,
             consumer,
         };
-        own.start_probes(tell)?;
+        own.start_probes(report)?;
         Ok(own)
     }
 
-    fn start_probes(&mut self, tell: impl Fn(&str, &str) + Send + Sync + 'static) -> Result<()> {
+    fn start_probes(&mut self, report: impl Fn(&str, &str) + Send + Sync + 'static) -> Result<()> {
         let (ready, is_ready) = mpsc::channel();
         let options = self.daemon_options(ready, move |notice| {
             if let Notice::Failed { source, reason } = notice {
-                tell(source, reason);
+                report(source, reason);
             }
         });
         let probes = Probes::new(options).context("cannot set up the data sources")?;
@@ -206,26 +206,26 @@ impl Own {
         Ok(())
     }
 
-    /// Starts the profiler, for what `scope` says. Returns once it can be recorded. `tell` gets
+    /// Starts the profiler, for what `scope` says. Returns once it can be recorded. `report` gets
     /// sentences that the user should know, from another thread.
     pub(crate) fn start_profiler(
         &mut self,
         scope: Option<Scope>,
-        tell: impl Fn(&str) + Send + Sync + 'static,
+        report: impl Fn(&str) + Send + Sync + 'static,
     ) -> Result<Arc<ProfilerStarts>> {
         let starts = Arc::new(ProfilerStarts::of("callstacks"));
         let noted = Arc::clone(&starts);
-        self.run_profiler(scope, move |notice| noted.note(notice, &tell))?;
+        self.run_profiler(scope, move |notice| noted.note(notice, &report))?;
         Ok(starts)
     }
 
     /// Starts the heap profiler: for a command, or, with `socket`, for programs that know of that
-    /// one. Returns once it can be recorded. `tell` gets sentences that the user should know, from
-    /// another thread.
+    /// one. Returns once it can be recorded. `report` gets sentences that the user should know,
+    /// from another thread.
     pub(crate) fn start_heap(
         &mut self,
         socket: Option<PathBuf>,
-        tell: impl Fn(&str) + Send + Sync + 'static,
+        report: impl Fn(&str) + Send + Sync + 'static,
     ) -> Result<(Arc<ProfilerStarts>, Arc<Live>)> {
         let starts = Arc::new(ProfilerStarts::of("the heap"));
         let noted = Arc::clone(&starts);
@@ -234,7 +234,7 @@ impl Own {
         let is_private = socket.is_none();
         let socket = socket.unwrap_or_else(|| self.folder.path().join("heap"));
         let options = ferretto_heapprofd::Options {
-            daemon: self.daemon_options(ready, move |notice| noted.note(notice, &tell)),
+            daemon: self.daemon_options(ready, move |notice| noted.note(notice, &report)),
             socket: Some(socket.clone()),
             live: Some(Arc::clone(&live)),
         };
@@ -284,7 +284,7 @@ impl Own {
         let options = ferretto_perf::Options {
             daemon: self.daemon_options(ready, on_notice),
             scope,
-            tell_names: true,
+            write_names: true,
             ..Default::default()
         };
         let profiler = Profiler::new(options).context("cannot set up the profiler")?;
@@ -329,7 +329,7 @@ impl Drop for Own {
     }
 }
 
-/// There would be nothing of what a recording is made for.
+/// The requested data source would record nothing.
 #[derive(Debug)]
 pub(crate) struct NotProfiled {
     what: &'static str,
@@ -361,12 +361,12 @@ impl ProfilerStarts {
         }
     }
 
-    fn note(&self, notice: &Notice, tell: &impl Fn(&str)) {
+    fn note(&self, notice: &Notice, report: &impl Fn(&str)) {
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         match notice {
             Notice::Started { .. } => done.0 += 1,
             Notice::Failed { reason, .. } => done.1.push(without_numbers(reason)),
-            Notice::Remark { text, .. } => tell(&without_numbers(text)),
+            Notice::Remark { text, .. } => report(&without_numbers(text)),
             _ => return,
         }
         self.changed.notify_all();

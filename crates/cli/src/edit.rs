@@ -137,7 +137,7 @@ pub(crate) fn cut(args: &CutArgs) -> Result<Extent> {
         taken = Some(ferretto_edit::cut(&mut trace, window, uuid, out).map_err(explained)?);
         Ok(())
     })?;
-    Ok(taken.map_or(Extent::Whole, |taken| tell(&name, &taken)))
+    Ok(taken.map_or(Extent::Whole, |taken| report(&name, &taken)))
 }
 
 /// Runs `ferretto split`.
@@ -180,7 +180,7 @@ pub(crate) fn split(args: &SplitArgs) -> Result<Extent> {
     for part in parts.placed() {
         writeln!(out, "{}", part.display()).context("cannot write to standard output")?;
     }
-    Ok(tell(&name, &taken))
+    Ok(report(&name, &taken))
 }
 
 /// Runs `ferretto merge`.
@@ -210,7 +210,7 @@ pub(crate) fn merge(args: &MergeArgs) -> Result<Extent> {
     let extents = names
         .iter()
         .zip(&all)
-        .map(|(name, taken)| tell(name, taken));
+        .map(|(name, taken)| report(name, taken));
     Ok(extents.fold(Extent::Whole, Extent::and))
 }
 
@@ -293,8 +293,8 @@ fn explained(error: EditError) -> anyhow::Error {
     }
 }
 
-fn tell(name: &str, taken: &Taken) -> Extent {
-    Extent::tell(name, &taken.damage).and_left_out(name, taken.left_out)
+fn report(name: &str, taken: &Taken) -> Extent {
+    Extent::report(name, &taken.damage).and_left_out(name, taken.left_out)
 }
 
 /// Returns an id for a new trace.

@@ -98,8 +98,8 @@ mod tests {
 
     #[test]
     fn answers_of_any_kind_are_understood_or_not() {
-        let said = b"machine 6964 626f78\n6:17 1:18\n6:x\n";
-        let (mut asked, machine) = Asked::new(io::sink(), &said[..]).unwrap();
+        let reply = b"machine 6964 626f78\n6:17 1:18\n6:x\n";
+        let (mut asked, machine) = Asked::new(io::sink(), &reply[..]).unwrap();
         assert_eq!(
             (&machine.id_hint[..], &machine.name[..]),
             (&b"id"[..], &b"box"[..])

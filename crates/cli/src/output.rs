@@ -1,4 +1,4 @@
-//! Files that commands write what they made into: never one of those they made it from.
+//! Output files of commands: never one of their inputs.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, Seek as _, Write};

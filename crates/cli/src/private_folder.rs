@@ -22,8 +22,8 @@ const ATTEMPTS: usize = 10;
 
 /// A folder that only this user can enter, removed when dropped.
 ///
-/// It is locked while its process lives. So what a killed process has left behind can be told from
-/// what is in use, and is removed by the next one.
+/// It is locked while its process lives. So the folder of a killed process can be told from one in
+/// use, and is removed by the next process.
 #[derive(Debug)]
 pub(crate) struct PrivateFolder {
     folder: TempDir,

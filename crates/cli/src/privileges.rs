@@ -1,4 +1,4 @@
-//! Giving up what a daemon does not need.
+//! Dropping privileges that a daemon does not need.
 
 use std::io;
 

@@ -65,7 +65,7 @@ pub(crate) enum Extent {
 
 impl Extent {
     /// Says on standard error what was left out of a file, if anything was.
-    pub(crate) fn tell(name: &str, damage: &Damage) -> Self {
+    pub(crate) fn report(name: &str, damage: &Damage) -> Self {
         for sentence in damage.sentences() {
             eprintln!("ferretto: {}: {sentence}", shown(name));
         }

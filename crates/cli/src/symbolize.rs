@@ -76,7 +76,7 @@ pub(crate) fn run(args: &SymbolizeArgs) -> Result<Extent> {
     let limits = args.memory.limits();
     let read = Read::of(&file, limits).with_context(|| format!("cannot read {name}"))?;
     let name = name.to_string();
-    let extent = Extent::tell(&name, &read.damage).and_left_out(&name, read.left_out);
+    let extent = Extent::report(&name, &read.damage).and_left_out(&name, read.left_out);
     if args.output.is_none() {
         read.check_appendable(&args.file)?;
     }
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &SymbolizeArgs) -> Result<Extent> {
             })?;
         }
     }
-    names.tell(&mut io::stderr().lock())?;
+    names.report(&mut io::stderr().lock())?;
     Ok(extent)
 }
 
@@ -122,7 +122,7 @@ impl Names {
     }
 
     /// Says what was found and what is missing, file by file.
-    fn tell(&self, out: &mut impl Write) -> io::Result<()> {
+    fn report(&self, out: &mut impl Write) -> io::Result<()> {
         if self.found.is_empty() {
             return writeln!(out, "ferretto: no address in the trace needs a name");
         }
@@ -143,7 +143,7 @@ impl Names {
                 writeln!(out, "{:18}{}", "", shown(remark))?;
             }
             if named < all && outcome.used.is_empty() {
-                tell_missing(out, module, outcome)?;
+                report_missing(out, module, outcome)?;
             }
         }
         Ok(())
@@ -151,7 +151,7 @@ impl Names {
 }
 
 /// Why nothing was found for a file.
-fn tell_missing(out: &mut impl Write, module: &Module, outcome: &Outcome) -> io::Result<()> {
+fn report_missing(out: &mut impl Write, module: &Module, outcome: &Outcome) -> io::Result<()> {
     if !module.build_id.is_empty() {
         let id: String = module
             .build_id

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &TextArgs) -> Result<Extent> {
         .flush()
         .context("cannot write the text")?;
     let damage = read.with_context(|| format!("cannot read {name}"))?;
-    Ok(Extent::tell(&name, &damage))
+    Ok(Extent::report(&name, &damage))
 }
 
 /// One line for each event.
@@ -77,5 +77,5 @@ fn resolve(args: &FileArgs) -> Result<Extent> {
             printed.unordered
         );
     }
-    Ok(Extent::tell(&name, &printed.damage).and_left_out(&name, printed.left_out))
+    Ok(Extent::report(&name, &printed.damage).and_left_out(&name, printed.left_out))
 }

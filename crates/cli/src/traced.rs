@@ -122,7 +122,7 @@ Sockets passed by systemd (LISTEN_FDS) are used in their place, and it is told w
             Some(0) => None,
             percent => Some(allowance(percent)),
         };
-        match ferretto_host::traced::run(host, say_listening) {
+        match ferretto_host::traced::run(host, report_listening) {
             Ok(()) => Ok(()),
             Err(HostError::NoRelayAddress { address, producers }) => bail!(
                 "--enable-relay-endpoint-on={address} does not match any socket in PERFETTO_PRODUCER_SOCK_NAME or the \
@@ -209,7 +209,7 @@ fn allowance(percent: Option<u64>) -> CpuAllowance {
 }
 
 /// A line that scripts wait for.
-fn say_listening(host: &Host) {
+fn report_listening(host: &Host) {
     let producers: Vec<String> = host.producer_addresses().map(Address::to_string).collect();
     let consumer = host.consumer_address().map(Address::to_string);
     let (producers, consumer) = (producers.join(","), consumer.unwrap_or_default());

@@ -1,6 +1,6 @@
-//! Samples the whole machine with callstacks and tells what reading the rings cost, and whether
-//! something was lost: `cargo run --release -p ferretto-perf --example rings -- 1000 10` for 1000
-//! samples a second and CPU, ten seconds.
+//! Samples the whole machine with callstacks and prints the cost of reading the rings, and losses:
+//! `cargo run --release -p ferretto-perf --example rings -- 1000 10` for 1000 samples a second and
+//! CPU, ten seconds.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     let started = Instant::now();
     let sum = run(&mut opened, Duration::from_secs(seconds))?;
-    tell(&sum, started.elapsed());
+    print(&sum, started.elapsed());
     Ok(())
 }
 
@@ -103,7 +103,7 @@ fn run(opened: &mut Opened, length: Duration) -> Result<Sum, Box<dyn Error>> {
     Ok(sum)
 }
 
-fn tell(sum: &Sum, elapsed: Duration) {
+fn print(sum: &Sum, elapsed: Duration) {
     let used = clock_gettime(ClockId::ProcessCPUTime);
     let used = Duration::new(used.tv_sec as u64, used.tv_nsec as u32);
     let records = sum.samples + sum.others;

@@ -11,7 +11,7 @@ pub(crate) struct SourceKey(pub(crate) u64);
 /// The action that follows when all queues have passed the barrier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Hand over what these instances have written, and answer the request.
+    /// Flush these instances, and answer the request.
     Flush {
         request: u64,
         sources: Vec<SourceKey>,

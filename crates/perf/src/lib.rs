@@ -14,8 +14,8 @@
 //! - The producer's thread speaks with the service (`producer`) and runs the data sources
 //!   (`source`). It never waits: a data source has a bounded number of places in the unwinders'
 //!   queues, and a sample that finds none is told as skipped.
-//! - Each process belongs to one unwinder (`unwinding`), which so needs no locks for what it knows
-//!   of the process. Unwinders wait for the writer if it falls behind.
+//! - Each process belongs to one unwinder (`unwinding`), which so needs no locks for its state of
+//!   the process. Unwinders wait for the writer if it falls behind.
 //! - The writer (`output`) alone waits for room in shared memory.
 //! - A sample is a `SampleRecord` as long as it lies in its ring, and from then on one
 //!   `output::Sample`. While it waits for its callstack it is part of an `unwinding::Unwindable`,

@@ -25,7 +25,7 @@ pub struct Options {
     pub descriptor_socket: Option<PathBuf>,
     /// Bytes of each stack that the kernel copies, see
     /// [`Plan::set_stack_bytes`](crate::config::Plan::set_stack_bytes); `None` for as many as
-    /// upstream's, or what the rings have room for.
+    /// upstream's, or as many as the rings have room for.
     pub stack_bytes: Option<u32>,
     /// The list of the kernel's functions, opened while this process had the privileges to see
     /// their addresses ([`KernelSymbols::open`](ferretto_symbols::kernel::KernelSymbols::open));
@@ -37,8 +37,8 @@ pub struct Options {
     pub only_handed_over: bool,
     /// Also write the names of the processes and threads that are sampled, as `ProcessTree`
     /// packets. Upstream's profiler leaves that to the data source `linux.process_stats`, which
-    /// does not see what lives for a short time.
-    pub tell_names: bool,
+    /// does not see short-lived processes.
+    pub write_names: bool,
     /// The part of the machine to observe; `None` for all CPUs of the config or, without the
     /// privileges for that, the processes that the config names by number.
     pub scope: Option<Scope>,

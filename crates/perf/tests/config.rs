@@ -150,10 +150,10 @@ fn perf_004_rings_are_powers_of_two() {
     }
     let ring = accepted(&pages(0)).sampling().expect("sampling").ring;
     assert_eq!(ring, RingSize::Auto);
-    let said = refused(&pages(7));
+    let output = refused(&pages(7));
     assert!(
-        said.contains("ring_buffer_pages: 7") && said.contains("4 and 8"),
-        "{said}"
+        output.contains("ring_buffer_pages: 7") && output.contains("4 and 8"),
+        "{output}"
     );
     for count in [3, u32::MAX] {
         assert!(refused(&pages(count)).contains("not a power of two"));
@@ -236,13 +236,16 @@ fn perf_006_tracepoints_have_a_group_and_a_name() {
         "../sched",
         "sched/a/b",
     ] {
-        let said = refused(&tracepoint(name));
-        assert!(said.contains("is not of the form"), "{name}: {said}");
+        let output = refused(&tracepoint(name));
+        assert!(output.contains("is not of the form"), "{name}: {output}");
     }
     for name in ["sched:nothing", "nothing:sched_switch", "sched:broken"] {
-        let said = refused(&tracepoint(name));
-        assert!(said.contains("cannot find the id"), "{name}: {said}");
-        assert!(said.contains("ls /sys/kernel/tracing/events/"), "{said}");
+        let output = refused(&tracepoint(name));
+        assert!(output.contains("cannot find the id"), "{name}: {output}");
+        assert!(
+            output.contains("ls /sys/kernel/tracing/events/"),
+            "{output}"
+        );
     }
     let mut config = tracepoint("sched:sched_switch");
     let Some(Event::Tracepoint(asked)) = &mut config.timebase.get_or_insert_default().event else {
@@ -285,10 +288,10 @@ fn perf_007_raw_events_name_a_type_or_a_unit() {
     };
     assert!(refused(&raw(both)).contains("timebase.raw_event sets both"));
     for name in ["../x", "a/b", "", "..", ".", "unknown", "broken"] {
-        let said = refused(&of_unit(name));
+        let output = refused(&of_unit(name));
         assert!(
-            said.contains("timebase.raw_event.pmu_name"),
-            "{name}: {said}"
+            output.contains("timebase.raw_event.pmu_name"),
+            "{name}: {output}"
         );
     }
 }
@@ -423,9 +426,9 @@ fn perf_011_polled_counters_have_neither_callstacks_nor_rings() {
     for (field, change) in refusing {
         let mut config = polling.clone();
         change(&mut config);
-        let said = refused(&config);
-        assert!(said.starts_with(field), "{said}");
-        assert!(said.contains("timebase.poll_period_ms"), "{said}");
+        let output = refused(&config);
+        assert!(output.starts_with(field), "{output}");
+        assert!(output.contains("timebase.poll_period_ms"), "{output}");
     }
 }
 
@@ -475,12 +478,12 @@ fn perf_013_tracepoints_cannot_be_stamped_with_the_boot_clock() {
         assert!(plan(config).is_ok());
         let timebase = config.timebase.get_or_insert_default();
         timebase.timestamp_clock = Some(PerfClock::PERF_CLOCK_BOOTTIME);
-        let said = refused(config);
+        let output = refused(config);
         assert!(
-            said.contains("tracepoint sched:sched_switch with PERF_CLOCK_BOOTTIME"),
-            "{said}"
+            output.contains("tracepoint sched:sched_switch with PERF_CLOCK_BOOTTIME"),
+            "{output}"
         );
-        assert!(said.contains("use PERF_CLOCK_MONOTONIC_RAW"), "{said}");
+        assert!(output.contains("use PERF_CLOCK_MONOTONIC_RAW"), "{output}");
     }
 }
 

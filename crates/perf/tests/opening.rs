@@ -149,10 +149,10 @@ fn perf_017_a_filter_that_the_kernel_does_not_understand_is_refused() {
     let Some(refused) = refused(&plan, &Kernel::default()) else {
         return;
     };
-    let said = refused.to_string();
+    let output = refused.to_string();
     assert!(
-        said.contains("tracepoint sched:sched_switch") && said.contains("prev_pid >< 1"),
-        "{said}"
+        output.contains("tracepoint sched:sched_switch") && output.contains("prev_pid >< 1"),
+        "{output}"
     );
 }
 
@@ -210,10 +210,10 @@ fn without_hardware_counters_the_message_names_another() {
         Err(error @ OpenError::NotPermitted { .. }) => println!("skipped: {error}"),
         Err(error) => {
             assert!(matches!(error, OpenError::NoHardware { .. }), "{error}");
-            let said = error.to_string();
+            let output = error.to_string();
             assert!(
-                said.contains("cpu-cycles") && said.contains("use the software counter"),
-                "{said}"
+                output.contains("cpu-cycles") && output.contains("use the software counter"),
+                "{output}"
             );
         }
     }

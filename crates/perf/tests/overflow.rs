@@ -33,8 +33,8 @@ fn perf_054_what_overflows_a_ring_is_accounted_for_and_spoils_nothing() {
         _ => {}
     };
     let until = Instant::now() + PATIENCE;
-    // The kernel tells of what was lost with the next record that fits: so it has to overflow and
-    // to be read in turn.
+    // The kernel reports losses with the next record that fits: so it has to overflow and to be
+    // read in turn.
     while lost.get() == 0 {
         assert!(Instant::now() < until, "waited in vain");
         (0..20).for_each(|_| burn());

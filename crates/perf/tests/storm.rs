@@ -57,9 +57,9 @@ fn every_sample_of_a_fork_storm_is_accounted_for_and_nothing_is_kept() {
     });
     let reads = perf_samples(&packets);
     for read in &reads {
-        let is_told = read.stack.is_some() || read.skipped().is_some();
+        let is_reported = read.stack.is_some() || read.skipped().is_some();
         assert!(
-            is_told || read.sample.kernel_records_lost.is_some(),
+            is_reported || read.sample.kernel_records_lost.is_some(),
             "{read:?}"
         );
     }

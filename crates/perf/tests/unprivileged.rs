@@ -41,12 +41,13 @@ fn unprivileged(name: &str, user: u32, inner: fn()) {
         .gid(user)
         .current_dir("/");
     let output = command.output().expect("run");
-    let said = String::from_utf8_lossy(&output.stdout);
+    let outcome = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
-    said.lines()
+    outcome
+        .lines()
         .filter(|line| line.contains("skipped:"))
         .for_each(|line| println!("{line}"));
-    assert!(output.status.success(), "{said}\n{errors}");
+    assert!(output.status.success(), "{outcome}\n{errors}");
 }
 
 fn dwarf(frequency: u64) -> PerfEventConfig {
@@ -177,14 +178,14 @@ fn observing_everything_is_refused_with_what_to_ask_for() {
             match open_all(&plan(&dwarf(10)), &kernel, None) {
                 Ok(_) => println!("skipped: kernel.perf_event_paranoid permits everything"),
                 Err(error @ OpenError::NotPermitted { .. }) => {
-                    let said = error.to_string();
+                    let outcome = error.to_string();
                     for part in [
                         "CPU 0: not permitted",
                         "sudo sysctl kernel.perf_event_paranoid=0",
                         "sudo setcap cap_perfmon",
                         "one's own processes alone can be observed without",
                     ] {
-                        assert!(said.contains(part), "{said}");
+                        assert!(outcome.contains(part), "{outcome}");
                     }
                 }
                 Err(error) => panic!("{error}"),
@@ -261,10 +262,10 @@ fn perf_019_rings_shrink_to_what_may_be_locked_and_then_fail() {
                 }
             };
             assert!(matches!(error, OpenError::Ring { .. }), "{error}");
-            let said = error.to_string();
+            let outcome = error.to_string();
             assert!(
-                said.contains("sudo sysctl kernel.perf_event_mlock_kb"),
-                "{said}"
+                outcome.contains("sudo sysctl kernel.perf_event_mlock_kb"),
+                "{outcome}"
             );
             burn();
         },

@@ -1,4 +1,4 @@
-//! The browser of the person at this machine, and what it is trusted with.
+//! The browser of the user at this machine, and the check that a request comes from it.
 
 pub(crate) mod peer;
 

@@ -32,14 +32,14 @@ pub(crate) fn start(program: &str, args: &[OsString]) -> Result<ExitCode> {
         .spawn()
         .context("cannot start the background process")?;
     let pid = child.id();
-    let mut said = Vec::new();
+    let mut message = Vec::new();
     // The other end closes when the process has left the terminal, or has failed.
     if let Some(mut stdout) = child.stdout.take() {
         stdout
-            .read_to_end(&mut said)
+            .read_to_end(&mut message)
             .context("cannot wait for the background process")?;
     }
-    if said != DETACHED {
+    if message != DETACHED {
         bail!("the background process did not start");
     }
     println!("{pid}");
@@ -51,7 +51,7 @@ const DETACHED: &[u8] = b"detached";
 
 /// Begins a background process: tells the waiting parent, on standard output, and leaves
 /// the terminal.
-pub(crate) fn tell_and_detach() -> Result<()> {
+pub(crate) fn report_and_detach() -> Result<()> {
     io::stdout().write_all(DETACHED)?;
     io::stdout().flush()?;
     detach()

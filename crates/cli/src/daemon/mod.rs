@@ -28,7 +28,7 @@ pub(crate) trait Daemon: Default + 'static {
     /// The end of the usage text.
     const NOTE: &'static str = "";
 
-    /// Returns what is missing, which is shown with the usage.
+    /// Returns the missing argument, which is shown with the usage.
     fn check(&self) -> Result<(), Complaint> {
         Ok(())
     }
@@ -118,7 +118,7 @@ fn run<D: Daemon>(args: Vec<OsString>, is_in_background: bool) -> Result<ExitCod
     }
     daemon.prepare();
     if is_in_background {
-        background::tell_and_detach()?;
+        background::report_and_detach()?;
     }
     daemon.serve()?;
     Ok(ExitCode::SUCCESS)

@@ -83,7 +83,7 @@ pub(crate) fn serve<R: FnOnce() + Send + 'static>(
         on_notice: Some(Arc::new(move |notice| say(name, notice, &last_reason))),
         on_ready: Some(Arc::new(move || {
             if !is_ready.swap(true, Ordering::Relaxed) {
-                tell_ready(name, variable);
+                notify_ready(name, variable);
             }
         })),
     };
@@ -116,11 +116,11 @@ fn say(name: &str, notice: &Notice, last_reason: &Mutex<Option<String>>) {
 }
 
 /// Tells the parent process that every data source is registered.
-fn tell_ready(name: &str, variable: &str) {
+fn notify_ready(name: &str, variable: &str) {
     let text = std::env::var(variable).ok();
     if let Some(number) = text.and_then(|text| text.parse::<i32>().ok()) {
-        let told = take_inherited(number).and_then(|fd| File::from(fd).write_all(b"1"));
-        if let Err(error) = told {
+        let written = take_inherited(number).and_then(|fd| File::from(fd).write_all(b"1"));
+        if let Err(error) = written {
             eprintln!("{name}: {variable}: {}", errors::reason(&error));
         }
     }

@@ -1,4 +1,4 @@
-//! A check and what it found.
+//! A check and its findings.
 
 /// The state of something that recordings need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Check {
         }
     }
 
-    /// Adds what does not work.
+    /// Adds a consequence: something that does not work.
     #[must_use]
     pub(super) fn so(mut self, effect: impl Into<String>) -> Self {
         self.effect = effect.into();

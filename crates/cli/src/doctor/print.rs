@@ -1,4 +1,4 @@
-//! Printing what was found, for people and for programs.
+//! Printing the findings, for people and for programs.
 
 use std::io::{self, Write};
 

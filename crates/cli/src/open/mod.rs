@@ -91,7 +91,7 @@ fn listen(port: u16) -> Result<TcpListener> {
 fn serve(listener: &TcpListener, site: Site) -> Result<()> {
     let site = Arc::new(site);
     let connections = Arc::new(AtomicUsize::new(0));
-    let (tell, fetched) = mpsc::channel();
+    let (on_fetched, fetched) = mpsc::channel();
     let listener = listener.try_clone().context("cannot listen")?;
     // It ends with the process.
     thread::Builder::new()
@@ -99,7 +99,12 @@ fn serve(listener: &TcpListener, site: Site) -> Result<()> {
         .spawn(move || {
             for stream in listener.incoming() {
                 let served = stream.and_then(|stream| {
-                    start(stream, site.clone(), connections.clone(), tell.clone())
+                    start(
+                        stream,
+                        site.clone(),
+                        connections.clone(),
+                        on_fetched.clone(),
+                    )
                 });
                 if let Err(error) = served {
                     eprintln!("ferretto: a request failed: {}", reason(&error));
@@ -115,7 +120,7 @@ fn start(
     stream: TcpStream,
     site: Arc<Site>,
     connections: Arc<AtomicUsize>,
-    tell: mpsc::Sender<()>,
+    on_fetched: mpsc::Sender<()>,
 ) -> io::Result<()> {
     if connections.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
         connections.fetch_sub(1, Ordering::Relaxed);
@@ -128,7 +133,7 @@ fn start(
             match site.answer(stream) {
                 Ok(Served::Trace) => {
                     // The receiver ends the process.
-                    let _ = tell.send(());
+                    let _ = on_fetched.send(());
                 }
                 Ok(Served::Nothing) => {}
                 Err(error) => eprintln!("ferretto: a request failed: {}", reason(&error)),

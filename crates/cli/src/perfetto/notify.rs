@@ -35,7 +35,7 @@ impl Listeners {
     }
 
     /// Tells everybody. Only the first time counts.
-    pub(super) fn tell(&mut self, ok: bool) {
+    pub(super) fn notify(&mut self, ok: bool) {
         let byte = if ok { OK } else { FAILED };
         for mut listener in self.waiting.drain(..) {
             // It may be gone.

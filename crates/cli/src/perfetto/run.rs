@@ -46,7 +46,7 @@ impl Control for PerfettoControl<'_> {
     fn started(&mut self, all: bool) -> Result<()> {
         // The waiting process has a limit of its own.
         if all {
-            self.listeners.tell(true);
+            self.listeners.notify(true);
         }
         Ok(())
     }
@@ -77,7 +77,7 @@ pub(super) fn run(job: &Job, listeners: &mut Listeners) -> ExitCode {
         anstream::eprintln!("{}", message(&error));
         FAILURE
     });
-    listeners.tell(code == 0);
+    listeners.notify(code == 0);
     ExitCode::from(code)
 }
 
@@ -166,7 +166,7 @@ fn snapshots(out: PathBuf, no_clobber: bool, service: Address) -> Snapshots {
 fn connect(service: &Address, plan: Plan) -> Option<Session> {
     let session = Session::connect(service, plan).ok();
     if session.is_none() {
-        say_unreachable(service);
+        report_unreachable(service);
     }
     session
 }
@@ -174,12 +174,12 @@ fn connect(service: &Address, plan: Plan) -> Option<Session> {
 fn reachable(service: &Address) -> bool {
     let reachable = Socket::connect(service).is_ok();
     if !reachable {
-        say_unreachable(service);
+        report_unreachable(service);
     }
     reachable
 }
 
-fn say_unreachable(service: &Address) {
+fn report_unreachable(service: &Address) {
     eprintln!(
         "Could not connect to the traced socket {service}. Ensure traced is running or use tracebox. \
          See https://perfetto.dev/docs/quickstart/linux-tracing."

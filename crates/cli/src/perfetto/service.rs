@@ -39,7 +39,7 @@ impl Provider {
                 });
             }
             Self::Own { system_sockets } => {
-                Own::as_the_environment_says(system_sockets, |source, reason| {
+                Own::from_environment(system_sockets, |source, reason| {
                     eprintln!("{source}: {}", crate::errors::without_numbers(reason))
                 })?
             }

@@ -41,7 +41,7 @@ impl Samples {
         let (name, input) = read::open(file)?;
         let (profile, counts, damage) = read_profile_within(input, selection.selection(), limits)
             .with_context(|| format!("cannot read {name}"))?;
-        let extent = Extent::tell(&name, &damage).and_left_out(&name, profile.left_out());
+        let extent = Extent::report(&name, &damage).and_left_out(&name, profile.left_out());
         let heap = selection.heap.map(HeapView::from);
         let counts = match heap {
             Some(view) => profile.heap_counts(&selection.selection(), view, DumpChoice::Last),

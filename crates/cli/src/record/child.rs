@@ -65,7 +65,7 @@ fn check(path: &Path) -> Result<PathBuf, Missing> {
     }
 }
 
-/// A command and what is around it.
+/// A command, its gate and its output.
 #[derive(Debug)]
 pub(super) struct CommandLine {
     /// The program and its arguments; none if there is no command.

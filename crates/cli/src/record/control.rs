@@ -28,7 +28,7 @@ pub(super) struct Profiling {
     pub(super) started: ProfilerStarted,
 }
 
-/// Waits until callstacks are recorded, and returns sentences about what is not.
+/// Waits until callstacks are recorded, and returns sentences about those that are not.
 pub(super) type ProfilerStarted = Box<dyn FnOnce() -> Result<Vec<String>>>;
 
 /// The controls of `ferretto record`.
@@ -43,7 +43,7 @@ pub(super) struct RecordControl {
     /// When the recording ends by itself, and nothing is left but to wait for data sources.
     ends: Option<Instant>,
     /// Nobody else tells that data sources are waited for, as the service is elsewhere.
-    pub(super) tells_slow_end: bool,
+    pub(super) reports_slow_end: bool,
     pub(super) progress: Progress,
     pub(super) snapshots: Option<Snapshots>,
     /// The time of the signal that ended the recording.
@@ -69,7 +69,7 @@ impl RecordControl {
             draft,
             has_started: false,
             ends: None,
-            tells_slow_end: false,
+            reports_slow_end: false,
             progress,
             snapshots,
             interrupted: None,
@@ -99,7 +99,7 @@ impl RecordControl {
             return;
         };
         if let Err(error) = snapshots.add_of(&ring::session_name(), reason) {
-            self.progress.teller()(&message(&error));
+            self.progress.reporter()(&message(&error));
         }
     }
 
@@ -133,7 +133,7 @@ impl RecordControl {
         if let Some(draft) = &self.draft
             && let Err(error) = draft.place()
         {
-            self.progress.teller()(&message(&error));
+            self.progress.reporter()(&message(&error));
         }
     }
 
@@ -149,11 +149,11 @@ impl Control for RecordControl {
 
     fn started(&mut self, all: bool) -> Result<()> {
         if !all {
-            self.progress.teller()("not all data sources have started; going on without them");
+            self.progress.reporter()("not all data sources have started; going on without them");
         }
         for started in std::mem::take(&mut self.profilers_started) {
-            let tell = self.progress.teller();
-            started()?.iter().for_each(|missing| tell(missing));
+            let report = self.progress.reporter();
+            started()?.iter().for_each(|missing| report(missing));
         }
         self.progress.start();
         self.has_started = true;
@@ -199,8 +199,8 @@ impl Control for RecordControl {
         self.progress.tick();
         if let Some(ends) = self.ends.filter(|at| *at <= Instant::now()) {
             self.progress.stopping();
-            if ends.elapsed() > SLOW_END && std::mem::take(&mut self.tells_slow_end) {
-                self.progress.teller()(
+            if ends.elapsed() > SLOW_END && std::mem::take(&mut self.reports_slow_end) {
+                self.progress.reporter()(
                     "the tracing service waits for data sources that do not answer; Ctrl-C ends at once",
                 );
             }
@@ -214,7 +214,7 @@ impl Control for RecordControl {
             }
         }
         if self.has_started && self.watched.have_ended() {
-            self.progress.teller()("the recorded processes have ended");
+            self.progress.reporter()("the recorded processes have ended");
             return Reaction::Stop;
         }
         let late = self

@@ -294,22 +294,22 @@ fn record(
     };
     let heap = match &mut backend {
         Backend::Own(own) if args.heap.is_some() => {
-            let (starts, live) = own.start_heap(heap::socket(args)?, progress.teller())?;
+            let (starts, live) = own.start_heap(heap::socket(args)?, progress.reporter())?;
             progress.show_heap(live);
             Some(starts)
         }
         _ => None,
     };
     if !args.quiet {
-        let tell = progress.teller();
+        let note = progress.reporter();
         let command = !args.command.is_empty();
         let missing = sources::missing(&plan.config, &backend.consumer(), command);
         let misnamed = sources::misnamed(&plan.config);
-        missing.iter().chain(&misnamed).for_each(|it| tell(it));
+        missing.iter().chain(&misnamed).for_each(|it| note(it));
     }
     let snapshots = target
         .path()
-        .map(|out| snapshots(out, backend.consumer(), progress.teller()));
+        .map(|out| snapshots(out, backend.consumer(), progress.reporter()));
     let command = CommandLine {
         words: args.command.clone(),
         variables: backend.variables(),
@@ -325,7 +325,7 @@ fn record(
     if args.flight.ring.is_some() {
         control.watch(args.flight.watch());
     }
-    control.tells_slow_end = args.system;
+    control.reports_slow_end = args.system;
     if let Some(profiler) = profiler {
         control.profile(profiler);
     }
@@ -372,7 +372,7 @@ fn start_profiler(
         false => None,
     };
     let scope = perf::scope(args, command.as_ref().map(Running::pid));
-    let profiler = own.start_profiler(scope, progress.teller())?;
+    let profiler = own.start_profiler(scope, progress.reporter())?;
     let started = Box::new(move || profiler.wait(sources));
     Ok(Profiling { command, started })
 }
@@ -393,7 +393,7 @@ fn run_session(
 }
 
 /// The snapshots that triggers ask for.
-fn snapshots(out: PathBuf, service: Address, tell: impl Fn(&str) + Send + 'static) -> Snapshots {
+fn snapshots(out: PathBuf, service: Address, note: impl Fn(&str) + Send + 'static) -> Snapshots {
     Snapshots::new(out, false, move |Snapshot { request, out }| {
         let trigger = request.clone_trigger_name.clone().unwrap_or_default();
         let trigger = String::from_utf8_lossy(&trigger).into_owned();
@@ -407,8 +407,8 @@ fn snapshots(out: PathBuf, service: Address, tell: impl Fn(&str) + Send + 'stati
         });
         let shown = out.display();
         match made {
-            Ok(()) => tell(&format!("{shown}: a snapshot, for the trigger {trigger}")),
-            Err(error) => tell(&format!(
+            Ok(()) => note(&format!("{shown}: a snapshot, for the trigger {trigger}")),
+            Err(error) => note(&format!(
                 "{shown}: no snapshot for the trigger {trigger}: {}",
                 message(&error)
             )),
@@ -422,16 +422,16 @@ fn own_backend(
     quiet: bool,
     progress: &Progress,
 ) -> Result<Backend> {
-    let tell = progress.teller();
+    let note = progress.reporter();
     if !quiet {
-        missing.iter().for_each(|(_, sentence)| tell(sentence));
+        missing.iter().for_each(|(_, sentence)| note(sentence));
     }
-    let said: Vec<&str> = missing.iter().map(|(source, _)| *source).collect();
-    let waiting = progress.teller();
+    let reported: Vec<&str> = missing.iter().map(|(source, _)| *source).collect();
+    let waiting = progress.reporter();
     Backend::own(
         move |source, reason| {
-            if !said.contains(&source) {
-                tell(&format!("{source}: {reason}"));
+            if !reported.contains(&source) {
+                note(&format!("{source}: {reason}"));
             }
         },
         move |sentence| waiting(&format!("{sentence}; Ctrl-C ends at once")),

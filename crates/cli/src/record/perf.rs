@@ -26,7 +26,7 @@ const MAX_WAITS_HZ: u64 = 2000;
 /// The file that describes the tracepoint of context switches, for those who may see it.
 const SCHED_SWITCH: &str = "/sys/kernel/tracing/events/sched/sched_switch/id";
 
-/// Checks what was asked for against each other and the machine.
+/// Checks the options against each other and the machine.
 pub(super) fn check(args: &RecordArgs) -> Result<()> {
     if !args.profiles() {
         if !args.pids.is_empty() && args.heap.is_none() {

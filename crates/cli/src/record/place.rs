@@ -148,7 +148,7 @@ fn check_replaceable(path: &Path, found: &Metadata) -> Result<()> {
 /// If it cannot be opened.
 pub(super) fn open(path: &Path, signals: &mut Signals) -> Result<Option<File>> {
     let shown = path.display();
-    let mut is_told = false;
+    let mut is_reported = false;
     loop {
         let mut options = OpenOptions::new();
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -162,7 +162,7 @@ pub(super) fn open(path: &Path, signals: &mut Signals) -> Result<Option<File>> {
         if !has_no_reader {
             return Err(error).with_context(|| format!("cannot write {shown}"));
         }
-        if !std::mem::replace(&mut is_told, true) {
+        if !std::mem::replace(&mut is_reported, true) {
             anstream::eprintln!("ferretto: waiting until somebody reads {shown}");
         }
         signals.wait(Some(Instant::now() + READER_PERIOD));

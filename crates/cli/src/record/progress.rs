@@ -89,7 +89,7 @@ impl Progress {
     }
 
     /// Prints a line above the progress line, from any thread.
-    pub(super) fn teller(&self) -> impl Fn(&str) + Send + Sync + 'static {
+    pub(super) fn reporter(&self) -> impl Fn(&str) + Send + Sync + 'static {
         let line = self.line.clone();
         move |text| line.above(text)
     }

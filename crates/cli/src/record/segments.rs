@@ -116,7 +116,7 @@ impl Segments {
         })
     }
 
-    /// Waits for the thread, and returns what went wrong there.
+    /// Waits for the thread, and returns its error.
     fn end(&mut self) -> io::Result<()> {
         self.pipe = None;
         match self.thread.take().map(JoinHandle::join) {

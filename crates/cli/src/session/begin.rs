@@ -11,15 +11,15 @@ use ferretto_proto::observable_events::Type;
 
 use super::{Control, End, GRACE, Session, Task, Then};
 
-/// The longest time that the service may take to answer what it can answer at once.
+/// The longest time that the service may take for calls that it can answer at once.
 const ANSWER: Duration = Duration::from_secs(10);
 /// The time to wait for the reason after Detach was refused.
 const REASON: Duration = Duration::from_secs(1);
-/// The longest time that the service may take to collect what producers hold.
+/// The longest time that the service may take to flush producers.
 const CLONE: Duration = Duration::from_secs(30);
 
 impl Session {
-    /// Asks the service for what this connection is for.
+    /// Sends the first request of this connection.
     pub(super) fn begin<C: Control>(&mut self, control: &mut C) -> Result<()> {
         match &self.plan.task {
             Task::Record => {

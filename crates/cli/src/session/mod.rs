@@ -155,7 +155,7 @@ impl Session {
     fn react<C: Control>(&mut self, reaction: Reaction, control: &mut C) -> bool {
         match reaction {
             Reaction::GoOn => {}
-            // Nobody takes what is left, and nothing else would end that.
+            // Nobody reads the rest, and nothing else would end the wait.
             Reaction::Stop if self.wants_room() => return true,
             Reaction::Stop => self.stop(control),
             Reaction::Abort => return true,
@@ -167,7 +167,7 @@ impl Session {
         self.output.as_ref().is_some_and(Output::wants_room)
     }
 
-    /// Returns true if nothing more is read until what was read is written.
+    /// Returns true if reading pauses until the packets already read are written.
     fn is_paused(&self) -> bool {
         self.all_read || self.output.as_ref().is_some_and(Output::is_full)
     }
@@ -191,7 +191,7 @@ impl Session {
         Ok(self.all_read && !self.wants_room())
     }
 
-    /// Sends and receives what is possible, and looks at what came of it and at deadlines.
+    /// Sends and receives without waiting, and handles events and deadlines.
     fn process<C: Control>(&mut self, control: &mut C) -> Result<Option<End>> {
         if !self.is_paused() {
             exchange(&mut self.recording, &mut *self.link, Instant::now());
@@ -368,7 +368,7 @@ impl Session {
         Ok(None)
     }
 
-    /// Asks for what the session holds.
+    /// Asks for the packets of the session.
     fn read(&mut self) -> Result<()> {
         let file = self
             .plan

@@ -47,7 +47,7 @@ impl Output {
         }
     }
 
-    /// Writes what waits, unless that would have to wait.
+    /// Writes pending bytes, as far as that is possible without waiting.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         if self.may_block {
             return Ok(());

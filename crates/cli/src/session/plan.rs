@@ -27,7 +27,7 @@ pub(crate) enum Task {
         /// The step that follows.
         then: Then,
     },
-    /// A copy of what another session holds.
+    /// A clone of another session.
     Clone(Box<CloneSessionRequest>),
 }
 

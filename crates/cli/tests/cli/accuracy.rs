@@ -59,12 +59,16 @@ fn shares_are_those_that_the_program_measures_itself() {
         };
         let program = program.to_str().unwrap();
         let args = ["record", "--perf=1999", "--", program];
-        let said = world.run("ferretto", &args);
-        if is_forbidden(&said) {
+        let output = world.run("ferretto", &args);
+        if is_forbidden(&output) {
             return;
         }
-        let said = said.returned(0);
-        let spent: Vec<f64> = said.text().lines().map(|ns| ns.parse().unwrap()).collect();
+        let output = output.returned(0);
+        let spent: Vec<f64> = output
+            .text()
+            .lines()
+            .map(|ns| ns.parse().unwrap())
+            .collect();
         let file = std::fs::File::open(world.path("trace.pftrace")).unwrap();
         let (profile, counts) = read_profile(file, Selection::default()).unwrap();
         let functions = hottest(&profile, &counts, Value::Samples);

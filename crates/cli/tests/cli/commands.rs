@@ -1,4 +1,4 @@
-//! Tests of what is told of a command that was recorded.
+//! Tests of the report on a recorded command.
 
 use crate::world::World;
 
@@ -19,8 +19,8 @@ fn a_recording_of_a_command_tells_of_it_first_and_later_too() {
     let args = [
         "record", "-c", "config", "-o", "t", "--", "sh", "-c", script,
     ];
-    let said = world.run("ferretto", &args).returned(0);
-    let pid = said.text().trim().to_owned();
+    let output = world.run("ferretto", &args).returned(0);
+    let pid = output.text().trim().to_owned();
     let place =
         |text: &str, what: &str| text.find(what).unwrap_or_else(|| panic!("{what}: {text}"));
     let is_first = |text: &str| {
@@ -28,7 +28,7 @@ fn a_recording_of_a_command_tells_of_it_first_and_later_too() {
         assert!(command < place(text, "\nevents\n"), "{text}");
         place(text, &format!("pid {pid}"));
     };
-    is_first(&said.stderr);
+    is_first(&output.stderr);
     is_first(world.run("ferretto", &["summary", "t"]).returned(0).text());
     let json = world
         .run("ferretto", &["summary", "--json", "t"])
@@ -58,8 +58,8 @@ fn a_recording_of_the_machine_tells_of_no_command() {
     let world = World::new();
     world.write("config", COUNTERS);
     let args = ["record", "-c", "config", "-o", "t", "-d", "100ms"];
-    let said = world.run("ferretto", &args).returned(0);
-    assert!(!said.stderr.contains("\ncommand\n"), "{}", said.stderr);
+    let output = world.run("ferretto", &args).returned(0);
+    assert!(!output.stderr.contains("\ncommand\n"), "{}", output.stderr);
     assert_eq!(world.summary("t").command, None);
 }
 
@@ -81,12 +81,12 @@ fn text_may_be_one_line_for_each_event() {
         }
     });
     world.write("t", &trace);
-    let said = world
+    let output = world
         .run("ferretto", &["text", "--resolve", "t"])
         .returned(0);
     let expected = "           <...>-42      [---]      5.000000123: instant: tick\n           \
                     <...>-42      [---]      7.000000000: instant: tick\n";
-    assert_eq!(said.text(), expected);
+    assert_eq!(output.text(), expected);
     world
         .run("ferretto", &["text", "--resolve", "-"])
         .returned(1)

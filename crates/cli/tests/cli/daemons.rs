@@ -24,8 +24,8 @@ fn perf_021_the_profiler_registers_and_keeps_only_what_it_needs() {
     let _service = traced(&world);
     // Ends when it has been told a 1.
     let running = world.start_daemon("traced_perf", &[], "TRACED_PERF_NOTIFY_FD");
-    let said = world.run("perfetto", &["--query"]).returned(0);
-    assert!(said.text().contains("linux.perf"), "{}", said.text());
+    let output = world.run("perfetto", &["--query"]).returned(0);
+    assert!(output.text().contains("linux.perf"), "{}", output.text());
     let status = fs::read_to_string(format!("/proc/{}/status", running.pid())).unwrap();
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -51,9 +51,9 @@ fn versions_and_usage() {
         "perfetto",
     ];
     for program in programs {
-        let said = world.run(program, &["--version"]).returned(0);
-        assert!(said.text().starts_with("Perfetto v"), "{}", said.text());
-        assert_eq!(said.text().lines().count(), 1);
+        let output = world.run(program, &["--version"]).returned(0);
+        assert!(output.text().starts_with("Perfetto v"), "{}", output.text());
+        assert_eq!(output.text().lines().count(), 1);
         for wrong in ["--no-such-flag", "--help"] {
             world
                 .run(program, &[wrong])
@@ -62,7 +62,7 @@ fn versions_and_usage() {
         }
         // The same as a first argument.
         let again = world.run("ferretto", &[program, "--version"]).returned(0);
-        assert_eq!(again.stdout, said.stdout);
+        assert_eq!(again.stdout, output.stdout);
     }
 }
 
@@ -76,10 +76,10 @@ fn perf_021_the_profiler_tells_when_it_is_registered() {
     running.signal(Signal::TERM);
     running.finish().returned(0);
     for size in ["7", "0", "65536", "many"] {
-        let said = world
+        let output = world
             .run("traced_perf", &["--stack-bytes", size])
             .returned(1);
-        said.complained("--stack-bytes takes a multiple of 8 up to 65528");
+        output.complained("--stack-bytes takes a multiple of 8 up to 65528");
     }
 }
 
@@ -215,8 +215,9 @@ fn ipc_067_a_relay_endpoint_that_is_no_producer_socket_is_named() {
 #[test]
 fn relay_001_a_relay_without_a_host_prints_its_usage() {
     let mut world = World::new();
-    let said = world.run("traced_relay", &[] as &[&str]).returned(1);
-    said.complained("PERFETTO_RELAY_SOCK_NAME is not set")
+    let output = world.run("traced_relay", &[] as &[&str]).returned(1);
+    output
+        .complained("PERFETTO_RELAY_SOCK_NAME is not set")
         .complained("Usage: traced_relay");
     for (name, complaint) in [
         ("", "Usage: traced_relay"),
@@ -224,17 +225,17 @@ fn relay_001_a_relay_without_a_host_prints_its_usage() {
         ("vsock://1", "is not of the form vsock://CID:PORT"),
     ] {
         world.set("PERFETTO_RELAY_SOCK_NAME", name);
-        let said = world.run("traced_relay", &[] as &[&str]).returned(1);
-        said.complained(complaint);
+        let output = world.run("traced_relay", &[] as &[&str]).returned(1);
+        output.complained(complaint);
     }
     let permissions = ["--set-socket-permissions", "nobody"];
     world.set("PERFETTO_RELAY_SOCK_NAME", "@nobody");
-    let said = world.run("traced_relay", &permissions).returned(1);
-    said.complained("Failed to set socket permissions: \"nobody\" is not GROUP:MODE");
+    let output = world.run("traced_relay", &permissions).returned(1);
+    output.complained("Failed to set socket permissions: \"nobody\" is not GROUP:MODE");
     let own = world.path("producer.sock");
     world.set("PERFETTO_RELAY_SOCK_NAME", own.to_str().unwrap());
-    let said = world.run("traced_relay", &[] as &[&str]).returned(1);
-    said.complained("where this relay would listen itself");
+    let output = world.run("traced_relay", &[] as &[&str]).returned(1);
+    output.complained("where this relay would listen itself");
     assert!(world.names().is_empty(), "{:?}", world.names());
 }
 
@@ -247,8 +248,9 @@ fn relay_002_a_relay_listens_though_there_is_no_host() {
         let relay = world.start_daemon("traced_relay", &[], "TRACED_RELAY_NOTIFY_FD");
         assert_eq!(world.names(), ["producer.sock"]);
         relay.signal(signal);
-        let said = relay.finish().returned(0);
-        said.complained("Started traced_relay, listening on ")
+        let output = relay.finish().returned(0);
+        output
+            .complained("Started traced_relay, listening on ")
             .complained("forwarding to 127.0.0.1:1");
         assert!(world.names().is_empty(), "{:?}", world.names());
     }
@@ -257,8 +259,8 @@ fn relay_002_a_relay_listens_though_there_is_no_host() {
 #[test]
 fn background_prints_the_process_id_once_detached() {
     let world = World::new();
-    let said = world.run("traced", &["--background"]).returned(0);
-    let pid: i32 = said.text().trim().parse().unwrap();
+    let output = world.run("traced", &["--background"]).returned(0);
+    let pid: i32 = output.text().trim().parse().unwrap();
     let stop = Stop(pid);
     assert_eq!(
         fs::read_to_string(format!("/proc/{pid}/comm"))

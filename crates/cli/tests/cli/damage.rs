@@ -41,8 +41,8 @@ fn readers_of_callstacks_use_what_can_be_read_and_say_where_it_ends() {
         world.write(name, file);
         let at = format!("byte {place}");
         let read = |args: &[&str]| {
-            let said = world.run("ferretto", &[args, &[name]].concat()).returned(3);
-            said.complained(name).complained(&at)
+            let output = world.run("ferretto", &[args, &[name]].concat()).returned(3);
+            output.complained(name).complained(&at)
         };
         let lines = read(&["folded"]);
         assert!(
@@ -61,8 +61,8 @@ fn readers_of_callstacks_use_what_can_be_read_and_say_where_it_ends() {
     }
     // The same of a whole trace is without a word.
     world.write("whole", &cut[..place]);
-    let said = world.run("ferretto", &["folded", "whole"]).returned(0);
-    assert_eq!(said.stderr, "");
+    let output = world.run("ferretto", &["folded", "whole"]).returned(0);
+    assert_eq!(output.stderr, "");
 }
 
 #[test]
@@ -72,11 +72,15 @@ fn that_there_are_no_callstacks_is_said_of_whole_traces_only() {
     world.write("whole", &whole);
     world.write("cut", [&whole[..], &[0x0a, 9]].concat());
     for command in ["folded", "flamegraph", "pprof"] {
-        let said = world.run("ferretto", &[command, "whole"]).returned(1);
-        said.complained("has no callstack samples");
-        let said = world.run("ferretto", &[command, "cut"]).returned(1);
-        let said = said.complained("no callstack samples in what could be read of cut");
-        assert!(!said.stderr.contains("has no callstack"), "{}", said.stderr);
+        let output = world.run("ferretto", &[command, "whole"]).returned(1);
+        output.complained("has no callstack samples");
+        let output = world.run("ferretto", &[command, "cut"]).returned(1);
+        let output = output.complained("no callstack samples in what could be read of cut");
+        assert!(
+            !output.stderr.contains("has no callstack"),
+            "{}",
+            output.stderr
+        );
     }
 }
 
@@ -89,11 +93,11 @@ fn compressed_files_are_read_by_all() {
     world.write("t.gz", gzip(plain));
     for command in ["text", "folded"] {
         let expected = world.run("ferretto", &[command, "plain"]).returned(0);
-        let said = world.run("ferretto", &[command, "t.gz"]).returned(0);
-        assert_eq!(said.stdout, expected.stdout);
+        let output = world.run("ferretto", &[command, "t.gz"]).returned(0);
+        assert_eq!(output.stdout, expected.stdout);
     }
-    let said = world.run("ferretto", &["summary", "t.gz"]).returned(0);
-    assert!(said.text().contains("by gzip"), "{}", said.text());
+    let output = world.run("ferretto", &["summary", "t.gz"]).returned(0);
+    assert!(output.text().contains("by gzip"), "{}", output.text());
     world
         .run("ferretto", &["symbolize", "t.gz"])
         .returned(1)
@@ -145,14 +149,15 @@ fn what_does_not_fit_into_memory_is_left_out_and_the_rest_is_read() {
         let script = "ulimit -v 400000; exec \"$0\" \"$1\" bomb";
         let mut limited = std::process::Command::new("sh");
         limited.args(["-c", script, crate::world::FERRETTO, command]);
-        let said = crate::world::Running::new(world.at_home(limited).spawn().unwrap()).finish();
-        let said = said.returned(3);
+        let output = crate::world::Running::new(world.at_home(limited).spawn().unwrap()).finish();
+        let output = output.returned(3);
         let expected = match command {
             "text" => "timestamp: 4711",
             _ => "there may be one",
         };
-        assert!(said.text().contains(expected), "{}", said.text());
-        said.complained("too large for the memory allowed")
+        assert!(output.text().contains(expected), "{}", output.text());
+        output
+            .complained("too large for the memory allowed")
             .complained("byte 0")
             .complained("--max-memory");
     }
@@ -170,9 +175,9 @@ fn what_does_not_fit_into_memory_is_left_out_and_the_rest_is_read() {
 }
 
 fn summary(world: &World, name: &str) -> String {
-    let said = world.run("ferretto", &["summary", name]);
-    assert!(said.code == 0 || said.code == 3, "{said:?}");
-    said.text().to_owned()
+    let output = world.run("ferretto", &["summary", name]);
+    assert!(output.code == 0 || output.code == 3, "{output:?}");
+    output.text().to_owned()
 }
 
 #[test]

@@ -25,8 +25,8 @@ fn cli_023_a_session_is_left_and_taken_up_again() {
     world.write("config", CONFIG);
     world.run("perfetto", &START).returned(0);
     for _ in 0..2 {
-        let said = world.run("perfetto", &["--is_detached", "k"]).returned(0);
-        assert_eq!(said.stderr, "");
+        let output = world.run("perfetto", &["--is_detached", "k"]).returned(0);
+        assert_eq!(output.stderr, "");
     }
     world
         .run("perfetto", &["--attach", "wrong"])
@@ -37,8 +37,8 @@ fn cli_023_a_session_is_left_and_taken_up_again() {
         .returned(0)
         .complained("Trace written into the output file");
     assert!(world.summary("out").losses_known());
-    let said = world.run("perfetto", &["--is_detached", "k"]).returned(2);
-    assert_eq!(said.stderr, "");
+    let output = world.run("perfetto", &["--is_detached", "k"]).returned(2);
+    assert_eq!(output.stderr, "");
 }
 
 #[test]

@@ -6,8 +6,8 @@ use crate::world::World;
 #[test]
 fn the_doctor_tells_what_works_and_returns_0_or_3() {
     let world = World::new();
-    let said = world.run("ferretto", &["doctor"]);
-    let text = said.text();
+    let output = world.run("ferretto", &["doctor"]);
+    let text = output.text();
     for name in [
         "kernel",
         "kernel events",
@@ -21,8 +21,8 @@ fn the_doctor_tells_what_works_and_returns_0_or_3() {
         );
     }
     let all_work = text.ends_with("Everything can be recorded here.\n");
-    assert_eq!(said.code, if all_work { 0 } else { 3 }, "{text}");
-    assert_eq!(said.stderr, "");
+    assert_eq!(output.code, if all_work { 0 } else { 3 }, "{text}");
+    assert_eq!(output.stderr, "");
 }
 
 #[test]
@@ -32,10 +32,10 @@ fn what_does_not_work_comes_with_a_command() {
         println!("skipped: others may not run the binary where it is");
         return;
     }
-    let said = as_nobody(world.command("ferretto", &["doctor", "--json"]))
+    let output = as_nobody(world.command("ferretto", &["doctor", "--json"]))
         .unwrap()
         .returned(3);
-    let found: serde_json::Value = serde_json::from_slice(&said.stdout).expect("JSON");
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(found["works"], false);
     let checks = found["checks"].as_array().expect("a list");
     let bad = checks.iter().filter(|check| check["state"] != "ok");

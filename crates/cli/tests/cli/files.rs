@@ -50,7 +50,7 @@ fn trace() -> Vec<u8> {
 fn summary_tells_what_happened_and_what_was_lost() {
     let world = World::new();
     world.write("t.pftrace", trace());
-    let said = world.run("ferretto", &["summary", "t.pftrace"]).returned(0);
+    let outcome = world.run("ferretto", &["summary", "t.pftrace"]).returned(0);
     let expected = "\
 t.pftrace: 141 bytes, 4.00 s, 6 packets
 
@@ -71,8 +71,8 @@ lost  service: the last events may be missing (flush timed out)
 more may be lost
       the trace does not tell what the kernel's buffers lost
 ";
-    assert_eq!(said.text(), expected, "{}", said.text());
-    assert_eq!(said.stderr, "");
+    assert_eq!(outcome.text(), expected, "{}", outcome.text());
+    assert_eq!(outcome.stderr, "");
 }
 
 #[test]
@@ -99,8 +99,8 @@ fn text_prints_unknown_fields_by_number() {
     let world = World::new();
     let odd = encode(|trace| trace.nested(1, |packet| packet.varint(99_999, 7)));
     world.write("t.pftrace", odd);
-    let said = world.run("ferretto", &["text", "t.pftrace"]).returned(0);
-    assert!(said.text().contains("99999: 7"), "{}", said.text());
+    let outcome = world.run("ferretto", &["text", "t.pftrace"]).returned(0);
+    assert!(outcome.text().contains("99999: 7"), "{}", outcome.text());
 }
 
 #[test]
@@ -108,17 +108,18 @@ fn a_cut_trace_is_read_up_to_the_cut() {
     let world = World::new();
     let whole = trace();
     world.write("t.pftrace", &whole[..whole.len() - 1]);
-    let said = world.run("ferretto", &["summary", "t.pftrace"]).returned(3);
+    let outcome = world.run("ferretto", &["summary", "t.pftrace"]).returned(3);
     assert!(
-        said.text().contains("the file ends inside a packet"),
+        outcome.text().contains("the file ends inside a packet"),
         "{}",
-        said.text()
+        outcome.text()
     );
     assert!(
-        said.text()
+        outcome
+            .text()
             .contains("no loss is recorded, but there may be one"),
         "{}",
-        said.text()
+        outcome.text()
     );
     world
         .run("ferretto", &["text", "t.pftrace"])
@@ -131,9 +132,9 @@ fn what_is_no_trace_is_an_error() {
     let world = World::new();
     world.write("t.json", "{\"traceEvents\": []}");
     for command in ["summary", "text"] {
-        let said = world.run("ferretto", &[command, "t.json"]).returned(1);
+        let outcome = world.run("ferretto", &[command, "t.json"]).returned(1);
         assert_eq!(
-            said.stderr,
+            outcome.stderr,
             "ferretto: cannot read t.json: this is not a Perfetto trace; it looks like a JSON trace\n"
         );
         world
@@ -154,8 +155,8 @@ fn a_reader_that_goes_away_is_no_error() {
     world.write("t.pftrace", many);
     let mut running = world.start("ferretto", &["text", "t.pftrace"]);
     drop(running.child().stdout.take());
-    let said = running.finish().returned(0);
-    assert_eq!(said.stderr, "");
+    let outcome = running.finish().returned(0);
+    assert_eq!(outcome.stderr, "");
 }
 
 #[test]
@@ -192,28 +193,28 @@ fn wrong_command_lines_return_2_and_say_why() {
 #[test]
 fn help_and_version_go_to_standard_output() {
     let world = World::new();
-    let said = world.run("ferretto", &["--help"]).returned(0);
+    let outcome = world.run("ferretto", &["--help"]).returned(0);
     for expected in ["record", "summary", "text", "Exit codes:", "traced_probes"] {
         assert!(
-            said.text().contains(expected),
+            outcome.text().contains(expected),
             "no {expected} in {}",
-            said.text()
+            outcome.text()
         );
     }
-    let said = world.run("ferretto", &["--version"]).returned(0);
-    assert!(said.text().starts_with("ferretto "));
+    let outcome = world.run("ferretto", &["--version"]).returned(0);
+    assert!(outcome.text().starts_with("ferretto "));
     for command in ["record", "summary", "text"] {
-        let said = world.run("ferretto", &[command, "--help"]).returned(0);
+        let outcome = world.run("ferretto", &[command, "--help"]).returned(0);
         let again = world.run("ferretto", &["help", command]).returned(0);
-        assert_eq!(said.text(), again.text());
+        assert_eq!(outcome.text(), again.text());
     }
-    let said = world.run("ferretto", &["help"]).returned(0);
+    let outcome = world.run("ferretto", &["help"]).returned(0);
     for program in ["traced_perf", "trigger_perfetto", "tracebox"] {
-        assert!(said.text().contains(program), "{}", said.text());
+        assert!(outcome.text().contains(program), "{}", outcome.text());
     }
     let program = |args: &[&str]| {
-        let said = world.run("ferretto", args);
-        (said.code, said.stdout, said.stderr)
+        let outcome = world.run("ferretto", args);
+        (outcome.code, outcome.stdout, outcome.stderr)
     };
     for name in ["traced", "traced_probes", "traced_perf", "perfetto"] {
         assert_eq!(program(&["help", name]), program(&[name, "--help"]));
@@ -241,21 +242,21 @@ fn the_trace_of_record_is_the_one_that_is_meant() {
         .returned(1)
         .complained("cannot open trace.pftrace");
     world.write("trace.pftrace", trace());
-    let said = world.run("ferretto", &["summary"]).returned(0);
-    assert!(said.text().starts_with("trace.pftrace: "));
-    let said = world.run("ferretto", &["text"]).returned(0);
-    assert!(said.text().contains("next_comm: \"cargo\""));
+    let outcome = world.run("ferretto", &["summary"]).returned(0);
+    assert!(outcome.text().starts_with("trace.pftrace: "));
+    let outcome = world.run("ferretto", &["text"]).returned(0);
+    assert!(outcome.text().contains("next_comm: \"cargo\""));
 }
 
 #[test]
 fn the_programs_of_the_binary_become_commands() {
     let world = World::new();
-    let said = world
+    let outcome = world
         .run("ferretto", &["install-links", "bin/here"])
         .returned(0)
         .complained("perfetto, ")
         .complained("is not in $PATH");
-    assert!(said.stdout.is_empty());
+    assert!(outcome.stdout.is_empty());
     let names = [
         "perfetto",
         "tracebox",
@@ -275,12 +276,12 @@ fn the_programs_of_the_binary_become_commands() {
     crate::world::Running::new(perfetto).finish().returned(0);
     // Again, and on the way.
     let mut command = world.command("ferretto", &["install-links", "bin/here"]);
-    let said = command
+    let outcome = command
         .env("PATH", world.path("bin/here"))
         .output()
         .unwrap();
-    assert!(said.status.success());
-    assert!(!String::from_utf8(said.stderr).unwrap().contains("$PATH"));
+    assert!(outcome.status.success());
+    assert!(!String::from_utf8(outcome.stderr).unwrap().contains("$PATH"));
     // A file that is not a link belongs to another program.
     std::fs::remove_file(world.path("bin/here/traced")).unwrap();
     world.write("bin/here/traced", "another program");
@@ -313,8 +314,8 @@ fn errors_of_configs_repeat_no_long_texts() {
             ("ferretto", &["record", "-c", "c"][..], "c:"),
             ("perfetto", &["--txt", "-c", "c", "-o", "out"], "c:"),
         ] {
-            let said = world.run(program, args).returned(1).complained(name);
-            assert!(said.stderr.len() < 20_000, "{}", said.stderr.len());
+            let outcome = world.run(program, args).returned(1).complained(name);
+            assert!(outcome.stderr.len() < 20_000, "{}", outcome.stderr.len());
         }
     }
     assert_eq!(world.names(), ["c"]);

@@ -65,8 +65,8 @@ fn stack(names: &[&str]) -> Vec<String> {
 
 fn draw(world: &World, args: &[&str]) -> String {
     let args = [&["flamegraph", "-o", "-"], args].concat();
-    let said = world.run("ferretto", &args).returned(0);
-    said.text().to_owned()
+    let output = world.run("ferretto", &args).returned(0);
+    output.text().to_owned()
 }
 
 /// The height at which a label stands, from the top.

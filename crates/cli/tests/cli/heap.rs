@@ -61,8 +61,8 @@ fn the_heap_of_a_command_is_recorded_and_shown() {
     assert_eq!(leaked(&heaps[0], "work"), 0);
     let folded = |view: &str| {
         let args = ["folded", view, "--by", "function", "t"];
-        let said = world.run("ferretto", &args).returned(0);
-        said.text().to_owned()
+        let output = world.run("ferretto", &args).returned(0);
+        output.text().to_owned()
     };
     let has = |text: &str, end: &str| text.lines().any(|line| line.ends_with(end));
     let left = folded("--heap");
@@ -83,8 +83,8 @@ fn the_heap_of_a_command_is_recorded_and_shown() {
     let args = ["pprof", "--heap", "t", "-o", "t.pb.gz"];
     world.run("ferretto", &args).returned(0);
     assert_eq!(world.read("t.pb.gz")[..2], [0x1f, 0x8b]);
-    let said = world.run("ferretto", &["summary", "t"]).returned(0);
-    let text = said.text();
+    let output = world.run("ferretto", &["summary", "t"]).returned(0);
+    let text = output.text();
     assert!(
         text.contains("KiB not freed, ± ") && text.contains("remember"),
         "{text}"

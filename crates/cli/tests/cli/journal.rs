@@ -42,13 +42,13 @@ fn probes_067_what_programs_say_to_the_journal_is_in_the_trace() {
         println!("skipped: there is no unshare");
         return;
     };
-    let said = Running::new(child).finish();
-    if said.code == 77 || said.stderr.contains("unshare:") {
-        println!("skipped: a journal of one's own cannot be kept here: {said:?}");
+    let output = Running::new(child).finish();
+    if output.code == 77 || output.stderr.contains("unshare:") {
+        println!("skipped: a journal of one's own cannot be kept here: {output:?}");
         return;
     }
-    let said = said.returned(0);
-    assert!(!said.stderr.contains("is not recorded"), "{said:?}");
+    let output = output.returned(0);
+    assert!(!output.stderr.contains("is not recorded"), "{output:?}");
     let text = world
         .run("ferretto", &["text", "trace.pftrace"])
         .returned(0);
@@ -73,11 +73,11 @@ fn without_a_journal_the_reason_is_told_at_once() {
         println!("skipped: there is no unshare");
         return;
     };
-    let said = Running::new(child).finish();
-    if said.code == 77 || said.stderr.contains("unshare:") {
-        println!("skipped: journals cannot be hidden here: {said:?}");
+    let output = Running::new(child).finish();
+    if output.code == 77 || output.stderr.contains("unshare:") {
+        println!("skipped: journals cannot be hidden here: {output:?}");
         return;
     }
     let reason = "linux.systemd_journald is not recorded: ";
-    assert!(said.stderr.contains(reason), "{said:?}");
+    assert!(output.stderr.contains(reason), "{output:?}");
 }

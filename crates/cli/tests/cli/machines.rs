@@ -98,8 +98,8 @@ fn start_in(world: &World, network: &str, ahead: i64, program: &str, args: &[&st
 
 /// Bytes in the buffers of the recording under way.
 fn bytes_recorded(host: &World) -> u64 {
-    let said = host.run("ferretto", &["status", "--json"]).returned(0);
-    let text = said.text().split("\"used\":").nth(1).unwrap_or("0");
+    let output = host.run("ferretto", &["status", "--json"]).returned(0);
+    let text = output.text().split("\"used\":").nth(1).unwrap_or("0");
     let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
     digits.parse().unwrap()
 }
@@ -162,9 +162,9 @@ fn machines_with_other_clocks_are_on_one_time_line_within_the_error_that_is_told
         guests.push(guest);
     }
     until("both clocks are known", || {
-        let said = host.run("ferretto", &["status"]).returned(0);
-        (said.text().matches("by network, clock ").count() == 2
-            && said.text().matches("known to").count() == 2)
+        let output = host.run("ferretto", &["status"]).returned(0);
+        (output.text().matches("by network, clock ").count() == 2
+            && output.text().matches("known to").count() == 2)
             .then_some(())
     });
     host.write(
@@ -197,8 +197,8 @@ fn machines_with_other_clocks_are_on_one_time_line_within_the_error_that_is_told
     let again = start_in(&guests[0], networks.of(name), ahead, "traced_relay", &[]);
     all.insert(1, again);
     until("its producers are back", || {
-        let said = host.run("ferretto", &["status"]).returned(0);
-        let (_, of_machine) = said.text().split_once("machine alpha")?;
+        let output = host.run("ferretto", &["status"]).returned(0);
+        let (_, of_machine) = output.text().split_once("machine alpha")?;
         let of_machine = of_machine.split("\nmachine ").next()?;
         let is_back = of_machine.contains("known to") && of_machine.contains("traced_probes");
         is_back.then_some(())

@@ -112,8 +112,8 @@ fn a_browser_that_was_started_is_the_only_one() {
         .args(["-c", &ask.replace('%', "%%")])
         .uid(65_534)
         .gid(65_534);
-    let said = stranger.output().unwrap();
-    assert!(said.stdout.starts_with(b"HTTP/1.1 404 "), "{said:?}");
+    let outcome = stranger.output().unwrap();
+    assert!(outcome.stdout.starts_with(b"HTTP/1.1 404 "), "{outcome:?}");
     let own = Command::new("bash")
         .args(["-c", &ask.replace('%', "%%")])
         .output()

@@ -27,15 +27,15 @@ fn no_command_writes_over_its_input() {
             &["symbolize", "m.pf"],
             &["symbolize", "m.pf", "--only-names"],
         ] {
-            let said = world.run("ferretto", &[command, &["-o", output]].concat());
-            said.returned(1).complained("is the same file as m.pf");
+            let outcome = world.run("ferretto", &[command, &["-o", output]].concat());
+            outcome.returned(1).complained("is the same file as m.pf");
             assert_eq!(world.read("m.pf"), trace, "{command:?} -o {output}");
         }
     }
     // The default name may be the trace's own.
     world.write("trace.svg", &trace);
-    let said = world.run("ferretto", &["flamegraph", "trace.svg"]);
-    said.returned(1).complained("the same file");
+    let outcome = world.run("ferretto", &["flamegraph", "trace.svg"]);
+    outcome.returned(1).complained("the same file");
     assert_eq!(world.read("trace.svg"), trace);
     // A file that is something else is replaced, whole.
     world.write("out", vec![b'x'; 100_000]);
@@ -53,8 +53,9 @@ fn standard_output_may_not_be_the_input_either() {
         let append = fs::OpenOptions::new().append(true).open(&path).unwrap();
         let mut command = world.command("ferretto", &[command, "t"]);
         let child = command.stdout(Stdio::from(append)).spawn().unwrap();
-        let said = crate::world::Running::new(child).finish();
-        said.returned(1)
+        let outcome = crate::world::Running::new(child).finish();
+        outcome
+            .returned(1)
             .complained("standard output is the same file as t");
         assert_eq!(world.read("t"), trace);
     }
@@ -90,8 +91,8 @@ fn names_cannot_control_the_terminal() {
     let callstacks = sample("/no\nwhere/pro\x1b]0;gram\x07", &[7; 20], 0x40_0010);
     world.write("t", [trace, callstacks].concat());
     for command in ["summary", "text", "folded", "symbolize"] {
-        let said = world.run("ferretto", &[command, "t"]).returned(0);
-        let text = format!("{}{}", said.text(), said.stderr);
+        let outcome = world.run("ferretto", &[command, "t"]).returned(0);
+        let text = format!("{}{}", outcome.text(), outcome.stderr);
         let controls = text.chars().any(|c| c.is_control() && c != '\n');
         assert!(!controls, "{command}: {text:?}");
         let alone = |line: &str| line.starts_with("no data lost") || line.starts_with("where/pro");

@@ -18,7 +18,7 @@ fn endless() -> String {
     CONFIG.replace("duration_ms: 300", "")
 }
 
-fn record(world: &World, more: &[&str]) -> crate::world::Said {
+fn record(world: &World, more: &[&str]) -> crate::world::Finished {
     world.write("config", CONFIG);
     let mut args = vec!["--txt", "-c", "config", "-o", "out"];
     args.extend(more);
@@ -39,13 +39,14 @@ fn cli_013_records_into_a_private_file() {
     let world = World::new();
     let (_service, _probes) = (traced(&world), traced_probes(&world));
     world.write("out", "what was there before is truncated");
-    let said = record(&world, &[]).returned(0).complained("TTL: 1s");
+    let output = record(&world, &[]).returned(0).complained("TTL: 1s");
     let size = world.path("out").metadata().unwrap().len();
     assert!(
-        said.stderr
+        output
+            .stderr
             .contains(&format!("Wrote {size} bytes into out")),
         "{}",
-        said.stderr
+        output.stderr
     );
     assert!(samples(&world, "out") >= 2);
 
@@ -67,10 +68,10 @@ fn cli_014_standard_output_holds_the_trace_and_nothing_else() {
     let world = World::new();
     let (_service, _probes) = (traced(&world), traced_probes(&world));
     world.write("config", CONFIG);
-    let said = world
+    let output = world
         .run("perfetto", &["--txt", "-c", "config", "-o", "-"])
         .returned(0);
-    world.write("out", said.stdout);
+    world.write("out", output.stdout);
     assert!(samples(&world, "out") >= 2);
 }
 
@@ -156,10 +157,10 @@ fn cli_020_the_background_prints_only_its_pid() {
     let (_service, _probes) = (traced(&world), traced_probes(&world));
     world.write("config", endless());
     for flag in ["-d", "-D"] {
-        let said = world
+        let output = world
             .run("perfetto", &[flag, "--txt", "-c", "config", "-o", "out"])
             .returned(0);
-        let stop = Stop(said.text().trim().parse().unwrap());
+        let stop = Stop(output.text().trim().parse().unwrap());
         let state = until("the session is there", || {
             let state = world.run("perfetto", &["--query"]).returned(0);
             state
@@ -186,18 +187,18 @@ fn cli_020_the_background_prints_only_its_pid() {
 #[test]
 fn cli_021_background_wait_without_a_daemon_fails() {
     let world = World::new();
-    let said = record(&world, &["-D"]).returned(1);
+    let output = record(&world, &["-D"]).returned(1);
     // The process existed, so its id was printed.
-    assert!(said.text().trim().parse::<i32>().is_ok(), "{said:?}");
+    assert!(output.text().trim().parse::<i32>().is_ok(), "{output:?}");
 }
 
 #[test]
 fn cli_027_the_state_can_be_queried() {
     let world = World::new();
     let (_service, _probes) = (traced(&world), traced_probes(&world));
-    let said = world.run("perfetto", &["--query-raw"]).returned(0);
+    let output = world.run("perfetto", &["--query-raw"]).returned(0);
     let state = <ferretto_proto::TracingServiceState as ferretto_proto::Message>::decode_from_slice(
-        &said.stdout,
+        &output.stdout,
     );
     let names: Vec<_> = state
         .unwrap()
@@ -264,9 +265,9 @@ fn cli_040_a_recording_has_nothing_that_readers_do_not_know() {
         world
             .run("perfetto", &["--txt", "-c", "config", "-o", "out"])
             .returned(0);
-        let said = world.run("ferretto", &["text", "out"]).returned(0);
-        assert_eq!(said.stderr, "", "damage");
-        let text = said.text();
+        let output = world.run("ferretto", &["text", "out"]).returned(0);
+        assert_eq!(output.stderr, "", "damage");
+        let text = output.text();
         // Fields unknown to the schema are printed by number.
         let unknown = text
             .lines()
@@ -353,8 +354,8 @@ fn cli_029_triggers_end_a_recording() {
     world.write("config", TRIGGERED);
     let mut recording = world.start("perfetto", &["--txt", "-c", "config", "-o", "out"]);
     until("the recording ends", || {
-        let said = world.run("trigger_perfetto", &["--future-flag", "other", "enough"]);
-        said.returned(0).complained("Ignoring unknown arguments");
+        let output = world.run("trigger_perfetto", &["--future-flag", "other", "enough"]);
+        output.returned(0).complained("Ignoring unknown arguments");
         recording.child().try_wait().unwrap()
     });
     let trace = world.read("out");
@@ -368,8 +369,8 @@ fn cli_025_a_clone_leaves_its_session_running() {
     world.write("config", format!("{}unique_session_name: \"s\"", endless()));
     let mut recording = world.start("perfetto", &["--txt", "-c", "config", "-o", "out"]);
     until("there is something to clone", || {
-        let said = world.run("perfetto", &["--clone-by-name", "s", "-o", "clone"]);
-        said.returned(0);
+        let output = world.run("perfetto", &["--clone-by-name", "s", "-o", "clone"]);
+        output.returned(0);
         (world.path("clone").exists() && samples(&world, "clone") > 0).then_some(())
     });
     world

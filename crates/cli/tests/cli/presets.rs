@@ -16,9 +16,9 @@ fn config(args: &[&str]) -> Option<String> {
 
 fn refused(args: &[&str]) -> String {
     let world = World::new();
-    let said = world.run("ferretto", &[&["record"], args].concat());
+    let output = world.run("ferretto", &[&["record"], args].concat());
     assert_eq!(world.names(), [] as [&str; 0], "nothing is left behind");
-    said.returned(1).stderr
+    output.returned(1).stderr
 }
 
 #[test]
@@ -95,6 +95,6 @@ fn a_preset_is_recorded() {
 #[test]
 fn presets_and_a_config_exclude_each_other() {
     let world = World::new();
-    let said = world.run("ferretto", &["record", "--io", "-c", "x.cfg"]);
-    assert!(said.returned(2).stderr.contains("cannot be used with"));
+    let output = world.run("ferretto", &["record", "--io", "-c", "x.cfg"]);
+    assert!(output.returned(2).stderr.contains("cannot be used with"));
 }

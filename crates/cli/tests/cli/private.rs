@@ -1,4 +1,4 @@
-//! The sockets of a recording, and who may come near them.
+//! The sockets of a recording, and access to them.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -63,7 +63,7 @@ fn only_the_user_can_reach_the_sockets_of_a_recording() {
             fs::set_permissions(path, Permissions::from_mode(0o777)).unwrap();
         }
         match as_nobody(query()) {
-            Some(said) => drop(said.returned(1)),
+            Some(output) => drop(output.returned(1)),
             None => println!("skipped: others may not run the binary where it is"),
         }
     } else {
@@ -127,8 +127,8 @@ fn a_long_path_of_temporary_files_does_not_matter() {
     command
         .env("TMPDIR", &long)
         .env("XDG_RUNTIME_DIR", world.path(""));
-    let said = Running::new(command.spawn().unwrap()).finish();
-    said.returned(0).complained("no data lost");
+    let output = Running::new(command.spawn().unwrap()).finish();
+    output.returned(0).complained("no data lost");
     assert_eq!(fs::read_dir(long).unwrap().count(), 0);
 }
 

@@ -1,4 +1,4 @@
-//! Callstacks: `record --perf`, and what is made of them.
+//! Callstacks: `record --perf`, and the views of them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use ferretto_trace::profile::{Profile, Selection, StackCounts, Value, hottest, r
 use ferretto_trace::summary::{Cause, Loss};
 
 use crate::users::as_nobody;
-use crate::world::{FERRETTO, Said, World, has_content, until};
+use crate::world::{FERRETTO, Finished, World, has_content, until};
 
 /// A program that computes for half a second of CPU time, so that a loaded machine does not matter,
 /// as processes that are called `busy`.
@@ -35,10 +35,10 @@ fn busy(world: &World) -> Option<PathBuf> {
 }
 
 /// Returns true if callstacks could not be recorded because this machine does not allow it.
-pub(crate) fn is_forbidden(said: &Said) -> bool {
-    let forbidden = said.stderr.contains("callstacks cannot be recorded");
+pub(crate) fn is_forbidden(output: &Finished) -> bool {
+    let forbidden = output.stderr.contains("callstacks cannot be recorded");
     if forbidden {
-        println!("skipped: {}", said.stderr);
+        println!("skipped: {}", output.stderr);
     }
     forbidden
 }
@@ -89,14 +89,14 @@ fn perf_047_a_command_is_recorded_with_names_in_the_trace() {
         "0.4",
         "7",
     ];
-    let said = world.run("ferretto", &args);
-    if is_forbidden(&said) {
+    let output = world.run("ferretto", &args);
+    if is_forbidden(&output) {
         return;
     }
-    let said = said
+    let output = output
         .returned(7)
         .complained("callstacks by cpu-clock, 499 times a second");
-    assert!(said.stderr.contains("innermost"), "{}", said.stderr);
+    assert!(output.stderr.contains("innermost"), "{}", output.stderr);
     assert_busy(&functions(&world, "trace.pftrace"));
     let summary = world.summary("trace.pftrace");
     // On a loaded machine the service may wait in vain for an answer; that is another matter.
@@ -184,12 +184,12 @@ fn a_trace_on_standard_output_has_names_too() {
         program.to_str().unwrap(),
         "0.2",
     ];
-    let said = world.run("ferretto", &args);
-    if is_forbidden(&said) {
+    let output = world.run("ferretto", &args);
+    if is_forbidden(&output) {
         return;
     }
-    let said = said.returned(0);
-    world.write("piped.pftrace", &said.stdout);
+    let output = output.returned(0);
+    world.write("piped.pftrace", &output.stdout);
     assert_busy(&functions(&world, "piped.pftrace"));
 }
 
@@ -206,11 +206,12 @@ fn a_recording_of_processes_ends_with_them() {
     });
     process.kill().unwrap();
     process.wait().unwrap();
-    let said = recording.finish();
-    if is_forbidden(&said) {
+    let output = recording.finish();
+    if is_forbidden(&output) {
         return;
     }
-    said.returned(0)
+    output
+        .returned(0)
         .complained("the recorded processes have ended");
 }
 
@@ -225,15 +226,15 @@ fn running_processes_are_recorded_by_their_numbers() {
     let list = format!("{},{}", pids[0], pids[1]);
     // Long enough for both to run on a loaded machine.
     let args = ["record", "--perf=499", "-p", &list, "-d", "1500ms"];
-    let said = world.run("ferretto", &args);
+    let output = world.run("ferretto", &args);
     for process in &mut running {
         process.kill().unwrap();
         process.wait().unwrap();
     }
-    if is_forbidden(&said) {
+    if is_forbidden(&output) {
         return;
     }
-    said.returned(0);
+    output.returned(0);
     assert_busy(&functions(&world, "trace.pftrace"));
     let summary = world.summary("trace.pftrace");
     let mut seen: Vec<u32> = summary.profiles[0]
@@ -264,8 +265,8 @@ fn processes_that_are_not_there_and_rates_that_cannot_be_are_told() {
         .returned(1)
         .complained("give --perf, --off-cpu or --heap with it");
     for rate in ["--perf=0", "--perf=10001", "--perf=often"] {
-        let said = world.run("ferretto", &["record", rate, "--", "true"]);
-        said.returned(2).complained("'--perf[=<HZ>]'");
+        let output = world.run("ferretto", &["record", rate, "--", "true"]);
+        output.returned(2).complained("'--perf[=<HZ>]'");
     }
     assert_eq!(world.names(), [""; 0], "nothing is left behind");
 }
@@ -273,11 +274,11 @@ fn processes_that_are_not_there_and_rates_that_cannot_be_are_told() {
 #[test]
 fn commands_that_end_at_once_or_cannot_be_run_are_fine() {
     let world = World::new();
-    let said = world.run("ferretto", &["record", "--perf", "--", "true"]);
-    if is_forbidden(&said) {
+    let output = world.run("ferretto", &["record", "--perf", "--", "true"]);
+    if is_forbidden(&output) {
         return;
     }
-    said.returned(0);
+    output.returned(0);
     world.write("no-program", "#!/etc/passwd\n");
     let path = world.path("no-program");
     use std::os::unix::fs::PermissionsExt;
@@ -298,11 +299,11 @@ fn commands_that_end_at_once_or_cannot_be_run_are_fine() {
 fn waiting_is_recorded_with_its_time() {
     let world = World::new();
     let args = ["record", "--off-cpu", "--", "sleep", "0.5"];
-    let said = world.run("ferretto", &args);
-    if is_forbidden(&said) {
+    let output = world.run("ferretto", &args);
+    if is_forbidden(&output) {
         return;
     }
-    said.returned(0).complained("off the CPU, by callstack");
+    output.returned(0).complained("off the CPU, by callstack");
     let summary = world.summary("trace.pftrace");
     let [profile] = &summary.profiles[..] else {
         panic!("{:#?}", summary.profiles)
@@ -358,11 +359,11 @@ fn waits_by_the_ten_thousand_are_thinned_out_and_not_lost() {
         program.to_str().unwrap(),
         "40000",
     ];
-    let said = world.run("ferretto", &args);
-    if is_forbidden(&said) {
+    let output = world.run("ferretto", &args);
+    if is_forbidden(&output) {
         return;
     }
-    said.returned(0);
+    output.returned(0);
     let summary = world.summary("trace.pftrace");
     let of_samples = |loss: &&Loss| matches!(loss.cause, Cause::SampleRing | Cause::UnwindQueue);
     let lost: Vec<_> = summary.losses.iter().filter(of_samples).collect();
@@ -416,24 +417,25 @@ fn nobody_records_a_command_of_his_own() {
         as_nobody(world.at_home(command)).expect("it runs")
     };
     let command = ["--perf=499", "--", program.to_str().unwrap(), "0.2"];
-    let said = record(&command);
-    if is_forbidden(&said) {
+    let output = record(&command);
+    if is_forbidden(&output) {
         assert!(
-            said.stderr.contains("ask the administrator"),
+            output.stderr.contains("ask the administrator"),
             "{}",
-            said.stderr
+            output.stderr
         );
         return;
     }
-    said.returned(0);
+    output.returned(0);
     assert_busy(&functions(&world, "trace.pftrace"));
     let name = &world.summary("trace.pftrace").profiles[0].processes[0].name;
     assert!(name.ends_with("busy 0.2"), "{name}");
 
-    // Not those of others, and what to do about it is told.
-    let said = record(&["--perf", "-d", "100ms", "-o", "all.pftrace"]);
-    if said.code != 0 {
-        said.complained("callstacks cannot be recorded")
+    // Not those of other users; the error says how to permit it.
+    let output = record(&["--perf", "-d", "100ms", "-o", "all.pftrace"]);
+    if output.code != 0 {
+        output
+            .complained("callstacks cannot be recorded")
             .complained("sudo sysctl kernel.perf_event_paranoid=");
         assert!(!world.path("all.pftrace").exists(), "nothing was recorded");
     }
@@ -442,14 +444,15 @@ fn nobody_records_a_command_of_his_own() {
 #[test]
 fn programs_without_samples_are_told_the_likely_reason() {
     let world = World::new();
-    let said = world.run("ferretto", &["record", "--perf", "--", "sleep", "0.1"]);
-    if is_forbidden(&said) {
+    let output = world.run("ferretto", &["record", "--perf", "--", "sleep", "0.1"]);
+    if is_forbidden(&output) {
         return;
     }
-    let said = said.returned(0);
+    let output = output.returned(0);
     // On a slow machine its start may take a sample's time.
     if world.summary("trace.pftrace").profiles.is_empty() {
-        said.complained("0 callstack samples: what was recorded used less CPU time")
+        output
+            .complained("0 callstack samples: what was recorded used less CPU time")
             .complained("--off-cpu shows where programs wait");
     }
 }

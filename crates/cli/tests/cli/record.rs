@@ -29,11 +29,11 @@ fn samples(world: &World, name: &str) -> u64 {
 #[test]
 fn the_machine_is_recorded_without_any_configuration() {
     let world = World::new();
-    let said = world
+    let outcome = world
         .run("ferretto", &["record", "-d", "300ms"])
         .returned(0)
         .complained("no data lost");
-    assert!(said.stdout.is_empty());
+    assert!(outcome.stdout.is_empty());
     let summary = world.summary("trace.pftrace");
     let has = |name: &str| summary.sources.iter().any(|source| source.name == name);
     assert!(
@@ -46,9 +46,9 @@ fn the_machine_is_recorded_without_any_configuration() {
         false => {
             eprintln!("skipped: kernel events are not allowed here");
             assert!(
-                said.stderr.contains("linux.ftrace is not recorded"),
+                outcome.stderr.contains("linux.ftrace is not recorded"),
                 "{}",
-                said.stderr
+                outcome.stderr
             );
         }
     }
@@ -124,22 +124,23 @@ fn a_config_of_either_form_is_recorded() {
 #[test]
 fn the_default_config_can_be_printed_and_used() {
     let world = World::new();
-    let said = world
+    let outcome = world
         .run("ferretto", &["record", "--print-config"])
         .returned(0);
     assert!(
-        said.text()
+        outcome
+            .text()
             .contains("ftrace_events: \"sched/sched_switch\""),
         "{}",
-        said.text()
+        outcome.text()
     );
     assert_eq!(world.names(), [] as [&str; 0]);
-    world.write("default.cfg", &said.stdout);
+    world.write("default.cfg", &outcome.stdout);
     let again = world.run(
         "ferretto",
         &["record", "-c", "default.cfg", "--print-config"],
     );
-    assert_eq!(again.returned(0).stdout, said.stdout);
+    assert_eq!(again.returned(0).stdout, outcome.stdout);
 }
 
 #[test]
@@ -147,13 +148,13 @@ fn a_file_size_limit_is_an_error_and_keeps_what_there_is() {
     let world = World::new();
     world.write("c.cfg", COUNTERS);
     let script = "ulimit -f 4; exec \"$0\" record -c c.cfg -d 10s -o t";
-    let said = std::process::Command::new("sh")
+    let outcome = std::process::Command::new("sh")
         .args(["-c", script, env!("CARGO_BIN_EXE_ferretto")])
         .current_dir(world.path(""))
         .output()
         .unwrap();
-    let stderr = String::from_utf8(said.stderr).unwrap();
-    assert_eq!(said.status.code(), Some(1), "{stderr}");
+    let stderr = String::from_utf8(outcome.stderr).unwrap();
+    assert_eq!(outcome.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("File too large"), "{stderr}");
     assert!(world.summary("t").packets > 0);
 }
@@ -165,14 +166,18 @@ fn a_misspelt_config_says_where_and_what_was_meant() {
         "bad.cfg",
         "buffers { size_kb: 4 }\ndata_sources { config { nme: \"x\" } }\n",
     );
-    let said = world
+    let outcome = world
         .run("ferretto", &["record", "-c", "bad.cfg"])
         .returned(1);
-    assert!(said.stderr.contains("bad.cfg:2:25"), "{}", said.stderr);
     assert!(
-        said.stderr.contains("did you mean \"name\"?"),
+        outcome.stderr.contains("bad.cfg:2:25"),
         "{}",
-        said.stderr
+        outcome.stderr
+    );
+    assert!(
+        outcome.stderr.contains("did you mean \"name\"?"),
+        "{}",
+        outcome.stderr
     );
     assert_eq!(world.names(), ["bad.cfg"], "no trace is begun");
 }
@@ -224,12 +229,12 @@ fn the_exit_code_of_the_command_is_passed_on() {
     // Its output is its own.
     assert_eq!(record(&["echo", "hello"]).returned(0).text(), "hello\n");
     // And it knows where to send its events.
-    let said = record(&[
+    let outcome = record(&[
         "sh",
         "-c",
         "test -S \"$PERFETTO_PRODUCER_SOCK_NAME\" && echo yes",
     ]);
-    assert_eq!(said.returned(0).text(), "yes\n");
+    assert_eq!(outcome.returned(0).text(), "yes\n");
 }
 
 #[test]
@@ -260,8 +265,8 @@ fn the_recording_of_a_command_ends_with_it() {
         "-c",
         "echo begun; sleep 0.3",
     ];
-    let said = world.run("ferretto", &args).returned(0);
-    assert_eq!(said.text(), "begun\n");
+    let outcome = world.run("ferretto", &args).returned(0);
+    assert_eq!(outcome.text(), "begun\n");
     assert!(samples(&world, "trace.pftrace") >= 2);
 }
 
@@ -313,8 +318,8 @@ fn a_signal_to_end_reaches_the_command_and_its_last_events_are_awaited() {
     let mut running = world.start("ferretto", &args);
     running.wait_for("ready");
     running.signal(Signal::TERM);
-    let said = running.finish().returned(5);
-    assert_eq!(said.text().trim(), "bye");
+    let outcome = running.finish().returned(5);
+    assert_eq!(outcome.text().trim(), "bye");
     assert!(world.summary("trace.pftrace").losses_known());
 }
 
@@ -379,11 +384,19 @@ fn standard_output_can_be_the_trace() {
     let world = World::new();
     world.write("c.cfg", COUNTERS);
     let args = ["record", "-c", "c.cfg", "-d", "300ms", "-o", "-"];
-    let said = world.run("ferretto", &args).returned(0);
-    world.write("out.pftrace", &said.stdout);
+    let outcome = world.run("ferretto", &args).returned(0);
+    world.write("out.pftrace", &outcome.stdout);
     assert!(samples(&world, "out.pftrace") >= 2);
-    assert!(said.stderr.contains("standard output: "), "{}", said.stderr);
-    assert!(said.stderr.contains("no data lost"), "{}", said.stderr);
+    assert!(
+        outcome.stderr.contains("standard output: "),
+        "{}",
+        outcome.stderr
+    );
+    assert!(
+        outcome.stderr.contains("no data lost"),
+        "{}",
+        outcome.stderr
+    );
 }
 
 #[test]

@@ -33,8 +33,8 @@ fn what_another_machine_records_comes_with_its_clock_and_its_producers_are_shown
     let relay = guest.start_daemon("traced_relay", &[], "TRACED_RELAY_NOTIFY_FD");
     let probes = traced_probes(&guest);
     let shown = until("the machine is known with its clock", || {
-        let said = host.run("ferretto", &["status"]).returned(0);
-        let text = said.text().to_owned();
+        let output = host.run("ferretto", &["status"]).returned(0);
+        let text = output.text().to_owned();
         let is_known = text.contains("machine guest-of-test, by network, clock ");
         (is_known && text.contains("traced_probes (process ")).then_some(text)
     });
@@ -67,10 +67,14 @@ fn what_another_machine_records_comes_with_its_clock_and_its_producers_are_shown
         clock.offset_ns.unsigned_abs() <= clock.error_ns,
         "{clock:?}"
     );
-    let said = host
+    let output = host
         .run("ferretto", &["summary", "trace.pftrace"])
         .returned(0);
-    assert!(said.text().contains("guest-of-test  "), "{}", said.text());
+    assert!(
+        output.text().contains("guest-of-test  "),
+        "{}",
+        output.text()
+    );
     for running in [probes, relay, service] {
         running.signal(Signal::TERM);
         running.finish().returned(0);
@@ -105,18 +109,18 @@ fn a_relay_serves_the_socket_that_systemd_bound_tells_it_and_leaves_it() {
         .env("NOTIFY_SOCKET", guest.path("notify"))
         .stdin(Stdio::from(OwnedFd::from(listener)));
     let relay = Running::new(command.spawn().unwrap());
-    let mut said = [0; 64];
-    let len = told.recv(&mut said).unwrap();
-    assert_eq!(&said[..len], b"READY=1\n");
+    let mut output = [0; 64];
+    let len = told.recv(&mut output).unwrap();
+    assert_eq!(&output[..len], b"READY=1\n");
     until("the program is known", || {
-        let said = host.run("ferretto", &["status"]).returned(0);
-        let text = said.text();
+        let output = host.run("ferretto", &["status"]).returned(0);
+        let text = output.text();
         (text.contains("machine activated") && text.contains("traced_probes (")).then_some(())
     });
     relay.signal(Signal::TERM);
     relay.finish().returned(0);
-    let len = told.recv(&mut said).unwrap();
-    assert_eq!(&said[..len], b"STOPPING=1\n");
+    let len = told.recv(&mut output).unwrap();
+    assert_eq!(&output[..len], b"STOPPING=1\n");
     // The process that bound the socket keeps it.
     assert!(guest.path("activated.sock").exists());
     for running in [probes, service] {
@@ -163,16 +167,16 @@ fn a_status_that_is_watched_ends_with_the_service_or_when_it_is_interrupted() {
     watching.wait_for("\nno recordings\n");
     service.signal(Signal::TERM);
     service.finish().returned(0);
-    let said = watching.finish().returned(1);
-    assert!(!said.text().contains('\x1b'), "{said:?}");
-    said.complained("the service is gone");
+    let output = watching.finish().returned(1);
+    assert!(!output.text().contains('\x1b'), "{output:?}");
+    output.complained("the service is gone");
     // It ends without an error when nobody reads its output any more.
     let service = host.start_daemon("traced", &[], "TRACED_NOTIFY_FD");
     let mut left = host.start("ferretto", &["status", "--watch"]);
     left.wait_for("no recordings");
     drop(left.child().stdout.take());
-    let said = left.finish();
-    assert_eq!(said.stderr, "");
+    let output = left.finish();
+    assert_eq!(output.stderr, "");
     service.signal(Signal::TERM);
     service.finish().returned(0);
 }

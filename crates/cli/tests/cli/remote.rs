@@ -74,8 +74,8 @@ fn several_machines_make_one_trace_with_their_clocks_related_and_their_losses_kn
             "echo it runs on $PERFETTO_MACHINE_NAME; exit 7",
         ],
     ];
-    let said = world.run("ferretto", &args.concat()).returned(7);
-    said.complained("it runs on alpha");
+    let output = world.run("ferretto", &args.concat()).returned(7);
+    output.complained("it runs on alpha");
     let summary = world.summary("t.pftrace");
     assert!(summary.losses_known(), "{:?}", summary.unknown);
     let mut machines: Vec<_> = summary.machines.iter().collect();
@@ -99,18 +99,18 @@ fn several_machines_make_one_trace_with_their_clocks_related_and_their_losses_kn
 fn a_machine_that_is_not_there_does_not_lose_the_others() {
     let world = machines(false);
     let args = [&ALL[..], &["--host", "ssh://nowhere", "-d", "100ms"]].concat();
-    let said = world.run("ferretto", &args).returned(1);
-    let said = said.complained("ssh://nowhere: ssh did not get to ssh://nowhere");
-    assert!(!said.stderr.contains("alpha:"), "{}", said.stderr);
+    let output = world.run("ferretto", &args).returned(1);
+    let output = output.complained("ssh://nowhere: ssh did not get to ssh://nowhere");
+    assert!(!output.stderr.contains("alpha:"), "{}", output.stderr);
     let summary = world.summary("t.pftrace");
     assert!(summary.losses_known(), "{:?}", summary.unknown);
     assert_eq!(summary.machines.len(), 2);
     let same = [&ALL[..], &["--host", "ssh://alpha"]].concat();
-    let said = world.run("ferretto", &same).returned(1);
-    said.complained("--host ssh://alpha is named twice");
+    let output = world.run("ferretto", &same).returned(1);
+    output.complained("--host ssh://alpha is named twice");
     let pids = [&ALL[..], &["-p", "1"]].concat();
-    let said = world.run("ferretto", &pids).returned(1);
-    said.complained("-p names processes of one machine");
+    let output = world.run("ferretto", &pids).returned(1);
+    output.complained("-p names processes of one machine");
 }
 
 #[test]
@@ -146,9 +146,9 @@ fn a_command_on_another_machine_is_recorded_there_and_its_trace_comes_here() {
         "--",
     ];
     let args = [&args[..], &["sh", "-c", script, "sh", "a b"]].concat();
-    let said = world.run("ferretto", &args).returned(7);
+    let output = world.run("ferretto", &args).returned(7);
     // Its output is no part of the trace.
-    said.complained("it's a b").complained("t.pftrace");
+    output.complained("it's a b").complained("t.pftrace");
     assert_eq!(world.read("reached"), format!("{HOST}\n").as_bytes());
     let summary = world.summary("t.pftrace");
     assert!(summary.losses_known(), "{:?}", summary.unknown);
@@ -191,10 +191,10 @@ fn machines_that_are_not_there_are_named() {
         let args = [&["record", "-o", "t.pftrace", "--host", host], more].concat();
         world.run("ferretto", &args)
     };
-    let said = record("ssh://nowhere", &[]).returned(1);
-    said.complained("ssh did not get to ssh://nowhere");
-    let said = record(HOST, &["--host-program", "/no/ferretto"]).returned(1);
-    said.complained("has no /no/ferretto");
+    let output = record("ssh://nowhere", &[]).returned(1);
+    output.complained("ssh did not get to ssh://nowhere");
+    let output = record(HOST, &["--host-program", "/no/ferretto"]).returned(1);
+    output.complained("has no /no/ferretto");
     for wrong in ["there", "ssh://", "ssh://-oProxyCommand=x", "ssh://a b"] {
         record(wrong, &[])
             .returned(1)

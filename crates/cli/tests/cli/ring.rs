@@ -37,13 +37,13 @@ fn a_condition_writes_one_snapshot_while_it_stays_true() {
     let args = [
         "record", "--ring", "8MB", "--when", &condition, "-o", "t", "--", "sh", "-c", script,
     ];
-    let said = world.run("ferretto", &args).returned(0);
-    let said = said.complained(&format!("for the trigger {condition}"));
+    let output = world.run("ferretto", &args).returned(0);
+    let output = output.complained(&format!("for the trigger {condition}"));
     assert_eq!(
-        said.stderr.matches("a snapshot, for").count(),
+        output.stderr.matches("a snapshot, for").count(),
         1,
         "{}",
-        said.stderr
+        output.stderr
     );
 }
 
@@ -74,8 +74,8 @@ fn a_ring_ends_by_a_signal_and_is_written() {
     // A background job of a script starts with SIGINT ignored: this one always comes.
     // Either it has begun and is written, or it has not, and there is nothing.
     ring.signal(Signal::TERM);
-    let said = ring.finish();
-    assert!([0, 143].contains(&said.code), "{said:?}");
+    let output = ring.finish();
+    assert!([0, 143].contains(&output.code), "{output:?}");
 }
 
 #[test]
@@ -96,9 +96,9 @@ fn rings_that_cannot_work_are_refused() {
         ),
         (&["--ring", "8MB", "-o", "-"], "give one with -o"),
     ] {
-        let said = world.run("ferretto", &[&["record"], args].concat());
-        assert!(said.code != 0, "{args:?}");
-        said.complained(sentence);
+        let output = world.run("ferretto", &[&["record"], args].concat());
+        assert!(output.code != 0, "{args:?}");
+        output.complained(sentence);
     }
     assert_eq!(world.names(), [] as [&str; 0]);
 }

@@ -86,10 +86,10 @@ fn cli_026_in_the_background_snapshots_stay_beside_the_recording() {
     let world = World::new();
     let (_service, _probes) = (traced(&world), traced_probes(&world));
     world.write("config", CONFIG);
-    let said = world
+    let output = world
         .run("perfetto", &["-D", "--txt", "-c", "config", "-o", "out"])
         .returned(0);
-    let _stop = crate::daemons::Stop(said.text().trim().parse().unwrap());
+    let _stop = crate::daemons::Stop(output.text().trim().parse().unwrap());
     world.run("trigger_perfetto", &["one"]).returned(0);
     until("the snapshot is there", || {
         let path = world.path("out.0");
@@ -112,8 +112,8 @@ fn cli_028_a_config_may_activate_triggers() {
     let (_service, _probes) = (traced(&world), traced_probes(&world));
     world.write("config", CONFIG);
     let mut recording = world.start_recording(&["-o", "out"]);
-    let said = world.run("perfetto", &activate).returned(0);
-    assert_eq!(said.stderr, "");
+    let output = world.run("perfetto", &activate).returned(0);
+    assert_eq!(output.stderr, "");
     recording.wait_for_complaint("bytes into out.1\n");
     assert!(holds(&world, "out.1", "two"));
     // An output is neither needed nor touched.
@@ -130,12 +130,12 @@ fn record_makes_snapshots_too() {
     let args = ["record", "-c", "config", "-o", "out", "--"];
     // The command finds the service of the recording.
     let command = ["sh", "-c", "exec \"$0\" trigger_perfetto one two", FERRETTO];
-    let said = world
+    let output = world
         .run("ferretto", &[&args[..], &command].concat())
         .returned(0)
         .complained("out.0: a snapshot, for the trigger one\n")
         .complained("out.1: a snapshot, for the trigger two\n");
-    assert!(holds(&world, "out.1", "two"), "{}", said.stderr);
+    assert!(holds(&world, "out.1", "two"), "{}", output.stderr);
 
     world
         .run("ferretto", &["record", "-c", "config", "-o", "-"])
@@ -181,10 +181,10 @@ fn bug_reports_get_clones_in_the_temporary_folder() {
         .complained("systrace.pftrace");
     assert!(holds(&world, "systrace.pftrace", "high"));
     world.write("systrace.pftrace", "is replaced");
-    let said = world
+    let output = world
         .run("perfetto", &["--save-all-for-bugreport"])
         .returned(0);
-    assert!(said.stderr.contains("with score 9"), "{}", said.stderr);
+    assert!(output.stderr.contains("with score 9"), "{}", output.stderr);
     assert!(holds(&world, "systrace.pftrace", "high"));
     assert!(world.summary("low.pftrace").losses_known());
     // Elsewhere, if that is asked for.
@@ -197,23 +197,23 @@ fn bug_reports_get_clones_in_the_temporary_folder() {
 #[test]
 fn cli_022_the_descriptor_hears_one_byte_and_the_end() {
     let world = World::new();
-    let hear = |args: &[&str]| {
-        let mut said = Vec::new();
+    let read_notification = |args: &[&str]| {
+        let mut output = Vec::new();
         let mut child = world.command_with_9("perfetto", args).spawn().unwrap();
         let mut stdout = child.stdout.take().unwrap();
-        stdout.read_to_end(&mut said).unwrap();
-        (said, Running::new(child))
+        stdout.read_to_end(&mut output).unwrap();
+        (output, Running::new(child))
     };
     let endless = CONFIG.split("trigger_config").next().unwrap();
     world.write("config", endless);
     let args = ["--notify-fd", "9", "--txt", "-c", "config", "-o", "out"];
-    let (said, failed) = hear(&args);
+    let (output, failed) = read_notification(&args);
     failed.finish().returned(1);
-    assert_eq!(said, [1], "there is no service");
+    assert_eq!(output, [1], "there is no service");
 
     let (_service, _probes) = (traced(&world), traced_probes(&world));
-    let (said, recording) = hear(&args);
-    assert_eq!(said, [0]);
+    let (output, recording) = read_notification(&args);
+    assert_eq!(output, [0]);
     recording.signal(Signal::INT);
     recording.finish().returned(0);
 

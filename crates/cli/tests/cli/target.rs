@@ -116,8 +116,8 @@ fn a_recording_that_cannot_start_leaves_the_file_alone() {
         "buffers { size_kb: 4 } data_sources { config { target_buffer: 7 } }",
     );
     let unchanged = |args: &[&str], expected: &str| {
-        let said = world.run("ferretto", args).returned(1);
-        said.complained(expected);
+        let outcome = world.run("ferretto", args).returned(1);
+        outcome.complained(expected);
         assert_eq!(world.read("trace.pftrace"), b"an old trace", "{args:?}");
         assert_eq!(world.names(), ["bad", "c", "trace.pftrace"], "{args:?}");
     };
@@ -162,11 +162,11 @@ fn a_command_cannot_print_into_the_trace() {
     for output in ["-", "/dev/stdout"] {
         let args = ["record", "-c", "c", "-o", output, "--", "sh", "-c"];
         let script = "echo noise; sleep 0.2";
-        let said = world
+        let outcome = world
             .run("ferretto", &[&args[..], &[script]].concat())
             .returned(0)
             .complained("noise");
-        world.write("out", &said.stdout);
+        world.write("out", &outcome.stdout);
         is_trace(&world, "out");
         fs::remove_file(world.path("out")).unwrap();
     }
@@ -246,10 +246,10 @@ fn signals_end_a_recording_whose_reader_does_not_read() {
         rustix::event::poll(&mut ready, None).unwrap();
         signal_until_it_ends(&mut recording, signal);
         // Nothing says how far it had come.
-        let said = recording.finish();
+        let outcome = recording.finish();
         assert!(
-            [0, 130].contains(&said.code) || said.stderr.contains("fifo"),
-            "{said:?}"
+            [0, 130].contains(&outcome.code) || outcome.stderr.contains("fifo"),
+            "{outcome:?}"
         );
         drop(reader);
     }
@@ -300,8 +300,8 @@ fn what_others_plant_is_not_written_to() {
     fs::hard_link(world.path("victim"), world.path("tmp/c.part")).unwrap();
     for output in ["tmp/a", "tmp/b", "tmp/c"] {
         let args = [&SHORT[..], &["-o", output]].concat();
-        let said = world.run("ferretto", &args).returned(1);
-        said.complained("is there already, and not from a recording of yours");
+        let outcome = world.run("ferretto", &args).returned(1);
+        outcome.complained("is there already, and not from a recording of yours");
         assert!(!world.path(output).exists());
     }
     assert_eq!(world.read("victim"), b"untouched");
@@ -348,7 +348,7 @@ fn a_file_in_a_folder_of_others_is_written_in_place() {
     fs::set_permissions(world.path("d/t"), fs::Permissions::from_mode(0o666)).unwrap();
     let command = world.command("ferretto", &short(&["-o", "d/t"]));
     match as_nobody(command) {
-        Some(said) => drop(said.returned(0).complained("d/t: ")),
+        Some(outcome) => drop(outcome.returned(0).complained("d/t: ")),
         None => return println!("skipped: others may not run the binary where it is"),
     }
     is_trace(&world, "d/t");

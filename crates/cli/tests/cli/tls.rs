@@ -47,8 +47,8 @@ mod with {
         let shown = host.run("ferretto", &["status"]).returned(0);
         assert!(!shown.text().contains("guest1"), "{}", shown.text());
         relay.signal(Signal::TERM);
-        let said = relay.finish().returned(0);
-        said.complained("it speaks TLS");
+        let output = relay.finish().returned(0);
+        output.complained("it speaks TLS");
         guest.set("FERRETTO_TLS", &format!("{folder}/guest1"));
         let relay = guest.start_daemon("traced_relay", &[], "TRACED_RELAY_NOTIFY_FD");
         let probes = traced_probes(&guest);
@@ -58,9 +58,10 @@ mod with {
         direct.set("FERRETTO_TLS", &format!("{folder}/guest2"));
         let more_probes = traced_probes(&direct);
         until("both machines are known with their clocks", || {
-            let said = host.run("ferretto", &["status"]).returned(0);
+            let output = host.run("ferretto", &["status"]).returned(0);
             let is_known = |name| {
-                said.text()
+                output
+                    .text()
                     .contains(&format!("machine {name}, by network, clock "))
             };
             (is_known("guest1") && is_known("guest2")).then_some(())

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::world::{FERRETTO, Running, Said, World};
+use crate::world::{FERRETTO, Finished, Running, World};
 
 const CONFIG: &str = r#"
 buffers { size_kb: 1024 }
@@ -24,7 +24,7 @@ fn tracebox(world: &World, args: &[&str]) -> Command {
     without_sockets(world.command("tracebox", args))
 }
 
-fn finish(mut command: Command) -> Said {
+fn finish(mut command: Command) -> Finished {
     Running::new(command.spawn().unwrap()).finish()
 }
 
@@ -34,19 +34,19 @@ fn cli_037_by_link_and_by_first_argument() {
     let version = world.run("perfetto", &["--version"]).returned(0);
     symlink(FERRETTO, world.path("tracebox")).unwrap();
     symlink(FERRETTO, world.path("trigger_perfetto")).unwrap();
-    let said = Command::new(world.path("tracebox"))
+    let outcome = Command::new(world.path("tracebox"))
         .args(["traced", "--version"])
         .output()
         .unwrap();
-    assert_eq!(said.stdout, version.stdout);
-    let said = Command::new(world.path("trigger_perfetto"))
+    assert_eq!(outcome.stdout, version.stdout);
+    let outcome = Command::new(world.path("trigger_perfetto"))
         .output()
         .unwrap();
-    let stderr = String::from_utf8(said.stderr).unwrap();
+    let stderr = String::from_utf8(outcome.stderr).unwrap();
     assert!(stderr.contains("At least one trigger must be specified."));
 
-    let said = finish(tracebox(&world, &[])).returned(1);
-    assert!(said.text().contains("Usage: tracebox PROGRAM"));
+    let outcome = finish(tracebox(&world, &[])).returned(1);
+    assert!(outcome.text().contains("Usage: tracebox PROGRAM"));
     finish(tracebox(&world, &["--help"]))
         .returned(1)
         .complained("--system-sockets");
@@ -92,12 +92,12 @@ fn cli_037_recordings_beside_each_other_share_nothing() {
 fn cli_038_the_background_ends_with_a_complete_trace_and_no_daemon() {
     let world = World::new();
     world.write("config", CONFIG);
-    let said = finish(tracebox(
+    let outcome = finish(tracebox(
         &world,
         &["-D", "--txt", "-c", "config", "-o", "out"],
     ))
     .returned(0);
-    let pid: i32 = said.text().trim().parse().unwrap();
+    let pid: i32 = outcome.text().trim().parse().unwrap();
     let process = rustix::process::Pid::from_raw(pid).unwrap();
     let end = rustix::process::pidfd_open(process, rustix::process::PidfdFlags::empty()).unwrap();
     rustix::process::kill_process(process, Signal::INT).unwrap();
@@ -118,9 +118,9 @@ fn sockets_of_the_environment_are_used() {
     let mut command = world.command_with_9("tracebox", &args);
     let mut running = Running::new(command.spawn().unwrap());
     running.wait_for("\0");
-    let said = world.run("perfetto", &["--query"]).returned(0);
+    let outcome = world.run("perfetto", &["--query"]).returned(0);
     for source in ["linux.sys_stats", "linux.perf", "perfetto.metatrace"] {
-        assert!(said.text().contains(source), "{}", said.text());
+        assert!(outcome.text().contains(source), "{}", outcome.text());
     }
     running.signal(Signal::INT);
     running.finish().returned(0);
@@ -158,9 +158,10 @@ data_sources { config { name: "linux.perf" perf_event_config { ring_buffer_pages
         notes[0].starts_with("linux.perf: not started: ring_buffer_pages"),
         "{notes:?}"
     );
-    let said = world.run("ferretto", &["summary", "out"]).returned(0);
+    let outcome = world.run("ferretto", &["summary", "out"]).returned(0);
     assert!(
-        said.text()
+        outcome
+            .text()
             .contains("note: linux.perf: not started: ring_buffer_pages")
     );
 }

@@ -1,11 +1,11 @@
-//! Tests of what another user of the machine may do.
+//! Tests of the rights of another user of the machine.
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use crate::world::{Running, Said, World};
+use crate::world::{Finished, Running, World};
 
 /// Nobody.
 const USER: u32 = 65_534;
@@ -16,7 +16,7 @@ unique_session_name: "theirs"
 "#;
 
 /// Returns the words of a program of another user; `None` if it cannot be run.
-pub(crate) fn as_nobody(mut command: Command) -> Option<Said> {
+pub(crate) fn as_nobody(mut command: Command) -> Option<Finished> {
     command.uid(USER).gid(USER);
     let child = command.spawn().ok()?;
     Some(Running::new(child).finish())
@@ -49,11 +49,11 @@ fn cli_024_another_user_has_no_access_and_root_has() {
     refused(&["--clone-by-name", "theirs", "-o", "-"])
         .returned(0)
         .complained("Not allowed to clone a session from another UID");
-    let said = refused(&["--query"]).returned(0);
+    let output = refused(&["--query"]).returned(0);
     assert!(
-        said.text().contains("Tracing sessions: 1") && !said.text().contains("theirs"),
+        output.text().contains("Tracing sessions: 1") && !output.text().contains("theirs"),
         "{}",
-        said.text()
+        output.text()
     );
     world
         .run("perfetto", &["--attach", "k", "--stop"])
@@ -73,8 +73,8 @@ fn cli_024_another_user_has_no_access_and_root_has() {
     let mut command = world.command_with_9("perfetto", &start);
     let mut recording = Running::new(command.uid(USER).gid(USER).spawn().unwrap());
     recording.wait_for("\0");
-    let said = world.run("perfetto", &["--query"]).returned(0);
-    assert!(said.text().contains("theirs"), "{}", said.text());
+    let output = world.run("perfetto", &["--query"]).returned(0);
+    assert!(output.text().contains("theirs"), "{}", output.text());
     world
         .run("perfetto", &["--clone-by-name", "theirs", "-o", "clone"])
         .returned(0)

@@ -19,14 +19,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The words of a program, and its exit code.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct Finished {
     /// Exit code, or 128 and the signal.
     pub(crate) code: i32,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: String,
 }
 
-impl Said {
+impl Finished {
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.stdout).expect("text")
     }
@@ -142,7 +142,7 @@ impl World {
         command
     }
 
-    pub(crate) fn run<A: AsRef<OsStr>>(&self, program: &str, args: &[A]) -> Said {
+    pub(crate) fn run<A: AsRef<OsStr>>(&self, program: &str, args: &[A]) -> Finished {
         finish(self.command(program, args).spawn().unwrap())
     }
 
@@ -186,14 +186,14 @@ impl World {
 pub(crate) struct Running {
     child: Option<Child>,
     /// The lines read from standard error.
-    heard: Vec<u8>,
+    stderr_read: Vec<u8>,
 }
 
 impl Running {
     pub(crate) fn new(child: Child) -> Self {
         Self {
             child: Some(child),
-            heard: Vec::new(),
+            stderr_read: Vec::new(),
         }
     }
 
@@ -223,17 +223,17 @@ impl Running {
     /// Waits until standard error holds `text`.
     pub(crate) fn wait_for_complaint(&mut self, text: &str) {
         let stderr = self.child.as_mut().unwrap().stderr.as_mut().unwrap();
-        let found = read_until(stderr, &mut self.heard, text);
-        let heard = String::from_utf8_lossy(&self.heard);
-        assert!(found, "ended without saying {text:?}: {heard}");
+        let found = read_until(stderr, &mut self.stderr_read, text);
+        let stderr_read = String::from_utf8_lossy(&self.stderr_read);
+        assert!(found, "ended without saying {text:?}: {stderr_read}");
     }
 
-    pub(crate) fn finish(mut self) -> Said {
-        let mut said = finish(self.child.take().unwrap());
-        let mut heard = String::from_utf8(std::mem::take(&mut self.heard)).unwrap();
-        heard.push_str(&said.stderr);
-        said.stderr = heard;
-        said
+    pub(crate) fn finish(mut self) -> Finished {
+        let mut output = finish(self.child.take().unwrap());
+        let mut stderr_read = String::from_utf8(std::mem::take(&mut self.stderr_read)).unwrap();
+        stderr_read.push_str(&output.stderr);
+        output.stderr = stderr_read;
+        output
     }
 }
 
@@ -259,7 +259,7 @@ impl Drop for Running {
     }
 }
 
-fn finish(mut child: Child) -> Said {
+fn finish(mut child: Child) -> Finished {
     let reader = |stream: Option<Box<dyn Read + Send>>| {
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
@@ -270,7 +270,7 @@ fn finish(mut child: Child) -> Said {
     let stdout = reader(child.stdout.take().map(|stream| Box::new(stream) as _));
     let stderr = reader(child.stderr.take().map(|stream| Box::new(stream) as _));
     let status = until("the program has ended", || child.try_wait().unwrap());
-    Said {
+    Finished {
         code: status
             .code()
             .unwrap_or_else(|| 128 + status.signal().unwrap()),

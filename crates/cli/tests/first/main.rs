@@ -123,9 +123,9 @@ fn record(folder: &Path, trace: &str, runs: u64, slices: u64) -> Result<(), Stri
         .args(command)
         .output()
         .map_err(|error| error.to_string())?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let outcome = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        return Err(format!("{}: {said}", output.status));
+        return Err(format!("{}: {outcome}", output.status));
     }
     let trace = std::fs::read(folder.join(trace)).map_err(|error| error.to_string())?;
     let summary = ferretto_trace::summarize(&*trace).map_err(|error| error.to_string())?;
@@ -139,7 +139,7 @@ fn record(folder: &Path, trace: &str, runs: u64, slices: u64) -> Result<(), Stri
     if counts == [runs * slices; 3] && losses.is_empty() && events.problems.is_empty() {
         return Ok(());
     }
-    Err(format!("{counts:?} events, {losses:?}: {said}"))
+    Err(format!("{counts:?} events, {losses:?}: {outcome}"))
 }
 
 /// Twice as many threads that never rest as there are processors.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Why a config is refused: which field, what is wrong with it, what to write instead.
+/// The reason why a config is refused: the field, its fault, and a remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// The files in which the kernel shows what a plan needs to know.
+/// The kernel's files that a plan reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
     /// Places where tracefs may be mounted; the first usable one counts.

@@ -34,8 +34,8 @@ impl Plan {
     /// # Errors
     ///
     /// If the config asks for something that is malformed, contradictory or not there; the message
-    /// says which field and what to do. Whether the kernel permits it shows only when the events
-    /// are opened.
+    /// names the field and a remedy. The kernel's permission is checked only when the events are
+    /// opened.
     pub fn new(config: &[u8], kernel: &Kernel) -> Result<Self, ConfigError> {
         let config = PerfEventConfig::decode_from_slice(config)
             .map_err(|error| ConfigError::Malformed(error.to_string()))?;
@@ -87,7 +87,7 @@ fn milliseconds(value: Option<u32>, default: u32) -> Duration {
     Duration::from_millis(set(value).unwrap_or(default).into())
 }
 
-/// Timebase, followers, and what the user should know about them.
+/// Timebase, followers, and notices about them for the user.
 fn events(
     config: &PerfEventConfig,
     kernel: &Kernel,

@@ -18,7 +18,7 @@ pub(super) struct Variant {
     pub(super) on_exec: bool,
     /// Leave the kernel out, as unprivileged users have to.
     pub(super) user_only: bool,
-    /// Without what kernels before 6.0 do not know.
+    /// Without fields that kernels before 6.0 do not know.
     pub(super) old_kernel: bool,
 }
 

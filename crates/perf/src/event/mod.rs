@@ -1,8 +1,7 @@
 //! Opening the events of a plan.
 //!
-//! [`open_all`] is what a data source uses: every CPU of the plan, in the widest way that is
-//! permitted. [`open`] opens the events of one CPU. Both give [`Reader`]s, with the events not yet
-//! enabled.
+//! Data sources use [`open_all`]: every CPU of the plan, in the widest way that is permitted.
+//! [`open`] opens the events of one CPU. Both give [`Reader`]s, with the events not yet enabled.
 
 mod attr;
 mod error;

@@ -111,7 +111,7 @@ impl Opening<'_> {
         Ok(Reader::new(Parts {
             cpu: self.cpu(),
             counters: self.plan.count_of_counters(),
-            tells_lost: ring.is_some() && !self.variant.old_kernel,
+            counts_lost: ring.is_some() && !self.variant.old_kernel,
             ring,
             owner,
             groups,
@@ -166,8 +166,8 @@ impl Opening<'_> {
         Ok(Some(Group { leader, followers }))
     }
 
-    /// The timebase; once more without what an old kernel may not know, if it does not know
-    /// something.
+    /// Opens the timebase; if the kernel refuses a field, once more without those that old kernels
+    /// do not know.
     fn leader(&mut self, task: i32) -> Result<OwnedFd, Errno> {
         let attr = attr::leader(self.plan, self.variant);
         let first = self.event(&attr, task, None);
@@ -258,7 +258,7 @@ impl Opening<'_> {
         }
     }
 
-    /// The kernel does not say what is invalid.
+    /// The kernel does not say which field is invalid.
     fn invalid(&self, event: &Event, name: String) -> OpenError {
         let cpu = self.cpu();
         let sampling = self.plan.sampling();

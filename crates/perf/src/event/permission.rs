@@ -1,4 +1,4 @@
-//! The permissions of the system, and advice on what to ask for if they are not enough.
+//! The permissions of the system, and advice if they are not enough.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ pub(super) enum Wanted {
     Task,
 }
 
-/// Returns a sentence on what to ask the administrator for.
+/// Returns a sentence with the request to the administrator.
 pub(super) fn advice(wanted: Wanted, paranoid: Option<i32>) -> String {
     if rustix::process::geteuid().is_root() {
         return "root is without CAP_PERFMON here, as in many containers: allow it there (docker run --cap-add PERFMON \
@@ -58,7 +58,7 @@ pub(super) fn advice(wanted: Wanted, paranoid: Option<i32>) -> String {
     advice
 }
 
-/// Returns a sentence on what to do when there is not enough memory for rings.
+/// Returns a sentence with the remedy when there is not enough memory for rings.
 pub(super) fn ring_advice(kernel: &Kernel) -> String {
     let kb: Option<u64> = sysctl(kernel, "perf_event_mlock_kb");
     let kb = kb.map_or("unknown".to_owned(), |kb| kb.to_string());

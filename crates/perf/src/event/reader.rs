@@ -22,9 +22,9 @@ pub struct Reader {
     groups: Vec<Group>,
     on_exec: bool,
     /// Set if the kernel tells by [`syscall`] how much was lost.
-    tells_lost: bool,
+    counts_lost: bool,
     /// Lost records that have been handed out although the ring did not tell of them.
-    told: u64,
+    lost_before: u64,
 }
 
 /// The timebase with its followers: of a CPU, or of one task on it.
@@ -44,7 +44,7 @@ pub(super) struct Parts {
     pub(super) owner: Option<OwnedFd>,
     pub(super) groups: Vec<Group>,
     pub(super) on_exec: bool,
-    pub(super) tells_lost: bool,
+    pub(super) counts_lost: bool,
 }
 
 impl Reader {
@@ -56,8 +56,8 @@ impl Reader {
             owner: parts.owner,
             groups: parts.groups,
             on_exec: parts.on_exec,
-            tells_lost: parts.tells_lost,
-            told: 0,
+            counts_lost: parts.counts_lost,
+            lost_before: 0,
         }
     }
 
@@ -94,8 +94,8 @@ impl Reader {
         groups.try_for_each(|group| syscall::disable(group.leader.as_fd()))
     }
 
-    /// Hands out what is in the ring: until it is empty or `limit` samples have been handed out.
-    /// Nothing if the events are polled.
+    /// Hands out the records in the ring: until it is empty or `limit` samples have been handed
+    /// out. Nothing if the events are polled.
     ///
     /// A record borrows from the ring itself: nothing has been copied, and the room is given back
     /// to the kernel afterwards.
@@ -113,7 +113,7 @@ impl Reader {
     /// [`take_untold_lost`](Self::take_untold_lost).
     pub fn lost(&self) -> u64 {
         let ring = self.ring.as_ref().map_or(0, RecordReader::lost);
-        ring.saturating_add(self.told)
+        ring.saturating_add(self.lost_before)
     }
 
     /// Bytes skipped so far because they were no records.
@@ -125,12 +125,12 @@ impl Reader {
     /// record that fits. To be asked once the events have been disabled and the ring has been read.
     /// 0 on kernels before 6.0.
     pub fn take_untold_lost(&mut self) -> u64 {
-        if !self.tells_lost {
+        if !self.counts_lost {
             return 0;
         }
         let total: u64 = self.groups.iter().map(|group| self.lost_of(group)).sum();
         let untold = total.saturating_sub(self.lost());
-        self.told += untold;
+        self.lost_before += untold;
         untold
     }
 

@@ -31,7 +31,7 @@ pub struct Opened {
     /// One for each CPU, ascending.
     pub readers: Vec<Reader>,
     /// The part of the machine that the readers observe. With [`Scope::Processes`] there are only
-    /// samples of these and of what they started, so the plan's filter by process has been applied,
+    /// samples of these and of their descendants, so the plan's filter by process has been applied,
     /// and must not be applied again.
     pub scope: Scope,
     /// Set if the kernel's part had to be left out, for want of privileges.

@@ -75,9 +75,9 @@ pub(super) fn smaller(plan: &Plan, pages: u32) -> Option<u32> {
     Some(pages / 2).filter(|pages| *pages >= least)
 }
 
-/// The plan for rings of `pages`: if these are smaller than what it wants and may have been chosen
-/// freely, less of stacks is copied, so that a quarter of a second of samples has room. Where a
-/// copy ends frame pointers go on.
+/// The plan for rings of `pages`: if these are smaller than wanted and the plan leaves the choice,
+/// less of stacks is copied, so that a quarter of a second of samples has room. Where a copy ends
+/// frame pointers go on.
 pub(super) fn fitted(plan: &Plan, pages: u32, wanted: u32) -> Cow<'_, Plan> {
     let Some(sampling) = plan.sampling() else {
         return Cow::Borrowed(plan);

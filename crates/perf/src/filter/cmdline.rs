@@ -30,7 +30,7 @@ impl CommandLine {
     }
 
     /// Returns whether a pattern of a config matches this process. A pattern that begins with a
-    /// slash is for the whole path, others are for what follows its last slash.
+    /// slash is for the whole path, others are for the part behind its last slash.
     pub(super) fn is_matched_by(&self, pattern: &[u8]) -> bool {
         let program = self.program();
         let subject = if pattern.starts_with(b"/") {

@@ -34,7 +34,7 @@ pub(crate) struct Shards {
 
 impl Shards {
     /// The shard of an instance, chosen with the help of a `random` number if it is the first of
-    /// its recording; with an error if its count is not what the recording has.
+    /// its recording; with an error if its count differs from the recording's.
     pub(crate) fn choose(
         &mut self,
         id: InstanceId,

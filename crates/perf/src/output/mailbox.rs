@@ -44,12 +44,12 @@ pub(crate) enum Message {
     StartMetatrace(SourceKey, Box<TraceWriter>),
     /// Such an instance is to end, after the others that are about to.
     EndMetatrace(SourceKey, InstanceId),
-    /// It is time to write what the profiler has done.
+    /// It is time to write the profiler's own events.
     CollectMetatrace,
     /// The instance is no more; nothing is left to be said.
     Purge(SourceKey),
     Barrier(Arc<Barrier>),
-    /// It has taken too long: carry it out with what there is.
+    /// It has taken too long: carry it out with the samples so far.
     Overdue(Arc<Barrier>),
 }
 

@@ -35,7 +35,7 @@ impl Metatraces {
         self.collector.flush(&key);
     }
 
-    /// Ends with what is written next, see [`stop_ending`](Self::stop_ending).
+    /// Ends with the next write, see [`stop_ending`](Self::stop_ending).
     pub(super) fn end(&mut self, key: SourceKey, instance: InstanceId) {
         self.ending.push((key, instance));
     }

@@ -1,17 +1,16 @@
 //! From samples to trace packets.
 //!
-//! Each instance of a data source writes one sequence of packets: first its defaults (what was
-//! counted, which clock), then the strings with number zero, then samples. Interned data
+//! Each instance of a data source writes one sequence of packets: first its defaults (the counted
+//! event and the clock), then the strings with number zero, then samples. Interned data
 //! (callstacks, frames, mappings and names) is in the packet that first needs it and has a number
 //! from then on.
 //!
 //! # Samples
 //!
 //! By default they are `PerfSample`, as upstream's profiler writes them: `timebase_count` and
-//! `follower_counts` are what the kernel has counted on that CPU since the start.
-//! [`Format::StackSample`] writes the common format instead: the same callstacks, with the
-//! difference to the sample before on that CPU as weight. Losses and the end by the guardrail are
-//! `PerfSample` packets in both.
+//! `follower_counts` are the kernel's counts on that CPU since the start. [`Format::StackSample`]
+//! writes the common format instead: the same callstacks, with the difference to the sample before
+//! on that CPU as weight. Losses and the end by the guardrail are `PerfSample` packets in both.
 //!
 //! # Time off the CPU
 //!

@@ -22,7 +22,7 @@ use crate::record::CpuMode;
 /// Number of `PROFILER_STOP_GUARDRAIL`.
 const STOPPED_BY_GUARDRAIL: u64 = 1;
 
-/// Writes what one instance of a data source has to tell.
+/// Writes the packets of one instance of a data source.
 #[derive(Debug)]
 pub(crate) struct SourceOutput<S> {
     sink: S,
@@ -58,7 +58,7 @@ impl<S: PacketSink> SourceOutput<S> {
         self.frames.set_kernel_symbols(symbols);
     }
 
-    /// Begins the sequence anew: nothing that follows refers to what was before.
+    /// Begins the sequence anew: later packets refer to no earlier ones.
     pub(crate) fn clear_incremental_state(&mut self) {
         self.frames.clear();
         let defaults = encode(|out| {

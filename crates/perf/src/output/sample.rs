@@ -46,7 +46,7 @@ pub(crate) struct Sample {
     /// In the clock of the data source.
     pub(crate) time: u64,
     pub(crate) cpu: u32,
-    /// Process and thread, and what the CPU did; `None` for a reading.
+    /// Process, thread and CPU mode; `None` for a reading.
     pub(crate) task: Option<Task>,
     /// The count of the timebase on this CPU.
     pub(crate) count: u64,

@@ -16,7 +16,7 @@ use super::{Metatraces, Sample, SourceOutput};
 use crate::barrier::{Action, Barrier, SourceKey};
 use crate::registration::LINUX_PERF;
 
-/// Writes what the others find out.
+/// Writes the results of the other threads.
 pub(crate) struct Writer {
     mailbox: Arc<Mailbox>,
     handle: ProducerHandle,

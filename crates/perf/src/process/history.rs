@@ -1,8 +1,8 @@
 //! The memory of processes over time, from the kernel's records.
 //!
-//! A process that is gone, or has become another program, cannot be looked at any more. But the
-//! kernel told when it was forked, when it executed a program and what code it mapped, and the
-//! stack is in the sample: so its callstacks can be worked out all the same.
+//! A process that has ended, or executed another program, cannot be examined any more. But the
+//! kernel reported its fork, the programs it executed and the code it mapped, and the stack is in
+//! the sample: so its callstacks can be worked out all the same.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -22,8 +22,8 @@ const MAX_PATHS: usize = 4 << 20;
 const MAX_NAMELESS: usize = 64;
 /// Events that are remembered of a process.
 const MAX_OF_PROCESS: usize = 4096;
-/// The number of ancestors to go back to, at most: a process whose maps are not known is taken for
-/// what its parent was.
+/// The number of ancestors to go back to, at most: a process whose maps are not known is taken to
+/// have its parent's.
 const MAX_GENERATIONS: usize = 16;
 
 /// An event in the life of a process.
@@ -113,7 +113,7 @@ impl Histories {
         self.ended[0].push((pid, time));
     }
 
-    /// Records what a process has mapped, and returns the entry, which others are told of; `None`
+    /// Records a mapping of a process, and returns the entry, to be passed on to unwinders; `None`
     /// if it is not kept.
     pub(crate) fn mapped(&mut self, pid: u32, time: u64, mapped: &Mapped<'_>) -> Option<&Map> {
         let end = mapped.start.checked_add(mapped.length)?;
@@ -237,7 +237,7 @@ impl Histories {
             };
             let (begin, end) = history.span(time);
             let of_span = &history.events[begin.unwrap_or(0)..end];
-            // A parent goes on after the fork, and what it maps then is not its child's.
+            // A parent goes on after the fork, and its later mappings are not its child's.
             let until = if generation == 0 { u64::MAX } else { time };
             maps.extend(of_span.iter().filter_map(|(at, event)| match event {
                 Event::Mapped(map) if *at <= until => Some((**map).clone()),

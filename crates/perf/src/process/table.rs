@@ -43,7 +43,7 @@ pub(crate) struct ProcessTable {
     processes: FxHashMap<u32, Process>,
     /// Those of which a thread has ended.
     suspects: Vec<u32>,
-    /// Those that have ended, with what they were. There may still be samples of them in other
+    /// Those that have ended, with their last state. There may still be samples of them in other
     /// rings.
     ended: Vec<(u32, Option<Identity>)>,
     /// The number of processes that are [`Stage::Resolving`].

@@ -41,8 +41,8 @@ impl Flushes {
         until.map(|until| until.saturating_duration_since(now))
     }
 
-    /// Has those that take too long answered with what has been written; gives those that have to
-    /// be answered without the writer, which waits for something else.
+    /// Has those that take too long answered with the packets written so far; returns those that
+    /// have to be answered without the writer, which waits for something else.
     pub(super) fn check(&mut self, now: Instant, mailbox: &Mailbox) -> Vec<Arc<Barrier>> {
         let mut given_up = Vec::new();
         self.0.retain_mut(|pending| {

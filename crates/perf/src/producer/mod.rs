@@ -209,14 +209,14 @@ impl Profiler {
         let writer = || handle.create_writer(target, ExhaustedPolicy::StallThenDrop);
         let daemon = &self.daemon;
         let mut remarks = Vec::new();
-        let tell = |text: String| {
+        let remark = |text: String| {
             remarks.push(text.clone());
             daemon.notify(Notice::Remark {
                 source: LINUX_PERF.to_owned(),
                 text,
             });
         };
-        match start(&wanted, &mut self.shards, writer, &self.mailbox, tell) {
+        match start(&wanted, &mut self.shards, writer, &self.mailbox, remark) {
             Ok(source) => {
                 for text in remarks {
                     self.mailbox.send(Message::Remark(key, text));
@@ -306,7 +306,7 @@ impl Profiler {
         }
     }
 
-    /// Runs something with what sources need; not if none has ever been started.
+    /// Runs `run` with the helpers that sources need; not if none has ever been started.
     fn with_crew<R>(
         &mut self,
         run: impl FnOnce(&mut BTreeMap<InstanceId, PerfSource>, &mut Crew<'_>) -> R,
@@ -426,7 +426,7 @@ impl Profiler {
         }
     }
 
-    /// Hands over what has been sampled, and ends all threads.
+    /// Hands over all samples, and ends all threads.
     fn end(mut self) {
         let now = Clock::Monotonic.now();
         for source in self.sources.values_mut() {

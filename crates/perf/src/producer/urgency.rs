@@ -18,7 +18,7 @@ pub(super) struct Urgency {
     is_urgent: bool,
     /// Why it could not be raised.
     reason: Option<String>,
-    has_told: bool,
+    has_reported: bool,
 }
 
 impl Urgency {
@@ -33,11 +33,11 @@ impl Urgency {
     /// Returns the reason, once, why the priority could not be raised, after samples were lost for
     /// want of time.
     pub(super) fn reason(&mut self) -> Option<String> {
-        if self.has_told {
+        if self.has_reported {
             return None;
         }
         let reason = self.reason.as_ref()?;
-        self.has_told = true;
+        self.has_reported = true;
         Some(format!(
             "samples are lost as the machine is busy, and the profiler may not go ahead of other programs: {reason}; it needs \
              CAP_SYS_NICE"

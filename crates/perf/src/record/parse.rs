@@ -225,7 +225,7 @@ impl<'a> Fields<'a> {
         self.take(bytes).map(Words::new)
     }
 
-    /// Cuts off what records other than samples end with.
+    /// Cuts off the trailer of records other than samples.
     fn split_id(self, format: &Format) -> Option<(Self, Id)> {
         if !format.sample_id {
             return Some((self, Id::default()));

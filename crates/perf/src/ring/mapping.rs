@@ -39,8 +39,8 @@ pub enum MapError {
 
 /// A ring mapped from an event: one page of metadata, then the data.
 ///
-/// It is mapped writable, which makes the kernel wait for the reader instead of overwriting what is
-/// unread.
+/// It is mapped writable, which makes the kernel wait for the reader instead of overwriting unread
+/// records.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
@@ -126,7 +126,7 @@ impl Memory for Mapping {
         }
         let at = self.tail as usize & (self.size - 1);
         // SAFETY: the data are behind the page of metadata and `size` bytes long, and both slices
-        // are inside, because `length` is at most `size`. They cover what lies between tail and
+        // are inside, because `length` is at most `size`. They cover the bytes between tail and
         // head: the kernel does not write there until the tail moves, which takes `&mut self` and
         // so the end of this borrow. No other process can have the mapping, as the kernel does not
         // let it be inherited.

@@ -2,8 +2,7 @@
 
 /// A ring of bytes that someone else writes.
 pub trait Memory {
-    /// Returns what has been written and not been read. It stays as it is until
-    /// [`consume`](Self::consume).
+    /// Returns the unread bytes. They stay unchanged until [`consume`](Self::consume).
     ///
     /// # Errors
     ///

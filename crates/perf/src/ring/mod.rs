@@ -2,7 +2,7 @@
 //! `perf_event_open(2)`).
 //!
 //! [`Mapping`] is the memory shared with the kernel and the only place that touches it;
-//! [`RecordReader`] walks what it holds. Between them is [`Memory`], so that rings of any contents
+//! [`RecordReader`] walks its records. Between them is [`Memory`], so that rings of any contents
 //! can be simulated.
 //!
 //! Unsafe code of this crate is only in `mapping` and `syscall`.

@@ -167,7 +167,7 @@ impl RecordDispatch {
             });
         let map = self.histories.mapped(pid, time, mapped);
         if let Some(map) = map.filter(|_| is_unwound) {
-            unwinders.tell(pid, Job::Mapped(pid, Box::new(map.clone())));
+            unwinders.assign(pid, Job::Mapped(pid, Box::new(map.clone())));
         }
     }
 
@@ -180,20 +180,20 @@ impl RecordDispatch {
         self.execs.swap(0, 1);
         self.execs[0].clear();
         for pid in self.processes.expire() {
-            unwinders.tell(pid, Job::Forget(pid));
+            unwinders.assign(pid, Job::Forget(pid));
         }
     }
 
     fn forget(&mut self, pid: u32, unwinders: &mut Unwinders) {
         if self.processes.remove(pid) {
-            unwinders.tell(pid, Job::Forget(pid));
+            unwinders.assign(pid, Job::Forget(pid));
         }
     }
 
     /// Has waits end that have been in vain.
     pub(super) fn time_out(&mut self, helpers: &mut Helpers<'_>) {
         for pid in self.processes.time_out(helpers.now) {
-            helpers.unwinders.tell(pid, Job::TimedOut(pid));
+            helpers.unwinders.assign(pid, Job::TimedOut(pid));
         }
     }
 
@@ -316,7 +316,7 @@ impl RecordDispatch {
 
     fn finish(&mut self, sample: &SampleRecord<'_>, content: Content) {
         let is_unwanted = matches!(content, Content::Skipped(SkipReason::NotInScope));
-        let done = self.told(sample, content);
+        let done = self.sample_of(sample, content);
         if self.absences.is_some() && is_unwanted {
             return;
         }
@@ -327,7 +327,7 @@ impl RecordDispatch {
     }
 
     /// Returns the sample with the fields that all kinds of content share.
-    fn told(&mut self, sample: &SampleRecord<'_>, content: Content) -> Sample {
+    fn sample_of(&mut self, sample: &SampleRecord<'_>, content: Content) -> Sample {
         let count = sample.counts.first().copied().unwrap_or(0);
         let before = self.counted.insert(sample.cpu, count).unwrap_or(0);
         self.share.0 += 1;
@@ -347,7 +347,7 @@ impl RecordDispatch {
         }
     }
 
-    /// Has a sample unwound, or kept until it is known what program it is of.
+    /// Has a sample unwound, or kept until its program is known.
     fn enqueue(
         &mut self,
         sample: &SampleRecord<'_>,
@@ -360,7 +360,7 @@ impl RecordDispatch {
         }
         let stack = stacks.copy(sample.stack);
         let unwindable = Unwindable {
-            sample: self.told(sample, Content::Counters),
+            sample: self.sample_of(sample, Content::Counters),
             registers: sample.registers.as_ref().and_then(registers),
             stack,
             stack_full: sample.stack_maxed,
@@ -413,7 +413,7 @@ impl RecordDispatch {
             0 => Err(LookupError::Gone),
             pid => ProcessFolder::open(pid),
         };
-        // Whether it is wanted is decided when it is known what it was.
+        // The filter is applied once its program is known.
         let is_gone = matches!(folder, Err(LookupError::Gone)) && pid != 0 && pid != NO_PROCESS;
         if is_gone && self.callstacks.user != UserFrames::None {
             return (Stage::Gone, None);
@@ -437,7 +437,7 @@ impl RecordDispatch {
             return (Stage::Rejected, identity);
         }
         if is_kernel_thread || self.callstacks.user == UserFrames::None {
-            helpers.unwinders.tell(pid, Job::NoUserspace(pid));
+            helpers.unwinders.assign(pid, Job::NoUserspace(pid));
             return (Stage::Accepted, identity);
         }
         let stage = match helpers.lookup.descriptors(pid, folder) {
@@ -445,7 +445,7 @@ impl RecordDispatch {
                 Ok(true) => Stage::Accepted,
                 Ok(false) => Stage::Gone,
                 Err(sentence) => {
-                    helpers.lookup.tell(sentence);
+                    helpers.lookup.remark(sentence);
                     Stage::Accepted
                 }
             },

@@ -18,7 +18,7 @@ pub(crate) struct Lookup {
     options: Options,
     /// By process.
     handed_over: BTreeMap<u32, Descriptors>,
-    has_told: bool,
+    has_reported: bool,
     /// Obstacles that were met, for the trace.
     remarks: Vec<String>,
 }
@@ -28,7 +28,7 @@ impl Lookup {
         Self {
             options,
             handed_over: BTreeMap::new(),
-            has_told: false,
+            has_reported: false,
             remarks: Vec::new(),
         }
     }
@@ -62,10 +62,10 @@ impl Lookup {
         if let Some(descriptors) = self.handed_over.get(&pid) {
             return Ok(descriptors.try_clone()?);
         }
-        let is_told = matches!(error, LookupError::Gone) || self.options.only_handed_over;
+        let is_reported = matches!(error, LookupError::Gone) || self.options.only_handed_over;
         // Once: it will be so for many processes.
-        if !is_told && !std::mem::replace(&mut self.has_told, true) {
-            self.tell(error.to_string());
+        if !is_reported && !std::mem::replace(&mut self.has_reported, true) {
+            self.remark(error.to_string());
         }
         Err(error)
     }
@@ -80,8 +80,8 @@ impl Lookup {
         &self.options.kernel
     }
 
-    /// Says what is in the way.
-    pub(super) fn tell(&mut self, reason: String) {
+    /// Reports an obstacle.
+    pub(super) fn remark(&mut self, reason: String) {
         self.remarks.push(reason.clone());
         self.options.daemon.notify(Notice::Remark {
             source: LINUX_PERF.to_owned(),

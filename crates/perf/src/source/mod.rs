@@ -30,7 +30,7 @@ use crate::unwinding::{Job, Unwinders};
 const LOOK_PERIOD: Duration = Duration::from_millis(20);
 /// The period at which the table is searched for processes that have ended without a record of it.
 const SWEEP_PERIOD: Duration = Duration::from_secs(5);
-/// The period at which the size of the daemon is compared with what the config allows.
+/// The period at which the size of the daemon is compared with the config's limit.
 const MEMORY_PERIOD: Duration = Duration::from_secs(1);
 /// The number of times that rings are read again, at most, while they fill up during a flush or at
 /// the end.
@@ -98,7 +98,7 @@ impl PerfSource {
         self.readers.iter().filter(move |_| has_rings)
     }
 
-    /// Does what is due, and reads the rings early if one `has_filled`.
+    /// Does due work, and reads the rings early if one `has_filled`.
     pub(crate) fn run(&mut self, now: u64, has_filled: bool, crew: &mut Crew<'_>) -> Outcome {
         if self.memory.is_some_and(|timer| timer.is_due(now)) {
             self.memory = Some(Timer::next(now, MEMORY_PERIOD, self.salt()));
@@ -108,7 +108,7 @@ impl PerfSource {
         }
         if self.clear.is_due(now) {
             self.clear = Timer::next(now, self.plan.cache_clear_period, self.salt());
-            crew.unwinders.tell_all(|| Job::ClearCache);
+            crew.unwinders.assign_to_all(|| Job::ClearCache);
         }
         if self.sweep.is_due(now) {
             self.sweep = Timer::next(now, SWEEP_PERIOD, self.salt());
@@ -191,14 +191,15 @@ impl PerfSource {
         is_empty
     }
 
-    /// Begins to count on CPUs that have come, and reads what those that have gone have left.
+    /// Begins to count on new CPUs, and reads the remains of those that have gone.
     fn follow_cpus(&mut self, crew: &mut Crew<'_>) {
         let kernel = crew.lookup.kernel();
         let changes = self.watch.follow(&self.plan, kernel, &mut self.readers);
         for (cpu, error) in changes.failed {
             if !self.failed_cpus.contains(&cpu) {
                 self.failed_cpus.push(cpu);
-                crew.lookup.tell(format!("CPU {cpu} is left out: {error}"));
+                crew.lookup
+                    .remark(format!("CPU {cpu} is left out: {error}"));
             }
         }
         let mut helpers = Helpers {
@@ -235,7 +236,7 @@ impl PerfSource {
         }
     }
 
-    /// Passes on what has been found out.
+    /// Passes on the findings.
     fn hand_over(&mut self, crew: &mut Crew<'_>) {
         let names = self.dispatch.names.as_mut().map(Names::take);
         if let Some(names) = names.filter(|names| !names.is_empty()) {
@@ -264,7 +265,7 @@ impl PerfSource {
         }
     }
 
-    /// Reads what is in the rings by now.
+    /// Reads the rings.
     pub(crate) fn flush(&mut self, crew: &mut Crew<'_>) {
         for _ in 0..MAX_ROUNDS {
             if self.plan.sampling().is_none() || self.read(crew) {
@@ -276,10 +277,10 @@ impl PerfSource {
         self.hand_over(crew);
     }
 
-    /// Has `barrier` follow what has been read, through every unwinder.
+    /// Sends `barrier` behind all samples read so far, through every unwinder.
     pub(crate) fn send_barrier(&mut self, crew: &mut Crew<'_>, barrier: &Arc<Barrier>) {
         crew.unwinders
-            .tell_all(|| Job::Barrier(Arc::clone(barrier)));
+            .assign_to_all(|| Job::Barrier(Arc::clone(barrier)));
         crew.unwinders.hand_over(&self.dispatch.source);
     }
 
@@ -294,7 +295,7 @@ impl PerfSource {
     }
 
     /// Says how much time of processes has no samples, if that is much.
-    fn tell_unsampled(&self, crew: &mut Crew<'_>) {
+    fn report_unsampled(&self, crew: &mut Crew<'_>) {
         const LEAST: u64 = 50_000_000;
         let pairs = self.readers.iter().filter_map(Reader::sampled_of_tasks);
         let (counted, sampled) = pairs.fold((0, 0), |sum: (u64, u64), pair| {
@@ -305,7 +306,7 @@ impl PerfSource {
             return;
         }
         let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
-        crew.lookup.tell(format!(
+        crew.lookup.remark(format!(
             "{:.2} s of {:.2} s have no samples: the kernel's part if that is left out, and processes that ended before their \
              first sample was due; record at a higher rate to see more of these",
             seconds(missed),
@@ -314,12 +315,12 @@ impl PerfSource {
     }
 
     /// Says which share of the waits has callstacks, if some have none.
-    fn tell_share_of_waits(&self, crew: &mut Crew<'_>) {
+    fn report_share_of_waits(&self, crew: &mut Crew<'_>) {
         let (samples, waits) = self.dispatch.share;
         if self.dispatch.absences.is_none() || samples >= waits {
             return;
         }
-        crew.lookup.tell(format!(
+        crew.lookup.remark(format!(
             "{samples} of {waits} waits have a callstack ({:.1} %): where a thread waits very often each stands for those \
              between, and its time is extrapolated",
             samples as f64 * 100.0 / waits as f64
@@ -328,8 +329,8 @@ impl PerfSource {
 
     /// Everything has been read: the rest is the writer's.
     pub(crate) fn finish(&mut self, crew: &mut Crew<'_>) {
-        self.tell_unsampled(crew);
-        self.tell_share_of_waits(crew);
+        self.report_unsampled(crew);
+        self.report_share_of_waits(crew);
         for reader in &mut self.readers {
             let lost = reader.take_untold_lost();
             self.dispatch.lost.push((reader.cpu(), lost));
@@ -344,8 +345,8 @@ impl PerfSource {
         };
         let barrier = Arc::new(Barrier::new(crew.unwinders.ways(), action));
         crew.unwinders
-            .tell_all(|| Job::Barrier(Arc::clone(&barrier)));
-        crew.unwinders.tell_all(|| Job::End);
+            .assign_to_all(|| Job::Barrier(Arc::clone(&barrier)));
+        crew.unwinders.assign_to_all(|| Job::End);
         crew.unwinders.hand_over(&self.dispatch.source);
         crew.mailbox.send(Message::Barrier(barrier));
     }
@@ -382,7 +383,7 @@ impl PerfSource {
         match crew.unwinders.adopt(pid, descriptors) {
             Ok(true) => {}
             Ok(false) => return,
-            Err(sentence) => crew.lookup.tell(sentence),
+            Err(sentence) => crew.lookup.remark(sentence),
         }
         self.dispatch.processes.set_stage(pid, Stage::Accepted);
         crew.unwinders.hand_over(&self.dispatch.source);

@@ -17,7 +17,7 @@ const MAX_NAME: u64 = 64;
 /// need no other data source to know them.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    told: FxHashSet<u32>,
+    written: FxHashSet<u32>,
     /// Encoded `ProcessTree`, to be written.
     found: Vec<u8>,
 }
@@ -25,35 +25,35 @@ pub(super) struct Names {
 impl Names {
     /// There is a sample of this thread.
     pub(super) fn seen(&mut self, pid: u32, tid: u32) {
-        if pid == 0 || self.told.contains(&tid) {
+        if pid == 0 || self.written.contains(&tid) {
             return;
         }
-        if self.told.insert(pid) {
+        if self.written.insert(pid) {
             self.process(pid);
         }
-        self.told.insert(tid);
+        self.written.insert(tid);
         let name = read(&format!("/proc/{pid}/task/{tid}/comm"), MAX_NAME);
         self.thread(pid, tid, name.trim_ascii_end());
     }
 
     /// The process is another program now.
     pub(super) fn executed(&mut self, pid: u32) {
-        self.told.remove(&pid);
+        self.written.remove(&pid);
     }
 
     /// The thread has another name now.
     pub(super) fn renamed(&mut self, pid: u32, tid: u32, name: &[u8]) {
-        if self.told.contains(&tid) {
+        if self.written.contains(&tid) {
             self.thread(pid, tid, name);
         }
     }
 
     /// The number may become that of another thread.
     pub(super) fn ended(&mut self, tid: u32) {
-        self.told.remove(&tid);
+        self.written.remove(&tid);
     }
 
-    /// Takes what was found out since the last call; empty if nothing was.
+    /// Takes the names found since the last call; empty if there are none.
     pub(super) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.found)
     }

@@ -45,13 +45,13 @@ pub(crate) struct Started<'a> {
     pub(crate) random: u32,
 }
 
-/// Starts counting. Sentences that the user should know are given to `tell`.
+/// Starts counting. Sentences that the user should know are given to `remark`.
 pub(crate) fn start(
     wanted: &Started<'_>,
     shards: &mut Shards,
     writer: impl FnOnce() -> TraceWriter,
     mailbox: &Mailbox,
-    mut tell: impl FnMut(String),
+    mut remark: impl FnMut(String),
 ) -> Result<PerfSource, StartError> {
     let mut plan = Plan::new(wanted.config, &wanted.options.kernel)?;
     if let Some(bytes) = wanted.options.stack_bytes {
@@ -62,16 +62,16 @@ pub(crate) fn start(
         sampling.side_band.tasks = true;
         sampling.side_band.switches = is_off_cpu;
     }
-    plan.notices.drain(..).for_each(&mut tell);
+    plan.notices.drain(..).for_each(&mut remark);
     let mut opened = open_all(&plan, &wanted.options.kernel, wanted.options.scope.as_ref())?;
     if opened.user_only && is_off_cpu {
         return Err(StartError::OffCpu);
     }
-    opened.notices.drain(..).for_each(&mut tell);
+    opened.notices.drain(..).for_each(&mut remark);
     if opened.user_only {
         plan.callstacks.kernel = false;
     }
-    let shard = choose_shard(&plan, wanted, shards, &mut tell);
+    let shard = choose_shard(&plan, wanted, shards, &mut remark);
     for reader in &mut opened.readers {
         let cpu = reader.cpu();
         reader
@@ -93,7 +93,7 @@ pub(crate) fn start(
     })));
     let source = unwinding::Source::new(wanted.key, plan.callstacks);
     let mut dispatch = RecordDispatch::new(source, &plan, filter, is_off_cpu);
-    dispatch.names = wanted.options.tell_names.then(Names::default);
+    dispatch.names = wanted.options.write_names.then(Names::default);
     let now = Clock::Monotonic.now();
     let salt = wanted.id.0;
     let has_limit = plan.max_daemon_memory_kb.is_some() && plan.sampling().is_some();
@@ -117,7 +117,7 @@ fn choose_shard(
     plan: &Plan,
     wanted: &Started<'_>,
     shards: &mut Shards,
-    tell: &mut impl FnMut(String),
+    remark: &mut impl FnMut(String),
 ) -> Option<Shard> {
     let count = plan.filter.process_shard_count;
     if count == 0 {
@@ -125,7 +125,7 @@ fn choose_shard(
     }
     let (shard, error) = shards.choose(wanted.id, wanted.session, count, wanted.random);
     if let Some(error) = error {
-        tell(error.to_string());
+        remark(error.to_string());
     }
     Some(shard)
 }

@@ -1,9 +1,9 @@
 //! From registers and stacks to callstacks, on threads of their own.
 //!
 //! The reader of the kernel's rings hands samples over and never waits: a data source has a number
-//! of places, and what finds none is told as skipped. Each process belongs to one unwinder, which
-//! thereby needs no locks for what it knows of it. Finished samples go to the writer in batches;
-//! unwinders wait for it if it falls behind.
+//! of places, and samples that find none are reported as skipped. Each process belongs to one
+//! unwinder, which thereby needs no locks for its state of it. Finished samples go to the writer in
+//! batches; unwinders wait for it if it falls behind.
 
 mod panics;
 mod queue;
@@ -35,8 +35,8 @@ pub(crate) enum Job {
     Adopt(u32, Box<Process>),
     /// It has mapped code since.
     Mapped(u32, Box<Map>),
-    /// A process that is gone, or what one was before it executed another program, and all samples
-    /// of that.
+    /// A process that has ended, or the state of one before it executed another program, and all
+    /// samples of that.
     Gone(Box<Process>, Vec<Unwindable>),
     /// The descriptors of a process have not come.
     TimedOut(u32),
@@ -54,7 +54,7 @@ pub(crate) enum Job {
 /// A sample that waits for its callstack, with the registers and the stack that this is made of.
 #[derive(Debug)]
 pub(crate) struct Unwindable {
-    /// Its content is what comes of it here.
+    /// Its content is made here.
     pub(crate) sample: Sample,
     pub(crate) registers: Option<Registers>,
     pub(crate) stack: Vec<u8>,
@@ -84,7 +84,7 @@ pub(crate) struct Unwinders {
     queues: Vec<Arc<Queue>>,
     threads: Vec<JoinHandle<()>>,
     pub(crate) stacks: Arc<StackPool>,
-    /// For each unwinder, what is to be handed over.
+    /// For each unwinder, the jobs to be handed over.
     pending: Vec<Vec<Job>>,
     pub(crate) recorder: Arc<Recorder>,
 }
@@ -173,18 +173,18 @@ impl Unwinders {
     }
 
     /// Tells the unwinder of a process something, after the samples enqueued before.
-    pub(crate) fn tell(&mut self, pid: u32, job: Job) {
+    pub(crate) fn assign(&mut self, pid: u32, job: Job) {
         self.of_process(pid).push(job);
     }
 
     /// Tells all unwinders something.
-    pub(crate) fn tell_all(&mut self, mut job: impl FnMut() -> Job) {
+    pub(crate) fn assign_to_all(&mut self, mut job: impl FnMut() -> Job) {
         for pending in &mut self.pending {
             pending.push(job());
         }
     }
 
-    /// Hands over what has been enqueued, all of it of this source.
+    /// Hands over the queued jobs, all of this source.
     pub(crate) fn hand_over(&mut self, source: &Arc<Source>) {
         if self.pending.iter().any(|pending| !pending.is_empty()) {
             let size = Counter::ProfilerUnwindQueueSize;
@@ -200,12 +200,11 @@ impl Unwinders {
     /// Ends a source without waiting for its samples.
     pub(crate) fn purge(&mut self, source: &Arc<Source>) {
         source.purge();
-        self.tell_all(|| Job::End);
+        self.assign_to_all(|| Job::End);
         self.hand_over(source);
     }
 
-    /// Gives the unwinder of a process what it needs to look at it; `false` if the process has
-    /// ended.
+    /// Gives the unwinder of a process its descriptors; `false` if the process has ended.
     ///
     /// # Errors
     ///
@@ -219,7 +218,7 @@ impl Unwinders {
             Ok(None) => return Ok(false),
             Err(sentence) => (Job::TimedOut(pid), Err(sentence)),
         };
-        self.tell(pid, job);
+        self.assign(pid, job);
         result
     }
 }

@@ -53,7 +53,7 @@ impl Source {
         self.queued.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Has what waits dropped instead of unwound.
+    /// Has waiting samples dropped instead of unwound.
     pub(super) fn purge(&self) {
         self.purged.store(true, Ordering::Relaxed);
     }

@@ -19,7 +19,7 @@ use crate::output::{Content, Mailbox, Message, Sample, SkipReason, Stack};
 const BATCH: usize = 32;
 
 /// The number of processes that cannot be unwound and are told of, at most.
-const MAX_TOLD: usize = 16;
+const MAX_REPORTED: usize = 16;
 
 /// The function that finds the callstack of a sample, of a process that can be looked at.
 type Unwind =
@@ -77,7 +77,7 @@ pub(super) struct Worker {
     /// Finished samples of the source that has its turn.
     done: Vec<Sample>,
     /// Processes that could not be unwound and were told of.
-    told: usize,
+    remarks: usize,
 }
 
 impl Worker {
@@ -101,7 +101,7 @@ impl Worker {
             recorder,
             processes: HashMap::new(),
             done: Vec::new(),
-            told: 0,
+            remarks: 0,
         }
     }
 
@@ -171,7 +171,7 @@ impl Worker {
         }
     }
 
-    /// Samples of a process that is gone, or of what it was before.
+    /// Samples of a process that has ended, or of its previous program.
     fn gone(&mut self, source: &Source, mut process: Process, unwindables: Vec<Unwindable>) {
         let mut is_spoilt = false;
         for unwindable in unwindables {
@@ -182,7 +182,7 @@ impl Worker {
                     let unwound = self.unwinder.callstack(source, &mut process, &unwindable);
                     unwound.unwrap_or_else(|sentence| {
                         is_spoilt = true;
-                        tell(&mut self.told, &self.mailbox, source.key, sentence);
+                        remark(&mut self.remarks, &self.mailbox, source.key, sentence);
                         Content::Skipped(SkipReason::UnwindStage)
                     })
                 }
@@ -209,7 +209,7 @@ impl Worker {
                 let unwound = self.unwinder.callstack(source, process, &unwindable);
                 unwound.unwrap_or_else(|sentence| {
                     *state = ProcessState::TimedOut;
-                    tell(&mut self.told, &self.mailbox, source.key, sentence);
+                    remark(&mut self.remarks, &self.mailbox, source.key, sentence);
                     Content::Skipped(SkipReason::UnwindStage)
                 })
             }
@@ -264,9 +264,9 @@ impl Worker {
 }
 
 /// Tells of a process that cannot be unwound, unless there were many.
-fn tell(told: &mut usize, mailbox: &Mailbox, key: SourceKey, sentence: String) {
-    if *told < MAX_TOLD {
-        *told += 1;
+fn remark(remarks: &mut usize, mailbox: &Mailbox, key: SourceKey, sentence: String) {
+    if *remarks < MAX_REPORTED {
+        *remarks += 1;
         mailbox.send(Message::Remark(key, sentence));
     }
 }
@@ -394,9 +394,9 @@ mod tests {
         assert_eq!(outcomes, [true, false, true, false]);
         mailbox.close();
         // Once, however many samples there are of it.
-        let told = mailbox.take().unwrap();
-        let [Message::Remark(SourceKey(1), sentence)] = told.as_slices().0 else {
-            panic!("{told:?}");
+        let remarks = mailbox.take().unwrap();
+        let [Message::Remark(SourceKey(1), sentence)] = remarks.as_slices().0 else {
+            panic!("{remarks:?}");
         };
         assert!(sentence.contains("process 1 ") && sentence.contains("a broken table"));
         // The same number may be another program later.
@@ -416,7 +416,7 @@ mod tests {
         let source = Source::new(SourceKey(1), callstacks);
         let mut worker = worker(&Arc::default());
         let pid = std::process::id();
-        // It waits until it is known what the process is.
+        // It waits until the process is known.
         assert!(source.take_place());
         worker.handle(&source, Job::Sample(Box::new(of_kernel_thread(pid))));
         assert!(worker.done.is_empty());

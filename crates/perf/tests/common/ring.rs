@@ -5,8 +5,8 @@ use ferretto_perf::ring::{Memory, Overrun, Unread};
 pub(crate) const SAMPLE: u32 = 9;
 pub(crate) const LOST: u32 = 2;
 
-/// A ring and its writer, which does what the kernel does: it drops what does not fit, and says so
-/// before the next record.
+/// A ring and its writer, which acts as the kernel does: it drops records that do not fit, and
+/// reports that before the next one.
 #[derive(Debug)]
 pub(crate) struct Simulated {
     pub(crate) data: Vec<u8>,
@@ -28,7 +28,7 @@ impl Simulated {
         }
     }
 
-    /// Writes a record, if there is room for it and for what is to be told before.
+    /// Writes a record, if there is room for it and for the report of losses before it.
     pub(crate) fn write(&mut self, record: &[u8]) {
         let mut bytes = Vec::new();
         if self.dropped > 0 {

@@ -27,7 +27,7 @@ pub(crate) fn callstacks(fill: impl FnOnce(&mut CallstackSampling, &mut Scope)) 
     }
 }
 
-/// Records until what has come so far is enough.
+/// Records until there are enough samples.
 pub(crate) fn record_until(
     world: &World,
     config: TraceConfig,

@@ -68,7 +68,7 @@ impl Target {
         Duration::from_nanos(ns.parse().expect("a number"))
     }
 
-    /// Has it do what it waits for.
+    /// Lets it go on.
     pub(crate) fn ask(&mut self) {
         let stdin = self.0.stdin.as_mut().expect("a pipe");
         stdin.write_all(b"x").expect("written");

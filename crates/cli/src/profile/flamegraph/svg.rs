@@ -13,7 +13,7 @@ use crate::print::{duration, grouped};
 const WIDTH: f64 = 1400.0;
 /// Height of a row.
 const ROW: f64 = 17.0;
-/// Height of what stands above the boxes.
+/// Height of the text above the boxes.
 const TOP: f64 = 128.0;
 /// Room around the boxes.
 const MARGIN: f64 = 10.0;
@@ -29,7 +29,7 @@ const SCRIPT: &str = include_str!("flamegraph.js");
 #[derive(Debug)]
 pub(super) struct Texts {
     pub(super) title: String,
-    /// The traces, what was counted and how much of it.
+    /// The traces, the unit of the counts, and their sum.
     pub(super) subtitle: String,
     /// The explanation of how to read it.
     pub(super) hint: String,
