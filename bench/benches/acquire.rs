@@ -4,8 +4,8 @@
 //! of events. `flushed`: a writer takes a chunk, writes a small packet and flushes, which is the
 //! most that can be asked of a commit.
 //!
-//! The service's part is done by whichever thread finds nobody doing it, as there is one owner of a
-//! connection. What is shown is the time for one cycle on every thread: on as many processors as
+//! The service's part is done by the first thread that finds it free, as there is one owner of a
+//! connection. The figure is the time for one cycle on every thread: on as many processors as
 //! threads, ideally that of one thread.
 
 use std::hint::black_box;

@@ -1,7 +1,7 @@
 //! Whole services, each a process of its own, under the same load.
 //!
-//! The producer and the consumer are ours for both. What is told is what the service's process
-//! used: processor time, time until it was done, memory.
+//! The producer and the consumer are ours for both. The figures are of the service's process:
+//! processor time, time until it was done, memory.
 
 mod load;
 mod process;
