@@ -86,7 +86,7 @@ pub(crate) fn knows_encoding(address: usize) -> bool {
         knows: DEFAULT,
     };
     #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
-    // SAFETY: `look` takes the pointer for what it is, only during the call.
+    // SAFETY: `look` uses the pointer with its own type, only during the call.
     unsafe {
         dl_iterate_phdr(look, (&raw mut search).cast());
     }
@@ -132,7 +132,7 @@ fn recall(info: &ModuleInfo, work_out: impl FnOnce() -> bool) -> bool {
     knows
 }
 
-/// Returns what a module's names say; `None` if nothing.
+/// Returns the version that a module's names imply; `None` if they imply none.
 ///
 /// # Safety
 ///

@@ -37,7 +37,7 @@ impl Gate {
         self.left.notify_all();
     }
 
-    /// Has nothing called any more, and waits for what is being called, except by this very thread.
+    /// Stops further calls, and waits for calls under way, except those of this very thread.
     pub(crate) fn close(&self) {
         let this = thread::current().id();
         let mut state = self.state();

@@ -161,7 +161,7 @@ pub unsafe extern "C" fn PerfettoHeapBufferCreate(
 
 /// # Safety
 ///
-/// `w` is what the program whose code is at `caller` takes for a writer.
+/// `w` is a writer, as the program whose code is at `caller` knows the type.
 unsafe extern "C" fn create(w: *mut PerfettoPbMsgWriter, caller: usize) -> *mut PerfettoHeapBuffer {
     let buffer = HeapBuffer::new();
     let range = buffer.range();
@@ -183,7 +183,7 @@ unsafe extern "C" fn create(w: *mut PerfettoPbMsgWriter, caller: usize) -> *mut 
     backing.cast()
 }
 
-/// Copies up to `size` bytes of what was written.
+/// Copies up to `size` of the written bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoHeapBufferCopyInto(
     hb: *mut PerfettoHeapBuffer,

@@ -34,7 +34,7 @@ pub type PerfettoTracingSessionReadCb = Option<
 /// The longest that calls wait for a service that does not answer.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The longest that a call waits for what the program did before it. That takes a moment.
+/// The longest time that a call waits for earlier calls of the program, which take a moment.
 const ARRIVAL_LIMIT: Duration = Duration::from_secs(1);
 
 /// The longest that the service waits for producers if the program does not say.
@@ -254,8 +254,7 @@ fn flush_limit(timeout_ms: u32) -> Duration {
     timeout + timeout / 9 + Duration::from_millis(1)
 }
 
-/// Has all producers hand over what they hold, and a function called when they have, or did not in
-/// time.
+/// Flushes all producers, and calls a function when they have answered, or did not in time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTracingSessionFlushAsync(
     session: *mut PerfettoTracingSessionImpl,
@@ -280,7 +279,7 @@ pub unsafe extern "C" fn PerfettoTracingSessionFlushAsync(
     // SAFETY: see the crate.
     let this = unsafe { &*session };
     let gate = Arc::clone(&this.gate);
-    let tell = move |success| {
+    let report = move |success| {
         gate.pass(|| {
             flushed
                 .into_iter()
@@ -290,12 +289,12 @@ pub unsafe extern "C" fn PerfettoTracingSessionFlushAsync(
     match &this.session {
         Some(session) => session
             .flush(flush_limit(timeout_ms))
-            .then(move |result| tell(result.is_ok())),
-        None => tell(false),
+            .then(move |result| report(result.is_ok())),
+        None => report(false),
     }
 }
 
-/// Has all producers hand over what they hold; whether they have.
+/// Flushes all producers, and returns whether they have answered.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTracingSessionFlushBlocking(
     session: *mut PerfettoTracingSessionImpl,
@@ -360,7 +359,7 @@ impl Write for Reader {
     }
 }
 
-/// Reads what was recorded and passes it on piece by piece; returns after the last.
+/// Reads the trace and passes it on piece by piece; returns after the last.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTracingSessionReadTraceBlocking(
     session: *mut PerfettoTracingSessionImpl,

@@ -25,27 +25,27 @@ fn alone() -> std::sync::MutexGuard<'static, ()> {
 
 /// The things that a callback was told: the instance, whether it began, whether it is the first or
 /// last.
-type Told = Mutex<Vec<(u32, bool, bool)>>;
+type Calls = Mutex<Vec<(u32, bool, bool)>>;
 
-unsafe extern "C" fn tell(
+unsafe extern "C" fn record_call(
     _: *mut PerfettoTeCategoryImpl,
     instance: u32,
     created: bool,
     global: bool,
-    told: *mut c_void,
+    received: *mut c_void,
 ) {
     // SAFETY: this is the pointer that `listen` passed.
-    let told = unsafe { &*told.cast::<Told>() };
-    told.lock().unwrap().push((instance, created, global));
+    let received = unsafe { &*received.cast::<Calls>() };
+    received.lock().unwrap().push((instance, created, global));
 }
 
-fn listen(category: Category, told: &'static Told) {
+fn listen(category: Category, received: &'static Calls) {
     // SAFETY: used as the headers say.
     unsafe {
         PerfettoTeCategoryImplSetCallback(
             category.0,
-            Some(tell),
-            ptr::from_ref(told).cast_mut().cast(),
+            Some(record_call),
+            ptr::from_ref(received).cast_mut().cast(),
         );
     }
 }
@@ -53,14 +53,14 @@ fn listen(category: Category, told: &'static Told) {
 #[test]
 fn sdk_039_callbacks_hear_of_the_present_and_of_every_change() {
     let _alone = alone();
-    static TOLD: Told = Mutex::new(Vec::new());
-    let take = || std::mem::take(&mut *TOLD.lock().unwrap());
+    static RECEIVED: Calls = Mutex::new(Vec::new());
+    let take = || std::mem::take(&mut *RECEIVED.lock().unwrap());
     let category = Category::register("told");
     let first = record("told");
     let unrelated = record("unrelated");
     let second = record("to*");
     assert!(category.is_enabled());
-    listen(category, &TOLD);
+    listen(category, &RECEIVED);
     assert_eq!(take(), [(0, true, true), (2, true, false)]);
     first.stop();
     assert_eq!(take(), [(0, false, false)]);
@@ -77,7 +77,7 @@ fn sdk_039_callbacks_hear_of_the_present_and_of_every_change() {
     unsafe { PerfettoTeCategoryImplSetCallback(category.0, None, ptr::null_mut()) };
     fourth.stop();
     assert_eq!(take(), []);
-    listen(category, &TOLD);
+    listen(category, &RECEIVED);
     let fifth = record("told");
     assert_eq!(take(), [(0, true, true)]);
     // Nobody is told of the end of a category.
@@ -98,9 +98,9 @@ unsafe extern "C" fn meddle(
     let calls = unsafe { &*calls.cast::<AtomicU32>() };
     calls.fetch_add(1, Ordering::Relaxed);
     if created {
-        static TOLD: Told = Mutex::new(Vec::new());
+        static RECEIVED: Calls = Mutex::new(Vec::new());
         let category = Category::register("meddled");
-        listen(category, &TOLD);
+        listen(category, &RECEIVED);
         category.destroy();
     }
 }
@@ -109,7 +109,7 @@ unsafe extern "C" fn meddle(
 fn sdk_039_callbacks_may_use_categories_and_threads_come_and_go() {
     let _alone = alone();
     static CALLS: AtomicU32 = AtomicU32::new(0);
-    static TOLD: Told = Mutex::new(Vec::new());
+    static RECEIVED: Calls = Mutex::new(Vec::new());
     let category = Category::register("busy 0");
     // SAFETY: used as the headers say.
     unsafe {
@@ -123,7 +123,7 @@ fn sdk_039_callbacks_may_use_categories_and_threads_come_and_go() {
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     let category = Category::register(&format!("busy {thread}"));
-                    listen(category, &TOLD);
+                    listen(category, &RECEIVED);
                     category.instant(c"busy");
                     category.destroy();
                 }

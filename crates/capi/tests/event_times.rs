@@ -1,4 +1,4 @@
-//! When C programs' track events happen, and what becomes of them if the memory is full.
+//! Times of C programs' track events, and their loss if the memory is full.
 
 mod common;
 

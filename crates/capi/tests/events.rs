@@ -1,4 +1,4 @@
-//! Tests of what track events of C programs look like.
+//! Tests of the encoding of C programs' track events.
 
 mod common;
 
@@ -289,7 +289,7 @@ fn trackevent_055_categories_made_up_at_run_time_are_recorded_if_wanted() {
             &[dynamic(&format!("other {number}"))],
         );
     }
-    // Not even what a sequence begins with.
+    // Not even the first packet of a sequence.
     assert_eq!(bodies(&session.read()).len(), 0);
     for number in 0..50 {
         any.emit(

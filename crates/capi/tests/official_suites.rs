@@ -67,13 +67,13 @@ fn sdk_042_the_official_crates_pass_their_tests() {
                 .env("CARGO_TARGET_DIR", target())
                 .output()
                 .unwrap();
-            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            let outcome = String::from_utf8_lossy(&output.stdout).into_owned();
             let complained = String::from_utf8_lossy(&output.stderr);
             assert!(
                 output.status.success(),
-                "{generation:?}, round {round}: {said}{complained}"
+                "{generation:?}, round {round}: {outcome}{complained}"
             );
-            let passed: u32 = said
+            let passed: u32 = outcome
                 .lines()
                 .filter_map(|line| {
                     line.strip_prefix("test result: ok. ")?
@@ -83,7 +83,7 @@ fn sdk_042_the_official_crates_pass_their_tests() {
                         .ok()
                 })
                 .sum();
-            assert!(passed >= 48, "{said}");
+            assert!(passed >= 48, "{outcome}");
             println!(
                 "{} {}: {passed} tests passed",
                 generation[1].0, generation[1].1

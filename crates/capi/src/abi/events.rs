@@ -65,7 +65,7 @@ pub mod nested_type {
     pub const PROCESS: u32 = 5;
 }
 
-/// Declares what follows a header by its members and its layout.
+/// Declares the struct behind a header by its members and its layout.
 macro_rules! following {
     ($header:ty: $($(#[$doc:meta])* $name:ident, $size:literal { $($member:ident: $type:ty = $offset:literal),+ })+) => {
         $(

@@ -15,7 +15,7 @@ use ferretto_shm::fork::PerProcess;
 use super::life::{Instances, Life, PerfettoDsOnFlushArgs, PerfettoDsOnStopArgs};
 use crate::flag::Flag;
 
-/// Called when a recording is prepared; returns what the instance is known by.
+/// Called when a recording is prepared; returns the program's pointer for the instance.
 pub type PerfettoDsOnSetupCb = Option<
     unsafe extern "C" fn(
         *mut PerfettoDsImpl,
@@ -145,7 +145,7 @@ impl PerfettoDsImpl {
         self.index() != UNREGISTERED
     }
 
-    /// Returns what the service is told.
+    /// Returns the descriptor for the service.
     pub(crate) fn descriptor(&self) -> DataSourceDescriptor {
         let updated = self.updated.get().and_then(|updated| lock(updated).clone());
         updated.unwrap_or_else(|| self.registered.get().cloned().unwrap_or_default())
@@ -166,7 +166,7 @@ pub extern "C" fn PerfettoDsImplCreate() -> *mut PerfettoDsImpl {
     }))
 }
 
-/// Changes what a data source does; false, and nothing happens, once it is registered.
+/// Changes a data source before its registration; afterwards returns false and does nothing.
 ///
 /// # Safety
 ///
@@ -210,9 +210,9 @@ setters! {
     PerfettoDsSetOnDestroyCallback, on_destroy: PerfettoDsOnDestroyCb;
     /// Called when what is held should be handed over.
     PerfettoDsSetOnFlushCallback, on_flush: PerfettoDsOnFlushCb;
-    /// Makes what a thread keeps for an instance.
+    /// Makes a thread's state for an instance.
     PerfettoDsSetOnCreateTls, create_tls: PerfettoDsOnCreateCustomState;
-    /// Frees what a thread keeps for an instance.
+    /// Frees a thread's state for an instance.
     PerfettoDsSetOnDeleteTls, delete_tls: PerfettoDsOnDeleteCustomState;
     /// Makes a thread's incremental state.
     PerfettoDsSetOnCreateIncr, create_incr: PerfettoDsOnCreateCustomState;
@@ -220,7 +220,7 @@ setters! {
     PerfettoDsSetOnDeleteIncr, delete_incr: PerfettoDsOnDeleteCustomState;
     /// Makes a thread's incremental state as new.
     PerfettoDsSetOnClearIncr, clear_incr: PerfettoDsOnClearCustomState;
-    /// Sets what all callbacks get.
+    /// Sets the argument of all callbacks.
     PerfettoDsSetCbUserArg, user_arg: *mut c_void;
 }
 

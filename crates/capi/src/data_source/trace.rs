@@ -13,10 +13,10 @@ use super::define::{PerfettoDsImpl, PerfettoDsOnDeleteCustomState};
 use crate::abi::{PerfettoDsImplTracerIterator, PerfettoPbMsgWriter, PerfettoStreamWriter};
 use crate::thread::{self, Tracer};
 
-/// Called when the service has what was flushed.
+/// Called when the service has the flushed packets.
 pub type PerfettoDsTracerOnFlushCb = Option<unsafe extern "C" fn(user_arg: *mut c_void)>;
 
-/// A thread's way into an instance of a data source, and what the program keeps for it.
+/// A thread's access to an instance of a data source, with the program's state for it.
 #[repr(C)]
 struct Entry {
     tracer: Tracer,
@@ -74,7 +74,7 @@ impl Drop for PerSource {
 }
 
 impl DsThread {
-    /// Has what the program keeps for this thread never be freed.
+    /// Leaks the program's state for this thread.
     pub(crate) fn keep_states(&mut self) {
         for source in self.0.into_iter().filter(|source| !source.is_null()) {
             // SAFETY: from a box in `per_source`, and only this thread's; entries are null or
@@ -91,7 +91,7 @@ impl DsThread {
 }
 
 impl PerSource {
-    /// Gives up what the thread has of a place.
+    /// Drops the thread's state of a slot.
     fn close(&mut self, place: usize) {
         let entry = mem::replace(&mut self.entries[place], ptr::null_mut());
         if !entry.is_null() {
@@ -168,7 +168,7 @@ impl PerSource {
     }
 }
 
-/// Returns what this thread keeps for a data source; null while the thread ends.
+/// Returns this thread's state for a data source; null while the thread ends.
 fn per_source(ds: &'static PerfettoDsImpl) -> *mut PerSource {
     let thread = thread::current();
     if thread.is_null() {
@@ -188,7 +188,7 @@ fn per_source(ds: &'static PerfettoDsImpl) -> *mut PerSource {
     *place
 }
 
-/// Gives up what this thread has of instances that have stopped.
+/// Drops this thread's state of instances that have stopped.
 pub(crate) fn collect() {
     let thread = thread::existing();
     if thread.is_null() {
@@ -271,7 +271,7 @@ pub unsafe extern "C" fn PerfettoDsImplTraceIterateNext(
     _ds: *mut PerfettoDsImpl,
     iterator: *mut PerfettoDsImplTracerIterator,
 ) {
-    // SAFETY: see the crate; `tls` is what `advance` put there.
+    // SAFETY: see the crate; `advance` has put `tls` there.
     unsafe {
         let iterator = &mut *iterator;
         if !iterator.tracer.is_null() {
@@ -295,7 +295,7 @@ pub unsafe extern "C" fn PerfettoDsImplTraceIterateBreak(
     }
 }
 
-/// Returns what the program made for this thread's use of the instance.
+/// Returns the program's state for this thread and instance.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsImplGetCustomTls(
     _ds: *mut PerfettoDsImpl,
@@ -457,7 +457,7 @@ impl Notify {
     }
 }
 
-/// Hands over what was written so far.
+/// Hands over the packets written so far.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsTracerImplFlush(
     tracer: *mut c_void,

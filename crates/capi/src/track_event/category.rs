@@ -58,7 +58,7 @@ static CATEGORIES: AppendList<PerfettoTeCategoryImpl> = AppendList::new();
 
 static WORLD: PerProcess<World> = PerProcess::new();
 
-/// The recordings and what they want. A forked child begins with none.
+/// The recordings and their filters. A forked child begins with none.
 struct World {
     /// Held while categories or recordings come and go, and while the program is told.
     changing: Reentrant,
@@ -115,7 +115,7 @@ impl PerfettoTeCategoryImpl {
         self.iid.load(Ordering::Relaxed)
     }
 
-    /// Returns what the program says about it.
+    /// Returns the program's descriptor of it.
     ///
     /// # Safety
     ///
@@ -135,7 +135,7 @@ impl PerfettoTeCategoryImpl {
 
     /// Tells the program that a recording begins or ceases to want the category. Called with the
     /// world locked.
-    fn tell(&'static self, place: usize, created: bool, is_global: bool) {
+    fn notify(&'static self, place: usize, created: bool, is_global: bool) {
         let callback = self.callback.load(Ordering::Relaxed);
         // SAFETY: only ever a callback, see `PerfettoTeCategoryImplSetCallback`; null is none.
         let callback: PerfettoTeCategoryImplCallback = unsafe { mem::transmute(callback) };
@@ -148,7 +148,7 @@ impl PerfettoTeCategoryImpl {
     }
 }
 
-/// True if a recording wants what a descriptor describes.
+/// Returns true if a recording wants the category of a descriptor.
 ///
 /// # Safety
 ///
@@ -184,7 +184,7 @@ pub(super) fn enable(place: usize, filter: &Arc<Filter>) {
         if category.is_wanted_by(filter) {
             let change = category.flag.set(place);
             if change.is_new {
-                category.tell(place, true, change.is_global);
+                category.notify(place, true, change.is_global);
             }
         }
     }
@@ -199,7 +199,7 @@ pub(super) fn disable(place: usize) {
     for category in used() {
         let change = category.flag.clear(place);
         if change.is_new {
-            category.tell(place, false, change.is_global);
+            category.notify(place, false, change.is_global);
         }
     }
 }
@@ -289,7 +289,7 @@ pub unsafe extern "C" fn PerfettoTeCategoryImplSetCallback(
     category.callback.store(callback, Ordering::Relaxed);
     category.user_arg.store(user_arg, Ordering::Relaxed);
     for (count, place) in bits(category.flag.instances()).enumerate() {
-        category.tell(place, true, count == 0);
+        category.notify(place, true, count == 0);
     }
 }
 

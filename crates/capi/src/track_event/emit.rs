@@ -220,7 +220,7 @@ impl Event {
         event.varint(field::CATEGORY_IIDS, iid);
     }
 
-    /// Writes what is attached, kind by kind, each in the order of the list.
+    /// Writes the attached extras, kind by kind, each in the order of the list.
     ///
     /// # Safety
     ///

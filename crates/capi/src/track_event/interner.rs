@@ -32,7 +32,7 @@ struct Recent {
     number: u64,
 }
 
-/// Longest data, in bytes, that is found by what it is without being hashed.
+/// Longest data, in bytes, that is found by its content without being hashed.
 const SHORT: usize = 16;
 
 /// Short data, as it is compared: its kind and length, and its bytes.
@@ -80,7 +80,7 @@ impl Short {
     }
 }
 
-/// All kinds, and what is still to be written. The texts of programs may change behind their
+/// All kinds, and entries still to be written. The texts of programs may change behind their
 /// addresses.
 #[derive(Debug)]
 pub(super) struct Interner {

@@ -34,7 +34,7 @@ pub(super) struct Sequence {
     filter: Arc<Filter>,
     process: &'static Process,
     thread: Thread,
-    /// The validity of what was written, and the clocks.
+    /// The validity of the incremental state, and the clocks.
     state: SequenceWriter,
     pub(super) interner: Interner,
     /// Tracks described since the last reset.
@@ -59,7 +59,7 @@ impl Sequence {
         }
     }
 
-    /// Forgets what was interned, before the next event.
+    /// Forgets the interned entries, before the next event.
     pub(super) fn clear(&mut self) {
         self.state.clear();
     }
@@ -184,7 +184,7 @@ impl Sequence {
     }
 }
 
-/// Returns what the verdict on a category depends on.
+/// Returns the key of the cached decision on a category.
 ///
 /// # Safety
 ///

@@ -102,8 +102,8 @@ pub extern "C" fn PerfettoTeInit() {
             policy: ExhaustedPolicy::Drop,
             policy_by_config: false,
             is_single: false,
-            // Threads are not interrupted for a flush: the service reads what they have written
-            // from the memory.
+            // Threads are not interrupted for a flush: the service reads their chunks from the
+            // memory.
             no_flush: true,
         };
         let index = engine::register(registration).ok();

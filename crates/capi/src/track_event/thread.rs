@@ -80,7 +80,7 @@ impl TeThread {
     }
 }
 
-/// Gives up what this thread has of recordings that have stopped.
+/// Drops this thread's sequences of recordings that have stopped.
 pub(crate) fn collect() {
     let thread = thread::existing();
     if thread.is_null() {

@@ -1,4 +1,4 @@
-//! A program that uses the C interface, and what it recorded.
+//! A program that uses the C interface, and its recordings.
 #![allow(dead_code, unreachable_pub)]
 
 pub mod events;
@@ -209,7 +209,7 @@ impl Tracer {
         }
     }
 
-    /// Sends off what was written.
+    /// Flushes the written packets.
     pub fn flush(&self) {
         // SAFETY: used as the headers say.
         unsafe { PerfettoDsTracerImplFlush(self.tracer, None, ptr::null_mut()) };

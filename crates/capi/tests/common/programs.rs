@@ -1,4 +1,4 @@
-//! C programs of the tests, and what they have to record.
+//! C programs of the tests, and the recordings expected of them.
 
 use std::collections::BTreeMap;
 use std::process::Command;
