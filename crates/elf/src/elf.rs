@@ -177,7 +177,7 @@ impl Elf {
         self.headers.memory()
     }
 
-    /// The bytes of memory that [`Elf::symbols`] take at most, by what the headers say.
+    /// The bytes of memory that [`Elf::symbols`] take at most, according to the headers.
     #[must_use]
     pub fn symbols_size(&self) -> u64 {
         Symbols::size(&self.headers)
@@ -189,7 +189,7 @@ impl Elf {
         DebugLink::parse(&self.section(".gnu_debuglink")?)
     }
 
-    /// The position in the file of what lies at `address` (as the file states addresses).
+    /// The position in the file of the byte at `address` (as the file states addresses).
     #[must_use]
     pub fn offset_of(&self, address: u64) -> Option<u64> {
         let segment = self

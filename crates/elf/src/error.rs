@@ -11,7 +11,7 @@ pub enum ElfError {
     /// A class or byte order that is not read: only little-endian files of 32 or 64 bits are.
     #[error("an ELF file of a class or byte order that is not supported")]
     Unsupported,
-    /// A header or table says what cannot be.
+    /// A header or table has an impossible value.
     #[error("malformed {0}")]
     Malformed(&'static str),
     /// More than is read of any file.

@@ -51,7 +51,7 @@ pub(crate) fn open(
     let decoder = XzDecoder::in_heap_with_alloc_dict_size(0, MAX_DICTIONARY);
     let unpacked = XzReader::new_with_buffer_size_and_decoder(Cursor::new(packed), BLOCK, decoder);
     let mut bytes = Vec::new();
-    // Memory grows with what really comes.
+    // Memory grows with the bytes that are really there.
     let read = unpacked.take(limit + 1).read_to_end(&mut bytes);
     read.map_err(|_| ElfError::Compression)?;
     let size = bytes.len() as u64;

@@ -74,7 +74,8 @@ fn decompress(bytes: &[u8], class: Class, limit: u64) -> Result<Vec<u8>, ElfErro
     }
 }
 
-/// Exactly `size` bytes. Memory grows with what really comes, not with what the header promises.
+/// Exactly `size` bytes. Memory grows with the bytes that are really there, not with the header's
+/// promise.
 fn inflate(decoder: impl Read, size: u64) -> Result<Vec<u8>, ElfError> {
     let mut bytes = Vec::new();
     decoder

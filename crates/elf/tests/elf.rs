@@ -1,4 +1,4 @@
-//! Real files of the C compiler, read and compared with what was asked of it.
+//! Real files of the C compiler, compared with its options.
 
 use std::fs;
 use std::io::Read as _;
@@ -241,7 +241,7 @@ fn compressed_sections_are_decompressed() {
     let elf = with_packed_strings(&plain, 2, size, &packed);
     assert_eq!(elf.section(".debug_str").as_ref(), Some(&strings));
 
-    // A size that is not what comes out, damaged data, an unknown method, and more than is given.
+    // A wrong size, damaged data, an unknown method, and truncated data.
     assert_eq!(
         with_packed_strings(&plain, 2, size + 1, &packed).section(".debug_str"),
         None
