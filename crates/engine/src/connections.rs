@@ -104,7 +104,7 @@ impl Connections {
         Some(state.numbers)
     }
 
-    /// Waits until all connections have answered what the number stands for, at most for `limit`,
+    /// Waits until all connections have answered the request with this number, at most for `limit`,
     /// or as long as is usual for each, and not for services that are not there. Returns whether
     /// there is one.
     pub(super) fn wait(&self, number: u64, limit: Option<Duration>) -> bool {

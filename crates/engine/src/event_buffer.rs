@@ -21,7 +21,7 @@ const COMPACT: usize = 127;
 ///
 /// The length of a nested message takes one byte, or four if it is above 127.
 pub struct EventBuffer {
-    /// Longer than what is used by at least [`SLACK`], except before the first use.
+    /// Longer than the used part by at least [`SLACK`], except before the first use.
     bytes: Vec<u8>,
     used: usize,
 }
@@ -35,7 +35,7 @@ impl EventBuffer {
         }
     }
 
-    /// Forgets what was written.
+    /// Drops the content.
     #[inline]
     pub fn clear(&mut self) {
         self.used = 0;
@@ -44,7 +44,7 @@ impl EventBuffer {
         }
     }
 
-    /// Returns what was written.
+    /// Returns the content.
     #[inline]
     pub fn written(&self) -> &[u8] {
         &self.bytes[..self.used]

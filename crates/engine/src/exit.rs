@@ -9,7 +9,7 @@ use ferretto_shm::at_exit;
 
 use super::queue;
 
-/// Has the end of this process and of its forked children wait for what is still to be handed over.
+/// Has the end of this process and of its forked children wait until pending data is handed over.
 pub(super) fn prepare() {
     static IS_PREPARED: AtomicBool = AtomicBool::new(false);
     if !IS_PREPARED.swap(true, Ordering::Relaxed) {

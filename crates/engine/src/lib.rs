@@ -3,10 +3,10 @@
 //!
 //! Programs use `ferretto`; this crate changes with it, without notice.
 //!
-//! From the bottom up: [`point`], the entry of every trace point; `queue`, what the background
-//! thread is asked; [`Source`] and [`register`], data sources of any kind; `driver`, the background
-//! thread; [`start`] and [`revive`], which start it; and [`Slots`], what threads see of the
-//! instances.
+//! From the bottom up: [`point`], the entry of every trace point; `queue`, requests to the
+//! background thread; [`Source`] and [`register`], data sources of any kind; `driver`, the
+//! background thread; [`start`] and [`revive`], which start it; and [`Slots`], the instances as
+//! trace points see them.
 
 mod adoption;
 mod backend;

@@ -14,7 +14,7 @@ use crate::writer_source::WriterSource;
 /// The state a thread keeps: its epoch, the clears seen, and the instance it belongs to.
 type Kept = Option<(u64, u32, u32)>;
 
-/// Does by hand what collectors do: a model has statics of its own each time.
+/// Does the work of collectors by hand: a model has statics of its own each time.
 fn collect(slots: &Slots<u32>, kept: &mut Kept) {
     if kept.is_some_and(|(epoch, ..)| epoch != slots.epoch(0)) {
         *kept = None;

@@ -54,8 +54,8 @@ impl Drop for Guard {
 
 /// Enters a trace point; `None` inside another one of this thread.
 ///
-/// To be called after it was seen that an instance is recording. If that instance has the place of
-/// one that stopped before, what the thread held of that one is gone now.
+/// To be called after it was seen that an instance is recording. If that instance has the slot of
+/// one that stopped before, the thread's state of that one is dropped now.
 #[inline]
 pub fn enter() -> Option<Guard> {
     POINT.with(|point| {
@@ -93,8 +93,8 @@ fn collect() {
 }
 
 /// Has `collect` called on every thread, inside its next trace point of any kind, after an instance
-/// has stopped. It drops what the thread holds of such instances. To be called once for each kind
-/// of trace point.
+/// has stopped. It drops the thread's state of such instances. To be called once for each kind of
+/// trace point.
 ///
 /// # Panics
 ///
@@ -104,13 +104,13 @@ pub fn on_collect(collect: fn()) {
     assert!(is_stored, "more kinds of trace points than places");
 }
 
-/// Changes when every thread should look through what it holds.
+/// Changes when every thread should check its state.
 #[cfg(all(loom, test))]
 pub(super) fn generation() -> u32 {
     GENERATION.load(Ordering::Acquire)
 }
 
-/// Has every thread look through what it holds.
+/// Has every thread check its state.
 pub(super) fn request_collection() {
     GENERATION.fetch_add(1, Ordering::Release);
 }

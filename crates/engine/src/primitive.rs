@@ -1,4 +1,4 @@
-//! The synchronisation primitives of what threads and the background thread share, in one place so
+//! The synchronisation primitives that threads and the background thread share, in one place so
 //! that a model checker can stand in for them.
 
 #[cfg(loom)]
@@ -20,7 +20,7 @@ pub fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// As [`lock`], for what a model looks at.
+/// As [`lock`], for state that a model checks.
 #[cfg(not(loom))]
 pub(super) use lock as lock_shown;
 

@@ -109,7 +109,7 @@ impl Queue {
         self.wake();
     }
 
-    /// Has the background thread look for what is new.
+    /// Wakes the background thread to look for requests.
     pub(super) fn wake(&self) {
         if let Some(wake) = self.wake.get() {
             // Fails only if the counter is full, and then the thread is awake anyway.

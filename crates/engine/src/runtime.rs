@@ -19,7 +19,7 @@ use super::startup::StartupRequest;
 /// Set once the background thread was started; locked by the thread that is about to start it.
 static STARTED: PerProcess<Mutex<bool>> = PerProcess::new();
 
-/// Makes this process part of recordings by what `backends` lead to. Of each kind only the first
+/// Makes this process part of recordings by the services of `backends`. Of each kind only the first
 /// ever given counts.
 ///
 /// # Errors
@@ -172,7 +172,7 @@ pub fn begin_startup(request: StartupRequest) -> bool {
     queue::send(Command::Startup(Box::new(request)))
 }
 
-/// Ends what of that no service has asked for yet.
+/// Ends startup tracing that no service has adopted yet.
 pub fn abort_startup(number: u64) {
     queue::send(Command::AbortStartup(number));
 }

@@ -47,16 +47,16 @@ pub trait Source: Send + Sync {
     /// Says that recording is to end, as soon as `completion` is dropped.
     fn stop(&self, place: usize, completion: Completion);
 
-    /// Ends recording and gives up what belongs to the instance.
+    /// Ends recording and drops the state of the instance.
     fn release(&self, place: usize);
 
-    /// Hands over what is held. The service is told when `completion` is dropped.
+    /// Hands over buffered data. The service is told when `completion` is dropped.
     fn flush(&self, place: usize, flags: FlushFlags, completion: Completion);
 
     /// Has the incremental state start anew.
     fn clear_incremental_state(&self, place: usize);
 
-    /// Returns true if an instance of startup tracing can be what the service now asks for.
+    /// Returns true if an instance of startup tracing fits the service's request.
     fn can_adopt(&self, startup: &DataSourceConfig, config: &DataSourceConfig) -> bool {
         adoption::is_same(startup, config)
     }

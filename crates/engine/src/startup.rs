@@ -17,7 +17,7 @@ pub struct StartupRequest {
     pub configs: Vec<DataSourceConfig>,
     /// The time to give up.
     pub deadline: Option<Instant>,
-    /// The function that is told what becomes of it.
+    /// The function that is told its outcome.
     pub observer: Box<dyn FnMut(StartupEvent) + Send>,
 }
 

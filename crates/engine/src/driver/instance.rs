@@ -17,7 +17,7 @@ const ABANDONED: u64 = 1 | 128;
 
 /// Says in the recording of a writer that something may be missing: the program has gone on before
 /// it could begin.
-pub(super) fn tell_late(mut writer: TraceWriter) {
+pub(super) fn report_late(mut writer: TraceWriter) {
     let mut packet = writer.new_packet();
     packet.varint(trace_packet::PREVIOUS_PACKET_DROPPED, ABANDONED);
 }

@@ -12,7 +12,7 @@ use crate::backend::BackendKind;
 /// Most triggers that wait for a connection.
 const MAX_TRIGGERS: usize = 1024;
 
-/// One connection, and what belongs to it.
+/// One connection and its state.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) backend: BackendKind,

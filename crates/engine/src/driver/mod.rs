@@ -1,4 +1,5 @@
-//! The background thread: it drives the connections and tells data sources what services want.
+//! The background thread: it drives the connections and passes requests of services to data
+//! sources.
 
 mod flushes;
 mod instance;
@@ -87,7 +88,7 @@ impl Driver {
         }
     }
 
-    /// Sees to what may be left when the process ends.
+    /// Does the remaining work when the process ends.
     fn farewell(&self) {
         let is_late = self.queue.connections.is_any_late();
         let farewell = &self.queue.farewell;
@@ -227,7 +228,7 @@ impl Driver {
             Event::Start { config, .. } if self.queue.connections.is_late(link) => {
                 let buffer = config.target_buffer.unwrap_or(0);
                 let handle = &self.links[link].handle;
-                instance::tell_late(handle.create_writer(buffer, ExhaustedPolicy::Drop));
+                instance::report_late(handle.create_writer(buffer, ExhaustedPolicy::Drop));
             }
             _ => {}
         }
@@ -346,7 +347,7 @@ impl Driver {
         let is_late = self.queue.connections.is_late(link);
         if let Some(instance) = self.find_mut(link, id) {
             if is_late {
-                instance::tell_late(instance.writers.create_writer());
+                instance::report_late(instance.writers.create_writer());
             }
             if let Some(reservation) = instance.reservation {
                 handle.bind_startup(reservation, config.target_buffer.unwrap_or(0));
@@ -418,8 +419,7 @@ impl Driver {
     }
 }
 
-/// Calls what users may have written. If it panics, the panic has been reported, and tracing goes
-/// on.
+/// Calls code of users. If it panics, the panic has been reported, and tracing goes on.
 fn guarded(call: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(call));
 }

@@ -80,8 +80,8 @@ impl Driver {
         begun
     }
 
-    /// Takes an instance that is recording already for what the service asks for. Returns whether
-    /// there is one.
+    /// Uses an instance that is recording already for the service's request. Returns whether there
+    /// is one.
     pub(super) fn adopt(
         &mut self,
         link: usize,
