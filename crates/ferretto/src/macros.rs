@@ -1,4 +1,4 @@
-//! The macros that mark what happens in a program.
+//! The macros that mark events in a program.
 
 /// A slice: something that takes a time. It begins here and ends when the value is dropped.
 ///

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use common::events::Recorder;
 use ferretto::{CounterTrack, Flow, StateTrack, Track, counter, dynamic, instant, slice, state};
 
-/// Counts what each thread asks for.
+/// Counts the allocations of each thread.
 struct Counting;
 
 thread_local! {

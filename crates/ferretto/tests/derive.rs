@@ -65,7 +65,7 @@ struct Unit;
 #[derive(Argument)]
 struct Empty {}
 
-/// The type parameter needs only what its field does.
+/// The type parameter needs only the bounds of its field.
 #[derive(Argument)]
 struct Shown<T>(#[argument(with = display)] T);
 

@@ -43,7 +43,7 @@ impl DataSource for Hold {
     }
 }
 
-/// Does what the recorded processes do. They end in the middle of everything.
+/// Runs a recorded process, which ends in the middle of its work.
 fn program(what: &str) -> ! {
     let options = || ferretto::Options::new().memory_kb(64);
     // Later registrations do not wait.

@@ -1,4 +1,4 @@
-//! Tests of what a program traces right after its set-up, while recordings run already.
+//! Tests of events right after the set-up, while recordings run already.
 
 mod common;
 

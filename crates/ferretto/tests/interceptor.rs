@@ -70,7 +70,7 @@ fn has_events(packets: &[Vec<u8>]) -> bool {
         .any(|packet| Fields::find(11, packet).is_some())
 }
 
-/// Stops a session and returns what it recorded.
+/// Stops a session and returns its packets.
 fn stop(session: &Session) -> Vec<Vec<u8>> {
     session.stop(LIMIT).wait().unwrap();
     let trace = session.read(LIMIT).wait().unwrap();

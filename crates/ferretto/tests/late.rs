@@ -12,7 +12,7 @@ use ferretto_client::Consumer;
 use ferretto_proto::fields::trace_packet;
 use ferretto_wire::Fields;
 
-/// Holds up what comes after its own start.
+/// Delays all starts after its own.
 struct Slow {
     reached: Sender<()>,
     go_on: Mutex<Receiver<()>>,
@@ -70,7 +70,7 @@ fn what_may_be_missing_at_the_beginning_is_said_in_the_recording() {
             .last()?
             .as_u64()
     });
-    // More than that nothing is known of what was before.
+    // The trace tells no more about earlier losses.
     let told = reasons.filter(|reason| *reason > 1);
     assert_ne!(told.count(), 0);
 }

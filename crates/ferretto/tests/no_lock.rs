@@ -26,7 +26,7 @@ mod x86_64 {
     use super::common::events::Recorder;
     use super::stepping::step_through;
 
-    /// A name and what traces so.
+    /// A name, and a function that records such an event.
     type Kind = (&'static str, fn(u64));
 
     static QUEUE: Track = Track::named("queue", 0);

@@ -18,7 +18,7 @@ impl DataSource for Source {
     fn setup(&self, _: &ferretto::proto::DataSourceConfig) {}
 }
 
-/// Stands for what an argument would be made of.
+/// Stands for the value of an argument.
 fn never<T>() -> T {
     panic!("an argument was evaluated")
 }

@@ -1,4 +1,4 @@
-//! Tests of what trace points of data sources do on their threads.
+//! Tests of trace points of data sources on their threads.
 
 mod common;
 
@@ -69,7 +69,7 @@ fn sdk_017_trace_points_inside_others_are_dropped() {
     assert_eq!(events.count(), 1);
 }
 
-/// A data source whose threads tell when they give up what they keep.
+/// A data source whose threads report when they drop their state.
 struct Telling(std::sync::Mutex<Sender<&'static str>>);
 
 #[derive(Default)]
@@ -77,8 +77,8 @@ struct Kept(Option<Sender<&'static str>>);
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // Recorded or not, what is traced from here does no harm: inside a trace point, and while a
-        // thread ends.
+        // Recorded or not, trace points here do no harm: inside a trace point, and while a thread
+        // ends.
         ferretto::instant!("telling", "while dropped");
         if let Some(sender) = &self.0 {
             let _ = sender.send("dropped");
@@ -117,7 +117,7 @@ fn sdk_018_threads_give_up_what_they_keep_of_a_recording_that_has_stopped() {
     assert_eq!(told.try_recv(), Ok("dropped"));
     first.free_buffers(LIMIT).unwrap();
 
-    // A thread that ends hands over what it has written.
+    // A thread that ends hands over its packets.
     start(&mut first, config(vec![source("test.telling", None)]));
     std::thread::spawn(move || {
         handle.trace(|context| {
@@ -136,7 +136,7 @@ fn sdk_018_threads_give_up_what_they_keep_of_a_recording_that_has_stopped() {
     assert!(text.contains("of another kind"));
 }
 
-/// Has a trace point, has the state cleared, and returns what the thread keeps at the next trace
+/// Runs a trace point, has the state cleared, and returns the thread's state at the next trace
 /// point.
 fn cleared(noted: (Noted, Ends), name: &str) -> u32 {
     let (handle, Ends { notes, .. }) = known(noted, name);

@@ -15,7 +15,7 @@ static TAGGED: Category = Category::new("tagged")
     .description("described")
     .tags(&["debug"]);
 
-/// A data source that notes what happens to it.
+/// A data source that notes its callbacks.
 struct Custom(mpsc::Sender<&'static str>);
 
 impl DataSource for Custom {
@@ -145,7 +145,7 @@ fn a_program_is_recorded() {
     assert_eq!(events(&packets), [expected, expected].concat());
     consumer.free_buffers(LIMIT).unwrap();
 
-    // The second has a filter; and what is not flushed arrives as well.
+    // The second has a filter; and packets that are not flushed arrive as well.
     let filter = encode(|config| {
         config.string(1, "*");
         config.string(2, "other");

@@ -1,4 +1,4 @@
-//! Tests of what services are told of data sources.
+//! Tests of the descriptors that services get of data sources.
 
 mod common;
 
@@ -8,7 +8,7 @@ use ferretto::proto::DataSourceDescriptor;
 use ferretto::{DataSourceOptions, RegisterError};
 use ferretto_client::Consumer;
 
-/// Returns what the service knows of the data source with this name.
+/// Returns the service's descriptor of the data source with this name.
 fn described(consumer: &mut Consumer, name: &str) -> Vec<DataSourceDescriptor> {
     let state = consumer.query_service_state(LIMIT).unwrap();
     let described = state.data_sources.iter();

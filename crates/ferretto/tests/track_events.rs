@@ -1,4 +1,4 @@
-//! Tests of what the macros of track events record.
+//! Tests of the events that the macros record.
 
 mod common;
 

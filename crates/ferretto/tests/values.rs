@@ -1,4 +1,4 @@
-//! Tests of what can be an argument, and what it is in the recording.
+//! Tests of the types of arguments, and their values in the recording.
 
 mod common;
 
@@ -21,7 +21,7 @@ use ferretto::track_event::{Annotation, Argument};
 
 static VALUES: Category = Category::new("values");
 
-/// Returns what a value is in a recording.
+/// Returns a value as it is recorded.
 fn written(recorder: &mut Recorder, value: &dyn Argument) -> String {
     let decoded = recorder.record(None, || {
         ferretto::instant!(VALUES, "value", key = value);

@@ -24,14 +24,14 @@ impl<D: DataSource> TraceContext<'_, D> {
         self.entry.writer.new_packet()
     }
 
-    /// Returns what this thread keeps for this recording. It was cleared if the recording asked for
+    /// Returns this thread's state for this recording. It was cleared if the recording asked for
     /// that since the last trace point.
     #[inline]
     pub fn state(&mut self) -> &mut D::Thread {
         &mut self.entry.thread
     }
 
-    /// A packet to be written, and what this thread keeps for this recording.
+    /// Returns a packet to be written, and this thread's state for this recording.
     #[inline]
     pub fn packet_and_state(&mut self) -> (Packet<'_>, &mut D::Thread) {
         (self.entry.writer.new_packet(), &mut self.entry.thread)
@@ -49,9 +49,9 @@ impl<D: DataSource> TraceContext<'_, D> {
         self.registered.slots.settings(self.place)
     }
 
-    /// Hands over what this thread has written to this recording. `callback` is called when the
-    /// service has it; never if the connection is lost before. If there is none, it is called right
-    /// away.
+    /// Hands over the packets that this thread has written to this recording. `callback` is called
+    /// when the service has it; never if the connection is lost before. If there is none, it is
+    /// called right away.
     pub fn flush(&mut self, callback: Option<FlushCallback>) {
         self.entry.writer.flush(callback);
     }
@@ -199,7 +199,7 @@ pub(super) fn trace<D: DataSource>(
     });
 }
 
-/// Gives up what this thread has of recordings that have stopped.
+/// Drops this thread's state of recordings that have stopped.
 pub(super) fn collect_thread() {
     for_all(|kept| kept.collect());
 }

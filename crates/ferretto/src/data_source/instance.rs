@@ -53,7 +53,7 @@ impl<D: DataSource> Instance<D> {
         self.0.is_startup
     }
 
-    /// Returns what [`DataSource::setup`] made.
+    /// Returns the value that [`DataSource::setup`] returned.
     pub fn data(&self) -> &D::Instance {
         &self.0.data
     }

@@ -15,7 +15,7 @@ pub use options::{DataSourceOptions, register_data_source};
 
 pub(crate) use context::flush_thread;
 
-/// Reacts to recordings that want this data source, and says what threads keep for it.
+/// Reacts to recordings that want this data source, and defines the state of threads for it.
 ///
 /// ```
 /// use ferretto::{DataSource, DataSourceHandle, Instance, register_data_source};
@@ -72,20 +72,21 @@ pub trait DataSource: Sized + Send + Sync + 'static {
     /// [`clear_thread`](Self::clear_thread).
     fn clear_incremental_state(&self, _instance: &Instance<Self>) {}
 
-    /// Prepares what a thread keeps for an instance, on that thread.
+    /// Makes a thread's state for an instance, on that thread.
     fn thread(&self, _instance: &Instance<Self>) -> Self::Thread {
         Self::Thread::default()
     }
 
-    /// Clears what a thread keeps, on that thread, before its next packet: that must make sense
+    /// Clears a thread's state, on that thread, before its next packet: that must make sense
     /// without those before. Returns whether it did; otherwise the thread gets a new one from
     /// [`thread`](Self::thread).
     fn clear_thread(&self, _thread: &mut Self::Thread) -> bool {
         false
     }
 
-    /// Returns whether an instance of [startup tracing](crate::StartupTracing) can be what a
-    /// service asks for. By default, if the configs are the same but for what only services know.
+    /// Returns whether an instance of [startup tracing](crate::StartupTracing) fits the request of
+    /// a service. By default, if the configs are the same apart from fields that only services
+    /// know.
     fn can_adopt(
         &self,
         startup: &crate::proto::DataSourceConfig,

@@ -38,7 +38,7 @@ pub struct DataSourceOptions {
 }
 
 impl DataSourceOptions {
-    /// A data source of this name, which is what configs ask for.
+    /// A data source of this name, by which configs ask for it.
     pub fn new(name: &str) -> Self {
         Self::with_descriptor(DataSourceDescriptor {
             name: Some(name.as_bytes().to_vec()),
@@ -46,8 +46,8 @@ impl DataSourceOptions {
         })
     }
 
-    /// A data source that describes itself like this to services. Its number and what all data
-    /// sources of this library have in common is filled in.
+    /// A data source that describes itself like this to services. Its number and the fields common
+    /// to all data sources of this library are filled in.
     pub fn with_descriptor(descriptor: DataSourceDescriptor) -> Self {
         Self {
             descriptor,

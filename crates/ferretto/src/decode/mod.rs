@@ -157,7 +157,7 @@ impl State {
         event
     }
 
-    /// Reads what an event is called and what is attached to it.
+    /// Reads the name of an event and its fields.
     fn describe(&self, event: &mut Event, item: &Field<'_>) {
         let text = || item.as_str_lossy().map(|text| text.into_owned());
         let fixed = || fixed64s(item);

@@ -81,7 +81,7 @@ impl Driver {
         }
         inputs.shrink_to(KEPT_INPUTS);
         while let Some(event) = self.files.next_event() {
-            self.tell(&clocks::read(), event);
+            self.handle_event(&clocks::read(), event);
         }
         let due = self.service.poll_timeout();
         if due.is_some_and(|at| at <= clocks::boottime()) {
@@ -124,12 +124,12 @@ impl Driver {
                 };
                 self.producers.insert(client, seat);
                 let peer = peer(machine_id);
-                self.tell(now, Event::ProducerConnected { client, peer });
+                self.handle_event(now, Event::ProducerConnected { client, peer });
             }
             Input::Consumer(client, mailbox) => {
                 self.consumers.insert(client, mailbox);
                 let peer = peer(0);
-                self.tell(now, Event::ConsumerConnected { client, peer });
+                self.handle_event(now, Event::ConsumerConnected { client, peer });
             }
             Input::FromProducer(client, call) => self.producer_request(now, client, call),
             Input::FromConsumer(client, call) => {
@@ -146,16 +146,16 @@ impl Driver {
                         _ => None,
                     },
                 };
-                self.tell(now, event);
+                self.handle_event(now, event);
             }
             Input::Drained(client) => {
                 if self.consumers.contains_key(&client) {
-                    self.tell(now, Event::ConsumerDrained { client });
+                    self.handle_event(now, Event::ConsumerDrained { client });
                 }
             }
             Input::Gone(client) => {
                 if self.leave(client) {
-                    self.tell(now, Event::Disconnected { client });
+                    self.handle_event(now, Event::Disconnected { client });
                 }
             }
         }
@@ -182,11 +182,11 @@ impl Driver {
             request: call.request,
             fd: fd.map(Into::into),
         };
-        self.tell(now, event);
+        self.handle_event(now, event);
     }
 
-    /// Passes an event to the service and carries out what follows.
-    fn tell(&mut self, now: &Clocks, event: Event) {
+    /// Passes an event to the service and carries out its commands.
+    fn handle_event(&mut self, now: &Clocks, event: Event) {
         self.service.handle(now, event);
         self.carry_out(now);
     }
@@ -307,7 +307,7 @@ impl Driver {
         self.files.hurry();
         let deadline = Instant::now() + FINISH_TIMEOUT;
         while let Some(event) = self.files.wait_for_event(deadline) {
-            self.tell(&clocks::read(), event);
+            self.handle_event(&clocks::read(), event);
         }
     }
 }

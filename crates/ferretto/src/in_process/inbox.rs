@@ -87,8 +87,7 @@ impl Inbox {
     }
 
     /// Adds an input that may wait until there is another for any reason, or many of its kind;
-    /// `false` if the thread has ended. It comes before all that is added later, and before what
-    /// falls due later.
+    /// `false` if the thread has ended. It is handled before all that is added or due later.
     pub(super) fn push_without_haste(&self, input: Input) -> bool {
         let Some(mut queue) = self.own() else {
             return false;
@@ -135,8 +134,8 @@ impl Inbox {
         !(queue.is_abandoned && inputs.is_empty())
     }
 
-    /// Returns whether the thread may wait for [`wake_fd`](Self::wake_fd) now: it will be woken by
-    /// what comes from here on.
+    /// Returns whether the thread may wait for [`wake_fd`](Self::wake_fd) now: inputs from here on
+    /// wake it.
     pub(super) fn fall_asleep(&self) -> bool {
         let mut queue = self.lock();
         queue.is_sleeping =
@@ -144,7 +143,7 @@ impl Inbox {
         queue.is_sleeping
     }
 
-    /// Returns what the thread waits for.
+    /// Returns the descriptor that the thread waits for.
     pub(super) fn wake_fd(&self) -> &WakeFd {
         &self.wake
     }

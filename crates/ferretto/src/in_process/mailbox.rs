@@ -11,8 +11,8 @@ use ferretto_ipc::port::Port;
 /// Answers that may lie here; a client that takes none is disconnected at some time.
 const MAX_ANSWERS: usize = 64 * 1024;
 
-/// When a client's backlog falls below this, in bytes, it is told. Less than what makes a producer
-/// hold chunks back.
+/// When a client's backlog falls below this, in bytes, it is told. Less than the backlog at which a
+/// producer holds chunks back.
 const ROOM: usize = 256 * 1024;
 
 /// The mailbox that the service's thread and a link share.

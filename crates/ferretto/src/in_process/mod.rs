@@ -11,8 +11,8 @@
 //! - The thread, named `ferretto-svc`, starts when the first producer or consumer connects. While
 //!   nobody asks for anything it sleeps. Trace files are written by threads of their own, named
 //!   `trace-file`.
-//! - What is recorded carries the true user id and process id of this process. (Upstream says 0 for
-//!   both, so that such traces cannot be told apart or merged.)
+//! - Packets carry the true user id and process id of this process. (Upstream says 0 for both, so
+//!   that such traces cannot be told apart or merged.)
 //! - Shared memory is private to the process: after a fork the child has a copy of it, and what the
 //!   child writes there never reaches its parent. A forked child has a shared service of its own,
 //!   made when it is asked for; services made with [`InProcess::new`] stay with the parent, and

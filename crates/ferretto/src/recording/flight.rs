@@ -21,8 +21,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// started again.
 const TRIGGER_LIMIT: Duration = Duration::from_hours(6 * 24);
 
-/// Keeps what the program traced last, and writes it into a file when it is told to, when a trigger
-/// comes, or when the program panics.
+/// Keeps the last events of the program, and writes them into a file when it is told to, when a
+/// trigger comes, or when the program panics.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), ferretto::session::SessionError> {
@@ -44,7 +44,7 @@ pub struct FlightRecorder {
     inner: Arc<Inner>,
 }
 
-/// Options for what a [`FlightRecorder`] is to keep, and when to write it.
+/// Options of a [`FlightRecorder`]: the events to keep, and when to write them.
 #[derive(Debug)]
 #[must_use = "nothing is recorded before it is started"]
 pub struct FlightRecorderOptions {
@@ -82,7 +82,7 @@ impl FlightRecorder {
         }
     }
 
-    /// Writes what is kept into a file, which is complete from the moment it has this name, and
+    /// Writes the ring into a file, which is complete from the moment it has this name, and
     /// replaces one that has it.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ impl FlightRecorder {
         self.inner.dump(path.as_ref(), LIMIT)
     }
 
-    /// Writes what is kept into `writer`, and returns it.
+    /// Writes the ring into `writer`, and returns that.
     ///
     /// # Errors
     ///

@@ -12,10 +12,10 @@ use crate::session::{Backend, Buffer, RecordingConfig, Session, SessionError, Tr
 /// The time each call to the service may take.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// The period at which what is recorded is written.
+/// The period at which packets are written.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// The size of the buffer that holds what is recorded between two writes, in KiB.
+/// The size of the buffer that holds packets between two writes, in KiB.
 const BUFFER_KB: u32 = 32 * 1024;
 
 /// Records the track events of this process into a file, for as long as the returned value lives.
@@ -86,13 +86,13 @@ impl Recorder {
     }
 
     /// Sets what to record; by default track events. Without buffers in it there is one of 32 MiB,
-    /// which has to hold what comes in a period.
+    /// which has to hold the packets of a period.
     pub fn config(mut self, config: impl Into<RecordingConfig>) -> Self {
         self.config = Some(config.into());
         self
     }
 
-    /// Sets how often what is recorded is written; by default twice a second.
+    /// Sets how often packets are written; by default twice a second.
     pub fn period(mut self, period: Duration) -> Self {
         self.period = period;
         self
@@ -165,7 +165,7 @@ impl<W> Drop for Recording<W> {
     }
 }
 
-/// Writes what is recorded until it is told to stop.
+/// Writes packets until it is told to stop.
 fn copy<W: Write + Send + 'static>(
     session: &Session,
     mut writer: W,

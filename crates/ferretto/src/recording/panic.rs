@@ -1,4 +1,4 @@
-//! Traces of what led to a panic.
+//! Traces of the last moments before a panic.
 
 use std::cell::Cell;
 use std::panic::{set_hook, take_hook};

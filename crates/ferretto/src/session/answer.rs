@@ -36,7 +36,7 @@ impl<T, F> Single<T, F>
 where
     F: FnOnce(recording::Answer) -> Option<T>,
 {
-    /// `convert` makes of the service's answer what the caller gets.
+    /// `convert` makes the caller's result of the service's answer.
     pub(super) fn new(done: Completer<T>, convert: F) -> Self {
         Self { done, convert }
     }

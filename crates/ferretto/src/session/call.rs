@@ -242,7 +242,7 @@ impl<T> Completer<T> {
         self.name
     }
 
-    /// Answers the call with what it means that its time is over. A later result is reclaimed.
+    /// Answers the call with its result for a timeout. A later result is reclaimed.
     pub(super) fn time_out(&self) {
         if let Some(shared) = &self.shared {
             shared.complete(Err(SessionError::TimedOut { call: self.name }));

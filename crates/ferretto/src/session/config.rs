@@ -129,7 +129,7 @@ impl RecordingConfig {
         &self.message
     }
 
-    /// The message that the service will get, for what there is no method for.
+    /// Returns the message for the service, for fields that have no method here.
     pub fn message_mut(&mut self) -> &mut TraceConfig {
         &mut self.message
     }
@@ -200,16 +200,16 @@ impl RecordingConfig {
         self
     }
 
-    /// Has producers hand over what they hold this often.
+    /// Sets the period at which producers are flushed.
     #[must_use]
     pub fn flush_every(mut self, period: Duration) -> Self {
         self.message.flush_period_ms = Some(milliseconds(period));
         self
     }
 
-    /// Has producers repeat this often what later events refer to. A buffer that forgets the oldest
-    /// can be read only from such a repetition on, so the period should be a fraction of the time
-    /// that it holds.
+    /// Sets the period at which producers repeat the incremental state that later events refer to.
+    /// A buffer that forgets the oldest can be read only from such a repetition on, so the period
+    /// should be a fraction of the time that it holds.
     #[must_use]
     pub fn clear_incremental_state_every(mut self, period: Duration) -> Self {
         self.message.incremental_state_config = IncrementalStateConfig {

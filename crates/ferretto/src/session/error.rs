@@ -31,7 +31,7 @@ pub enum SessionError {
         /// The service's words; empty if it gave none.
         reason: String,
     },
-    /// The service is older than what was asked for.
+    /// The service is older than the request, and does not know it.
     Unsupported {
         /// The name of the call.
         call: &'static str,

@@ -144,7 +144,7 @@ impl Inbox {
             .wait_timeout_while(state, limit, |state| !state.is_new);
     }
 
-    /// Has what is new end the wait for the service, from now on or no longer.
+    /// Sets whether new requests end the wait for the service.
     pub(super) fn set_waker(&self, waker: Option<Waker>) {
         lock(&self.state).waker = waker;
     }

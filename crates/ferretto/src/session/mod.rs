@@ -98,8 +98,8 @@ impl Session {
         Ok(Self { inbox })
     }
 
-    /// Says what to record when the session is [started](Self::start) the next time: a
-    /// [`RecordingConfig`] or a whole [`TraceConfig`](crate::proto::TraceConfig).
+    /// Sets the config for the next [start](Self::start) of the session: a [`RecordingConfig`] or a
+    /// whole [`TraceConfig`](crate::proto::TraceConfig).
     pub fn set_up(&self, config: impl Into<RecordingConfig>) {
         let (config, file) = config.into().into_parts();
         self.inbox
@@ -149,7 +149,7 @@ impl Session {
         )
     }
 
-    /// Has all producers hand over what they hold.
+    /// Flushes all producers.
     ///
     /// # Errors
     ///
@@ -178,8 +178,8 @@ impl Session {
         call
     }
 
-    /// Like [`read`](Self::read), but writes what comes at once, and returns the writer. That is
-    /// done on the session's own thread: a writer that blocks holds up the other calls.
+    /// Like [`read`](Self::read), but writes packets as they arrive, and returns the writer. That
+    /// is done on the session's own thread: a writer that blocks holds up the other calls.
     ///
     /// # Errors
     ///
@@ -248,8 +248,8 @@ impl Session {
         )
     }
 
-    /// Copies what the session with this [unique name](RecordingConfig::unique_name) holds. This
-    /// session is the copy then, to be [read](Self::read); the other one goes on.
+    /// Clones the session with this [unique name](RecordingConfig::unique_name). This session is
+    /// the clone then, to be [read](Self::read); the other one goes on.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Recording what a closure traces.
+//! Recording the events of a closure.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub fn capture(work: impl FnOnce()) -> Trace {
     Capture::new().run(work).1
 }
 
-/// Options for what to record of a closure. See [`capture`] for the usual.
+/// Options of a recording of a closure. See [`capture`] for the usual.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is recorded before it runs"]
 pub struct Capture {

@@ -1,6 +1,6 @@
-//! Access to what was traced, for tests.
+//! Access to traced events, for tests.
 //!
-//! [`capture`] records what a closure traces, and [`Trace`] is that as a tree of slices, moments
+//! [`capture`] records the events of a closure, and [`Trace`] is that as a tree of slices, moments
 //! and counters. Printed, it has no times and numbers, and so is the same each time:
 //!
 //! ```

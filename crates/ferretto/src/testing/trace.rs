@@ -13,8 +13,7 @@ use crate::decode::{CounterValue, Event, EventReader, Kind, Track, TrackKind, Tr
 pub struct Trace {
     /// The tracks on which something happened, in the order of their first events.
     pub timelines: Vec<Timeline>,
-    /// Packets are missing: memory was full, or what came first was forgotten in favour of what
-    /// came last.
+    /// Packets are missing: memory was full, or the first ones were overwritten by the last.
     pub has_losses: bool,
 }
 
@@ -38,7 +37,7 @@ impl Trace {
         Self::read_if(encoded, |_| true)
     }
 
-    /// Reads what the threads recorded that are wanted, by their tracks.
+    /// Reads the events of the wanted threads, by their tracks.
     pub(super) fn read_if(encoded: &[u8], wants: impl Fn(&TrackKind) -> bool) -> Self {
         let mut reader = EventReader::default();
         let mut by_sequence: BTreeMap<u32, Vec<Event>> = BTreeMap::new();
@@ -116,7 +115,7 @@ impl Timeline {
     }
 }
 
-/// Slices of one track that have not ended, the innermost last, and what is outside of all.
+/// Slices of one track that have not ended, the innermost last, and items outside of all.
 #[derive(Default)]
 struct Builder {
     nodes: Vec<Node>,

@@ -169,7 +169,7 @@ pub enum Priority {
     Verbose = 2,
     /// Of interest to those who work on the program.
     Debug = 3,
-    /// A report of what goes on.
+    /// A log message.
     Info = 4,
     /// Something that may become a problem.
     Warn = 5,

@@ -8,8 +8,8 @@ use ferretto_wire::Encoder;
 
 use super::location::{Frame, SourceLocation};
 
-/// Most things of a kind that are remembered by what they are rather than by where. Others get a
-/// new number each time.
+/// Most entries of a kind that are remembered by content rather than by address. Others get a new
+/// number each time.
 const MAX_REMEMBERED: usize = 4096;
 
 /// The dictionaries of one sequence.
@@ -174,7 +174,7 @@ impl Interner {
     }
 }
 
-/// A dictionary of things known by what they are.
+/// A dictionary of entries found by content.
 #[derive(Debug, Default)]
 struct Contents {
     known: HashMap<Box<[u8]>, u64>,

@@ -1,5 +1,5 @@
-//! Slices of those who bring spans of another library: these know beginning and end from that, and
-//! keep in their own way what is between.
+//! Slices for libraries that bridge spans of another one: these know beginning and end of spans,
+//! and keep the state between by themselves.
 
 use super::category::Category;
 use super::event::{Categories, Event, Kind, Place, ShortEvent};

@@ -27,8 +27,8 @@ pub(crate) fn register() {
         policy: settings.track_event_policy,
         policy_by_config: settings.track_event_policy_by_config,
         is_single: false,
-        // Threads are not interrupted for a flush: the service reads what they have written from
-        // the shared memory.
+        // Threads are not interrupted for a flush: the service reads their chunks from the shared
+        // memory.
         no_flush: true,
     });
     // If there are too many data sources of other kinds already, nobody can ask for track events.
@@ -82,7 +82,7 @@ impl Source for TrackEvents {
         SLOTS.clear(place);
     }
 
-    /// Only what is recorded counts, not how; and both must say something.
+    /// Only the selection counts, not its encoding; and both must select something.
     fn can_adopt(&self, startup: &DataSourceConfig, config: &DataSourceConfig) -> bool {
         let filter = |config: &DataSourceConfig| {
             let encoded = config.track_event_config.as_deref();

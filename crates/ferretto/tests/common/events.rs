@@ -189,7 +189,7 @@ impl Decoded {
     }
 }
 
-/// Records what `work` traces with this configuration of track events, in a process that does
+/// Records the events of `work` with this configuration of track events, in a process that does
 /// nothing else with this library.
 pub fn record(configuration: Option<Vec<u8>>, work: impl FnOnce()) -> Decoded {
     let mut recorder = Recorder::new();
@@ -216,7 +216,7 @@ impl Recorder {
         }
     }
 
-    /// Records what `work` traces.
+    /// Records the events of `work`.
     pub fn record(&mut self, configuration: Option<Vec<u8>>, work: impl FnOnce()) -> Decoded {
         self.start(configuration);
         work();

@@ -1,4 +1,4 @@
-//! A data source that tells what happens to it, and does what the test wants.
+//! A data source that reports its callbacks, and acts as the test wants.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -11,7 +11,7 @@ use ferretto_wire::Fields;
 
 use super::LIMIT;
 
-/// A note of what happened.
+/// A note of a callback.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Note {
     Setup,
@@ -65,7 +65,7 @@ impl Noted {
         (noted, ends)
     }
 
-    /// Says of what threads keep that it is clear.
+    /// Claims that the state of threads is clear.
     pub fn keeping(mut self) -> Self {
         self.keeps_state = true;
         self

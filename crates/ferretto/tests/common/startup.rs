@@ -18,7 +18,7 @@ pub enum Outcome {
     Aborted,
 }
 
-/// Startup tracing that tells what becomes of it.
+/// Startup tracing that reports its outcome.
 pub fn expecting(config: TraceConfig) -> (StartupTracingOptions, Receiver<Outcome>) {
     let (sender, outcome) = channel();
     let aborted = sender.clone();

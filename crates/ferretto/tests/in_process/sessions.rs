@@ -1,4 +1,4 @@
-//! Tests of what can be done with sessions.
+//! Tests of the methods of sessions.
 
 use ferretto::in_process::InProcess;
 use ferretto_client::ExhaustedPolicy;

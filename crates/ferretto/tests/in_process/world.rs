@@ -1,4 +1,4 @@
-//! Producers that write what a test wants, and what tests ask of consumers.
+//! Producers that write given packets, and requests of consumers.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -190,8 +190,7 @@ pub(crate) fn consumer(service: &InProcess) -> Consumer {
     Consumer::connect_through(service, LIMIT).unwrap()
 }
 
-/// Starts a session and waits until all data sources have started, that is, written what they
-/// write.
+/// Starts a session and waits until all data sources have started, that is, written their packets.
 pub(crate) fn start(consumer: &mut Consumer, config: TraceConfig) {
     consumer
         .observe_events(&[ObservableType::TYPE_ALL_DATA_SOURCES_STARTED])

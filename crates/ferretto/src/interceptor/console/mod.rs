@@ -96,7 +96,7 @@ impl Interceptor for Console {
 }
 
 impl Console {
-    /// Returns what is printed of an event: a line, and one for each counter set along with it.
+    /// Returns the output for an event: a line, and one for each counter set along with it.
     fn lines(&self, shared: &mut Shared, event: &Event, start: u64) -> String {
         let mut text = String::new();
         let _ = match event.kind {

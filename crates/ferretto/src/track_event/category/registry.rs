@@ -15,7 +15,7 @@ use crate::track_event::recordings;
 /// Called when a recording starts or stops to record a category.
 type Notice = Arc<dyn Fn(CategoryChange) + Send + Sync>;
 
-/// All categories used so far, and who wants what.
+/// All categories used so far, and the filters of recordings.
 struct Registry {
     categories: Vec<&'static Category>,
     /// Slots that are recording, with their filters.
@@ -75,7 +75,7 @@ impl Registry {
             .fold(0, |mask, (slot, _)| mask | 1 << slot)
     }
 
-    /// Evaluates every category anew. Returns whom to tell what.
+    /// Evaluates every category anew. Returns the notices to deliver.
     fn evaluate_all(&self) -> Vec<(Notice, CategoryChange)> {
         let before: Vec<_> = OBSERVERS
             .iter()
@@ -102,7 +102,7 @@ fn changes(before: u32, after: u32) -> impl Iterator<Item = CategoryChange> {
     })
 }
 
-fn tell(notices: Vec<(Notice, CategoryChange)>) {
+fn notify(notices: Vec<(Notice, CategoryChange)>) {
     for (notice, change) in notices {
         notice(change);
     }
@@ -131,7 +131,7 @@ pub(in crate::track_event) fn introduce(category: &'static Category) -> u32 {
         _ => registry.evaluate_all(),
     };
     drop(registry);
-    tell(notices);
+    notify(notices);
     if is_new && !category.is_group() {
         recordings::announce();
     }
@@ -152,29 +152,29 @@ pub(in crate::track_event) fn observe(
 }
 
 /// Has a function called after every start and stop of a recording, once all categories know of it.
-/// For libraries that keep what they know about many categories elsewhere; called on ferretto's
-/// background thread.
+/// For libraries that cache the state of many categories elsewhere; called on ferretto's background
+/// thread.
 pub fn on_any_change(listener: fn()) {
     LISTENERS.push(listener);
 }
 
-/// Switches on what the instance in a slot wants.
+/// Switches on the categories that the instance in a slot wants.
 pub(in crate::track_event) fn enable(slot: usize, filter: Arc<Filter>) {
     let mut registry = registry();
     registry.filters.push((slot, filter));
     let notices = registry.evaluate_all();
     drop(registry);
-    tell(notices);
+    notify(notices);
     LISTENERS.iter().for_each(|listener| listener());
 }
 
-/// Switches off what only the instance in a slot wanted.
+/// Switches off the categories that only the instance in a slot wanted.
 pub(in crate::track_event) fn disable(slot: usize) {
     let mut registry = registry();
     registry.filters.retain(|(other, _)| *other != slot);
     let notices = registry.evaluate_all();
     drop(registry);
-    tell(notices);
+    notify(notices);
     LISTENERS.iter().for_each(|listener| listener());
 }
 

@@ -101,7 +101,7 @@ impl Counter {
         }
     }
 
-    /// The time, outside what the line is good for.
+    /// Returns the time where the line is not valid.
     #[cold]
     #[inline(never)]
     fn beyond(&self, generation: u64, line: &Line, passed: u64) -> u64 {
@@ -151,7 +151,7 @@ impl Counter {
     }
 }
 
-/// Returns what both clocks show at the same moment, as exactly as can be said.
+/// Returns readings of both clocks at the same moment, as exactly as possible.
 fn pair(line: &Line) -> Option<Pair> {
     let mut best: Option<Pair> = None;
     for _ in 0..TRIES {

@@ -230,7 +230,7 @@ mod tests {
         }
 
         /// The time as an event is told it.
-        fn tell(&mut self, line: &mut Line) -> u64 {
+        fn read(&mut self, line: &mut Line) -> u64 {
             let passed = self.ticks.wrapping_sub(line.ticks);
             if passed < line.limit {
                 return line.at(passed);
@@ -269,10 +269,10 @@ mod tests {
                 }
                 quick += u64::from(machine.ticks.wrapping_sub(line.ticks) < line.limit);
                 events += 1;
-                let told = machine.tell(&mut line);
-                worst = worst.max(told.abs_diff(machine.real()));
-                assert!(told >= last, "time goes back from {last} to {told}");
-                last = told;
+                let time = machine.read(&mut line);
+                worst = worst.max(time.abs_diff(machine.real()));
+                assert!(time >= last, "time goes back from {last} to {time}");
+                last = time;
             }
             let pause = machine.below(2_000_000_000);
             machine.pass(pause);

@@ -1,4 +1,4 @@
-//! The beginnings of events and of what is attached to them, put together in registers.
+//! The beginnings of events and of their fields, put together in registers.
 
 use ferretto_engine::{EventBuffer, EventEncoder};
 use ferretto_format::sequence_flags::NEEDS_INCREMENTAL_STATE;

@@ -24,8 +24,8 @@ pub(super) use head::{begin_annotation, begin_event, put_varint};
 /// The accelerator of one sequence.
 #[derive(Debug)]
 pub(super) struct Accelerator {
-    /// Until the writer has written so many bytes, what was written before can be relied on and
-    /// events carry nothing unusual; 0 if not even the next.
+    /// The number of written bytes up to which the incremental state is valid and events carry
+    /// nothing unusual; 0 if not even for the next.
     until: u64,
     headers: HeaderCache,
     #[cfg(test)]

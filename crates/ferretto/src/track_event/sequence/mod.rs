@@ -35,7 +35,7 @@ pub(super) struct Sequence {
     process: &'static Process,
     thread: Thread,
     identity: Identity,
-    /// The validity of what was written, and the clocks.
+    /// The validity of the incremental state, and the clocks.
     state: SequenceWriter,
     interner: Interner,
     /// Tracks described since the last restart.
@@ -85,7 +85,7 @@ impl Sequence {
         }
     }
 
-    /// Makes void what was written, before the next event.
+    /// Voids the incremental state, before the next event.
     pub(super) fn clear(&mut self) {
         self.state.clear();
         self.accelerator.pause();
@@ -98,7 +98,7 @@ impl Sequence {
         self
     }
 
-    /// Returns true if what was written before cannot be relied on, or is so much that it may have
+    /// Returns true if the incremental state is void, or so much was written since that it may have
     /// been overwritten.
     #[inline]
     fn must_restart(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Restarts: writing what comes before the first event, and before the first one after a loss.
+//! Restarts: the packets before the first event, and before the first one after a loss.
 
 use ferretto_engine::{EventBuffer, EventEncoder, settings};
 use ferretto_format::Start;

@@ -165,7 +165,7 @@ impl<'a> StateTrack<'a> {
     }
 }
 
-/// Defines what a track of either kind shares with others.
+/// Defines the methods that both kinds of tracks share.
 macro_rules! placing {
     ($type:ident, $method:ident) => {
         impl<'a> $type<'a> {

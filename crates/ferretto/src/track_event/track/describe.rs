@@ -1,4 +1,4 @@
-//! Descriptions, by which recordings are told what a track is.
+//! Descriptors of tracks, for recordings.
 
 use ferretto_format::{Process, Thread};
 use ferretto_proto::fields::{counter_descriptor, track_descriptor as field};

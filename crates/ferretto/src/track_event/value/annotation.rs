@@ -12,7 +12,7 @@ use crate::track_event::interner::Interner;
 /// The depth to which dictionaries and arrays may be nested.
 const MAX_DEPTH: u8 = 16;
 
-/// In place of what is nested deeper.
+/// The replacement of values nested deeper.
 const TOO_DEEP: &str = "…";
 
 /// In place of items without a value: readers would number those behind them wrongly.
@@ -241,7 +241,7 @@ impl<'a> Annotation<'a> {
         }
     }
 
-    /// For what is inside, unless that is too deep.
+    /// For inner values, unless they are too deep.
     fn deeper(&mut self) -> Option<Annotation<'_>> {
         let depth = self.depth + 1;
         self.is_allowed()

@@ -1,4 +1,4 @@
-//! Values that events carry, and what can be one.
+//! Values that events carry, and the types that can be one.
 
 mod annotation;
 mod arguments;

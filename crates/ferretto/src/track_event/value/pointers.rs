@@ -1,4 +1,4 @@
-//! Addresses, and what is behind references.
+//! Addresses, and the values behind references.
 
 use std::borrow::Cow;
 use std::ptr::NonNull;

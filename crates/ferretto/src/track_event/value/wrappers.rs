@@ -40,7 +40,7 @@ pub const fn bytes<T: AsRef<[u8]>>(value: T) -> Bytes<T> {
     Bytes(value)
 }
 
-/// An error with what caused it: `cannot load: no such file`.
+/// An error with its causes: `cannot load: no such file`.
 ///
 /// ```
 /// if let Err(error) = "x".parse::<f32>() {
