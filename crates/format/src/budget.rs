@@ -35,7 +35,7 @@ impl Budget {
         taken.is_ok()
     }
 
-    /// Gives back what was taken.
+    /// Gives bytes back that were taken.
     pub fn give_back(&self, bytes: usize) {
         self.0.left.fetch_add(bytes, Ordering::Relaxed);
     }

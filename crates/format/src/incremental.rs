@@ -7,8 +7,8 @@ const RENEWAL: u64 = 64 << 10;
 /// The validity of a writer's incremental state, which later packets rely on.
 ///
 /// It is void at the beginning, when a recording clears it, after a packet was lost, and each 64
-/// KiB. The writer then [restarts](Self::restart): it forgets what it interned and described, and
-/// writes its first packet again, with
+/// KiB. The writer then [restarts](Self::restart): it forgets its interned data and descriptors,
+/// and writes its first packet again, with
 /// [`INCREMENTAL_STATE_CLEARED`](crate::sequence_flags::INCREMENTAL_STATE_CLEARED).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IncrementalState {

@@ -7,8 +7,8 @@
 //! - [`Preamble`]: the bytes before each packet of a trace file.
 //! - [`Fnv1a`]: the hash of track uuids, machine ids and trace filters.
 //! - [`budget`]: memory that the tables of a reader may take together.
-//! - [`SequenceWriter`], [`SequenceClocks`] and [`InternedData`]: writing sequences; when one has
-//!   to restart and how, timestamps, and what packets refer to by iid.
+//! - [`SequenceWriter`], [`SequenceClocks`] and [`InternedData`]: writing sequences; restarts,
+//!   timestamps, and interned data.
 //! - [`machine_clock`]: the clocks of other machines, compared with those of the host.
 //! - [`Process`] and [`Thread`]: the tracks of those who write track events.
 //! - [`heap_sample`]: fields of heap profiles that upstream does not know.

@@ -15,9 +15,9 @@ pub struct Exchange {
     pub host: u64,
 }
 
-/// The field of `RemoteClockSync` in which this project's service states what the exchanges beside
-/// it tell of `BOOTTIME`; upstream's readers pass over it. Its fields are [`STATED_OFFSET`] and
-/// [`STATED_ERROR`].
+/// The field of `RemoteClockSync` in which this project's service states the offset of `BOOTTIME`
+/// that the exchanges beside it imply; upstream's readers skip it. Its fields are [`STATED_OFFSET`]
+/// and [`STATED_ERROR`].
 pub const STATED: u32 = 15_502;
 /// The machine's clock is ahead of the host's by so many nanoseconds, as `int64`.
 pub const STATED_OFFSET: u32 = 1;
@@ -78,7 +78,7 @@ impl Comparison {
         })
     }
 
-    /// Returns the middle of what is possible, and the distance of its ends.
+    /// Returns the middle of the possible offsets, and the distance of their ends.
     pub fn offset(&self) -> Offset {
         let width = self.highest.abs_diff(self.lowest);
         Offset {
@@ -127,7 +127,7 @@ impl MachineClock {
         self.comparisons.is_empty()
     }
 
-    /// Returns what the best comparison tells.
+    /// Returns the offset of the best comparison.
     pub fn best(&self) -> Option<Offset> {
         let offsets = self.comparisons.iter().map(Comparison::offset);
         offsets.min_by_key(|offset| offset.error)
@@ -188,7 +188,7 @@ impl OffsetCurve {
             host.clamp(0, u64::MAX.into()) as u64
         };
         let (_, first) = self.points.first()?;
-        // The offset changes so slowly that what it was a moment ago is good enough to ask by.
+        // The offset changes so slowly that its value of a moment ago is good enough here.
         let mut host = to_host(first.offset);
         let mut error = 0;
         for _ in 0..3 {
@@ -217,9 +217,9 @@ impl OffsetCurve {
         let time = (last.0 - first.0) as f64;
         let known = self.points.iter().map(|(_, offset)| offset.error).max()?;
         let gained = (i128::from(last.1.offset) - i128::from(first.1.offset)) as f64;
-        // Not what the errors alone may feign.
-        let told = time >= 1e9 && known as f64 * 2e9 / time < 100_000.0;
-        told.then_some(gained * 1e9 / time)
+        // The difference must exceed the one that errors alone could cause.
+        let is_certain = time >= 1e9 && known as f64 * 2e9 / time < 100_000.0;
+        is_certain.then_some(gained * 1e9 / time)
     }
 }
 

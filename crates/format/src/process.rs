@@ -33,7 +33,7 @@ impl Process {
         hash.update(&pid.to_le_bytes()).finish()
     }
 
-    /// Appends what a `TrackDescriptor` says of the process.
+    /// Appends the fields of a `TrackDescriptor` about the process.
     pub fn describe<S: Sink + ?Sized>(&self, track: &mut Encoder<'_, S>) {
         track.nested(track_descriptor::PROCESS, |out| {
             out.int(process_descriptor::PID, self.pid.into());
@@ -53,7 +53,7 @@ impl Thread {
         process.uuid ^ self.tid as u64
     }
 
-    /// Appends what a `TrackDescriptor` says of the thread.
+    /// Appends the fields of a `TrackDescriptor` about the thread.
     pub fn describe<S: Sink + ?Sized>(&self, process: &Process, track: &mut Encoder<'_, S>) {
         track.nested(track_descriptor::THREAD, |out| {
             out.int(thread_descriptor::PID, process.pid.into());

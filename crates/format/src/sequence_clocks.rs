@@ -78,7 +78,7 @@ impl SequenceClocks {
         let clock = if clock == INCREMENTAL { default } else { clock };
         let (value, named) = if clock == INCREMENTAL && time >= self.last {
             let units = self.units(time - self.last);
-            // Whole units only, so that what is cut off is not lost.
+            // Whole units only, so that the remainder is not lost.
             self.last += units * self.unit;
             (units, None)
         } else if clock == INCREMENTAL {

@@ -7,11 +7,11 @@ use crate::incremental::IncrementalState;
 use crate::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 use crate::{SequenceClocks, clock};
 
-/// A packet sequence as its writer keeps it: whether what packets rely on is still valid, and how
-/// their times are written.
+/// A packet sequence as its writer keeps it: the validity of its incremental state, and the
+/// encoding of its times.
 ///
-/// Before each packet a writer asks [`must_restart`](Self::must_restart). If so, it forgets what it
-/// interned and described, and writes the first packet of the sequence again:
+/// Before each packet a writer asks [`must_restart`](Self::must_restart). If so, it forgets its
+/// interned data and descriptors, and writes the first packet of the sequence again:
 /// [`restart`](Self::restart), then [`restarted`](Self::restarted). All other packets start with
 /// [`begin_packet`](Self::begin_packet).
 #[derive(Clone, Copy, Debug)]
@@ -36,12 +36,13 @@ impl SequenceWriter {
         &self.clocks
     }
 
-    /// Makes void what was written: the next packet is the first one of the sequence again.
+    /// Voids the incremental state: the next packet is the first one of the sequence again.
     pub fn clear(&mut self) {
         self.state.clear();
     }
 
-    /// Returns true if what was written is void because it was cleared or packets were lost since.
+    /// Returns true if the incremental state is void because it was cleared or packets were lost
+    /// since.
     #[inline]
     pub fn is_void(&self, drop_count: u64) -> bool {
         self.state.is_void(drop_count)

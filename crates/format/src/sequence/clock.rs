@@ -114,7 +114,7 @@ impl Clocks {
         self.start
     }
 
-    /// Reads a `ClockSnapshot`, with the clocks of the sequence it came in and what they may take.
+    /// Reads a `ClockSnapshot`, with the clocks of its sequence and the budget for them.
     pub(super) fn snapshot(
         &mut self,
         bytes: &[u8],

@@ -5,7 +5,7 @@
 pub enum Fault {
     /// It names no sequence.
     NoSequence,
-    /// It needs what earlier packets said, which is lost.
+    /// It needs incremental state of earlier packets, which is lost.
     StateInvalid,
     /// There are more sequences than are faults apart.
     TooManySequences,

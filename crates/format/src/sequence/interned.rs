@@ -1,4 +1,4 @@
-//! Tables of what packets refer to by number.
+//! Tables of interned entries, which packets refer to by number.
 
 use std::collections::HashMap;
 

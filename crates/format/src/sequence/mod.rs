@@ -1,6 +1,6 @@
 //! Reading sequences of packets: the incremental state that earlier packets of a sequence leave for
-//! its later ones, what a lost packet makes void, and times converted to one clock. The rules are
-//! those of upstream's trace processor.
+//! its later ones, the effect of lost packets on it, and times converted to one clock. The rules
+//! are those of upstream's trace processor.
 //!
 //! A reader of some kind of packets brings a [`SequenceState`], the incremental state of its kind.
 //! For each packet [`SequenceReader::read`] returns that state and the packet's time, or the
@@ -36,7 +36,7 @@ pub trait SequenceState {
     /// Forgets everything: the state from earlier packets is void.
     fn restart(&mut self);
 
-    /// Reads a `TracePacketDefaults`, which replaces what was before.
+    /// Reads a `TracePacketDefaults`, which replaces the earlier ones.
     fn set_defaults(&mut self, defaults: &[u8]);
 
     /// Reads an `InternedData`.

@@ -48,8 +48,8 @@ impl<'a> PacketHeader<'a> {
         is_whole.then_some(header)
     }
 
-    /// Reads what of an encoded `TracePacket` is well-formed, and gives all other fields to
-    /// `content`. Returns true if that is all of it.
+    /// Reads the header of an encoded `TracePacket` up to the first malformed field, and gives all
+    /// other fields to `content`. Returns true if the whole packet is well-formed.
     #[inline]
     pub fn read_prefix(bytes: &'a [u8], mut content: impl FnMut(Field<'a>)) -> (Self, bool) {
         let mut header = Self::default();
