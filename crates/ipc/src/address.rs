@@ -188,8 +188,8 @@ fn parse_vsock(text: &[u8]) -> Option<Address> {
     })
 }
 
-/// The low 32 bits of what C's `strtoul` makes of the text, so that `-1`
-/// means "any" and text that is no number means 0.
+/// The low 32 bits of the result of C's `strtoul`, so that `-1` means "any" and text that is no
+/// number means 0.
 fn low_bits(text: &[u8]) -> u32 {
     let text = text.trim_ascii_start();
     let (negative, digits) = match text {

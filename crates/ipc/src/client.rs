@@ -223,8 +223,7 @@ impl<P: Port> Connection<P> {
         matches!(&self.state, State::Bound { methods, .. } if methods.contains_key(&method))
     }
 
-    /// Sends and receives what is possible without blocking. Take the results
-    /// with [`poll_event`](Self::poll_event).
+    /// Sends and receives without blocking. Take the results with [`poll_event`](Self::poll_event).
     pub fn process(&mut self) {
         if matches!(self.state, State::Closed) {
             return;
@@ -264,7 +263,7 @@ impl<P: Port> Connection<P> {
         !self.events.is_empty()
     }
 
-    /// Sends what is possible without blocking.
+    /// Sends without blocking.
     pub fn flush(&mut self) {
         if matches!(self.state, State::Closed) {
             return;

@@ -108,8 +108,8 @@ struct Remote {
 impl Connection {
     /// A connection over a UNIX socket, whose peer the kernel vouches for.
     ///
-    /// `services` are what its listening address exposes; their ids are their
-    /// positions, counted from 1.
+    /// `services` are those that its listening address exposes; their ids are their positions,
+    /// counted from 1.
     pub fn local(services: Arc<[PortKind]>, peer: Peer) -> Self {
         Self {
             services,
@@ -158,14 +158,14 @@ impl Connection {
         self.decoder.held()
     }
 
-    /// Takes out what cuts received bytes into frames, for someone who goes through them with
-    /// [`commit`](Self::commit) and [`take_frame`](Self::take_frame) and [puts it
+    /// Takes out the decoder that cuts received bytes into frames, for a caller that goes through
+    /// them with [`commit`](Self::commit) and [`take_frame`](Self::take_frame) and [puts it
     /// back](Self::put_back).
     pub fn take_decoder(&mut self) -> FrameDecoder {
         std::mem::take(&mut self.decoder)
     }
 
-    /// Puts back what was [taken out](Self::take_decoder).
+    /// Puts the decoder back that was [taken out](Self::take_decoder).
     pub fn put_back(&mut self, decoder: FrameDecoder) {
         self.decoder = decoder;
     }
@@ -193,7 +193,7 @@ impl Connection {
         })
     }
 
-    /// Returns what follows from a frame; `None` if it is malformed, or asks for nothing.
+    /// Returns the action for a frame; `None` if it is malformed, or asks for nothing.
     pub fn take_frame(&mut self, payload: &[u8], fd: Option<PassedFd>) -> Option<Action> {
         let Self {
             services,
@@ -205,8 +205,8 @@ impl Connection {
         dispatch(services, payload, fd, &mut identify).ok()?
     }
 
-    /// Takes the bytes and the descriptor of one receive, and calls `act` with
-    /// what follows from each frame completed by it.
+    /// Takes the bytes and the descriptor of one receive, and calls `act` with the action for each
+    /// frame completed by it.
     ///
     /// Malformed frames are ignored. A descriptor on a frame that is not a
     /// call is closed.

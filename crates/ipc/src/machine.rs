@@ -57,8 +57,8 @@ impl Machine {
 /// Returns an identifier of this machine and this boot: the content of the kernel's file, or a hash
 /// of the folder's time of creation and the machine's names. Empty if neither can be read.
 fn id_of_boot(kernels: &Path, made_at_boot: &Path) -> Vec<u8> {
-    let said = fs::read(kernels).unwrap_or_default();
-    match said.trim_ascii() {
+    let content = fs::read(kernels).unwrap_or_default();
+    match content.trim_ascii() {
         [] => hash_of_boot(made_at_boot).unwrap_or_default(),
         id => id.to_vec(),
     }

@@ -1,5 +1,5 @@
-//! Recorded conversations with upstream: everything in them is understood,
-//! and what this crate writes in its place is the same to the byte.
+//! Recorded conversations with upstream: everything in them is understood, and this crate's
+//! encoding is the same to the byte.
 
 use std::collections::HashMap;
 use std::path::Path;

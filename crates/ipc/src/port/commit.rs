@@ -1,4 +1,4 @@
-//! Decoding what producers send most: commits.
+//! Decoding commits, which producers send most.
 
 mod usual;
 
@@ -28,7 +28,7 @@ impl From<&ChunksToMove> for Move {
     }
 }
 
-/// The offset in a chunk, and what to put there if that has the right size.
+/// The offset in a chunk, and the bytes to put there if they have the right size.
 pub type Patch = (u32, Option<[u8; 4]>);
 
 /// Returns a patch as it is in a [`Commit`].
@@ -77,9 +77,8 @@ pub struct Commit {
 const KEPT: usize = 1024;
 
 impl Commit {
-    /// Takes over what an encoded commit says. Returns false, and leaves anything, if there is
-    /// something unusual in it: chunks without shared memory, an unknown field, a number out of
-    /// range, an error.
+    /// Decodes a commit. Returns false, with unspecified content, if there is something unusual in
+    /// it: chunks without shared memory, an unknown field, a number out of range, an error.
     pub fn read(&mut self, bytes: &[u8]) -> bool {
         self.moves.clear();
         self.moves.shrink_to(KEPT);
@@ -114,7 +113,7 @@ impl Commit {
         Some(())
     }
 
-    /// Takes over what is encoded as producers encode it, and returns the rest.
+    /// Decodes the part that is encoded as producers encode it, and returns the rest.
     fn add_usual<'a>(&mut self, mut bytes: &'a [u8]) -> &'a [u8] {
         loop {
             if let Some((chunk, rest)) = usual::chunk_to_move(bytes) {
@@ -257,7 +256,7 @@ mod tests {
             )
     }
 
-    /// The flat form of a commit, made of what the generated code has decoded.
+    /// The flat form of a commit, made of the message that the generated code has decoded.
     fn flat(request: &CommitDataRequest) -> (Vec<Move>, Vec<(PatchedChunk, Vec<Patch>)>) {
         let moves = request.chunks_to_move.iter().map(Move::from);
         let patched = request

@@ -11,7 +11,7 @@ define_port! {
         ReadBuffers(ReadBuffersRequest) -> ReadBuffersResponse as stream;
         /// Destroys the session.
         FreeBuffers(FreeBuffersRequest) -> FreeBuffersResponse;
-        /// Collects what producers still hold.
+        /// Flushes producers.
         Flush(FlushRequest) -> FlushResponse;
         /// Starts a session whose start was deferred.
         StartTracing(StartTracingRequest) -> StartTracingResponse;

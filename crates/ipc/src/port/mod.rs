@@ -267,7 +267,7 @@ macro_rules! define_port {
         }
     };
 }
-// After the macro, which is visible only to what follows it.
+// After the macro, which is visible only from there on.
 pub mod commit;
 pub mod consumer;
 pub mod producer;

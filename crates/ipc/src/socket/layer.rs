@@ -1,4 +1,4 @@
-//! Layers between sockets and what is said over them, such as encryption.
+//! Layers between sockets and their messages, such as encryption.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -59,8 +59,8 @@ pub trait Security: Send + Sync + fmt::Debug {
 
 /// The state of one connection. Nothing here waits.
 pub trait Layer: Send + fmt::Debug {
-    /// Reads from the socket what there is, until the buffer is full: 0 bytes are the end, `None`
-    /// is nothing at the moment.
+    /// Reads the available bytes from the socket, until the buffer is full: 0 bytes are the end,
+    /// `None` is nothing at the moment.
     ///
     /// # Errors
     ///

@@ -113,7 +113,7 @@ impl Listener {
             },
         };
         if !address.is_unix() {
-            // Nobody is to believe that what is asked for is there.
+            // Clients must not find a socket that does not serve the request.
             super::process_security().map_err(io_error)?;
         }
         let (fd, _lock) = match address {
@@ -132,7 +132,7 @@ impl Listener {
                 .map(|status| (path.clone(), status.st_dev, status.st_ino)),
             _ => None,
         };
-        // Removes the file if what follows fails.
+        // Removes the file if a later step fails.
         let listener = Self {
             fd,
             address: address.clone(),
@@ -250,7 +250,7 @@ fn lock_folder(path: &Path) -> Option<OwnedFd> {
     None
 }
 
-/// Makes room for a socket file, unless someone is using what is there.
+/// Makes room for a socket file, unless the present one is in use.
 fn clear_stale(path: &Path, address: &Address) -> Result<(), BindError> {
     let io_error = |source: io::Error| BindError::Io {
         address: address.clone(),

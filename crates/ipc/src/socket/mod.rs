@@ -189,7 +189,7 @@ impl Socket {
         }
     }
 
-    /// Reads what has arrived, at most as much as `buffer` holds.
+    /// Reads the bytes that have arrived, at most as much as `buffer` holds.
     ///
     /// Of two descriptors received together the first is kept, as upstream
     /// does. All others are left to the [`Disposal`] that was set.
@@ -400,7 +400,7 @@ impl Socket {
         Some(look(&**layer))
     }
 
-    /// The memory held by what is not yet sent, in bytes.
+    /// The memory held by unsent frames, in bytes.
     pub fn queued(&self) -> usize {
         self.out.queued() + self.in_layer(|layer| layer.unsent()).unwrap_or(0)
     }

@@ -8,8 +8,8 @@ use rustix::net::getpeername;
 use super::Socket;
 use super::vsock::vsock_peer;
 
-/// The address of another machine, as the kernel tells it. Of an IPv6 address only what is given
-/// out to networks counts, as a machine has as many of the rest as it likes.
+/// The address of another machine, as the kernel tells it. Of an IPv6 address only the network part
+/// counts, as a machine chooses the rest freely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PeerHost {
     /// An address of the Internet protocol.

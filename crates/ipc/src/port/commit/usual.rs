@@ -42,7 +42,7 @@ fn nested<'a>(bytes: &mut &'a [u8], wanted: u8) -> Option<&'a [u8]> {
     Some(content)
 }
 
-/// Reads an entry of `chunks_to_move` at the start of the bytes; returns what is behind it, too.
+/// Reads an entry of `chunks_to_move` at the start of the bytes; returns the rest, too.
 #[inline]
 pub(super) fn chunk_to_move(bytes: &[u8]) -> Option<(Move, &[u8])> {
     use field::chunks_to_move as field;
@@ -56,8 +56,8 @@ pub(super) fn chunk_to_move(bytes: &[u8]) -> Option<(Move, &[u8])> {
     content.is_empty().then_some((chunk, rest))
 }
 
-/// Reads an entry of `chunks_to_patch` at the start of the bytes; returns what is behind it, too.
-/// Adds its patches, some of them even if there is no such entry.
+/// Reads an entry of `chunks_to_patch` at the start of the bytes; returns the rest, too. Adds its
+/// patches, some of them even if there is no such entry.
 #[inline]
 pub(super) fn chunk_to_patch<'a>(
     bytes: &'a [u8],
