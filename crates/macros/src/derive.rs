@@ -59,7 +59,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Complains of what has no meaning here.
+    /// Reports attributes that have no meaning here.
     fn allow(&self, rename: bool, field: bool, library: bool, place: &str) -> syn::Result<()> {
         let refused = [
             (rename, self.rename.as_ref().map(LitStr::span), "rename"),

@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use syn::{LitStr, Macro};
 
-/// The message that the attribute gives, and what stays of the function.
+/// The message that the attribute gives, and the rest of the function.
 fn trace(options: &str, function: &str) -> (String, String) {
     let expanded = crate::trace::expand(options.parse().unwrap(), function.parse().unwrap());
     let text = expanded.to_string();

@@ -8,7 +8,7 @@ use syn::{Error, LitStr};
 use crate::function::{Function, mentions};
 use crate::options::{Options, Parameters, Value};
 
-/// The function with what traces it; with a message in place of what does not work.
+/// Returns the function with its tracing; with a message in place of unsupported parts.
 pub(crate) fn expand(options: TokenStream, function: TokenStream) -> TokenStream {
     let expanded = syn::parse2::<Function>(function.clone())
         .and_then(|function| Plan::new(syn::parse2(options)?, &function)?.expand());
@@ -19,7 +19,7 @@ pub(crate) fn expand(options: TokenStream, function: TokenStream) -> TokenStream
     })
 }
 
-/// A function, and what the macros are to be given for it.
+/// A function, and the arguments of the macros for it.
 struct Plan<'a> {
     function: &'a Function,
     library: TokenStream,
