@@ -1,19 +1,19 @@
 //! The memory that a process has allocated.
 //!
-//! The pages a process occupies say little about what it needs: an allocator keeps what was freed
-//! for the next allocation. [`heap`] tells what is in use, and [`release`] gives the system back
-//! what is not.
+//! The pages a process occupies say little about its needs: an allocator keeps freed memory for the
+//! next allocation. [`heap`] returns the memory in use, and [`release`] gives free memory back to
+//! the system.
 
 /// The memory that the allocator of this process has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heap {
-    /// Bytes that are allocated, with what the allocator needs for itself.
+    /// Bytes that are allocated, with the allocator's own overhead.
     pub in_use: u64,
     /// Bytes that were freed and are kept.
     pub free: u64,
 }
 
-/// Returns what is allocated now; `None` if the C library does not tell.
+/// Returns the memory allocated now; `None` if the C library does not report it.
 pub fn heap() -> Option<Heap> {
     imp::heap()
 }
@@ -29,8 +29,8 @@ mod imp {
     use super::Heap;
 
     pub(crate) fn heap() -> Option<Heap> {
-        // SAFETY: the function takes no arguments, locks what it reads, and returns a plain
-        // structure.
+        // SAFETY: the function takes no arguments, locks the state that it reads, and returns a
+        // plain structure.
         let info = unsafe { libc::mallinfo2() };
         Some(Heap {
             in_use: (info.uordblks as u64).saturating_add(info.hblkhd as u64),
@@ -39,8 +39,8 @@ mod imp {
     }
 
     pub(crate) fn release() {
-        // SAFETY: the function takes a number, locks what it changes, and only touches memory that
-        // nobody owns.
+        // SAFETY: the function takes a number, locks the state that it changes, and only touches
+        // memory that nobody owns.
         unsafe { libc::malloc_trim(0) };
     }
 }
