@@ -1,4 +1,4 @@
-//! From what was told to the recordings that run.
+//! From the recorder's ring to the recordings that run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use ferretto_wire::{Encoder, encode};
 use crate::recorder::Recorder;
 use crate::ring::{CAPACITY, Record, What};
 
-/// Writes what a [`Recorder`] is told into the recordings that run, each known by a `K`.
+/// Writes the events of a [`Recorder`] into the recordings that run, each known by a `K`.
 ///
-/// Each gets what began or changed while it ran, and ended before its end.
+/// Each gets the events that began or changed while it ran, and ended before its end.
 #[derive(Debug)]
 pub struct Collector<K> {
     recorder: Arc<Recorder>,
     writers: BTreeMap<K, TraceWriter>,
     /// The number of dropped records that the recordings know of.
-    told: u32,
+    reported: u32,
     packet: Vec<u8>,
 }
 
@@ -29,7 +29,7 @@ impl<K: Ord> Collector<K> {
         Self {
             recorder: Arc::new(Recorder::new(Box::new(half_full))),
             writers: BTreeMap::new(),
-            told: 0,
+            reported: 0,
             packet: Vec::new(),
         }
     }
@@ -47,7 +47,7 @@ impl<K: Ord> Collector<K> {
     pub fn start(&mut self, key: K, writer: TraceWriter) {
         // Earlier events do not belong to it.
         self.collect();
-        self.tell_overruns();
+        self.report_overruns();
         self.recorder.switch(true);
         self.writers.insert(key, writer);
     }
@@ -65,27 +65,27 @@ impl<K: Ord> Collector<K> {
     /// Ends all recordings.
     pub fn finish(&mut self) {
         self.collect();
-        self.tell_overruns();
+        self.report_overruns();
         for mut writer in std::mem::take(&mut self.writers).into_values() {
             writer.flush(None);
         }
         self.recorder.switch(false);
     }
 
-    /// Writes what has been told by now, and has the service get it. Nothing if this recording does
-    /// not run.
+    /// Writes the events so far, and flushes them to the service. Does nothing if this recording
+    /// does not run.
     pub fn flush(&mut self, key: &K) {
         if !self.contains(key) {
             return;
         }
         self.collect();
-        self.tell_overruns();
+        self.report_overruns();
         if let Some(writer) = self.writers.get_mut(key) {
             writer.flush(None);
         }
     }
 
-    /// Writes what has been told by now.
+    /// Writes the events so far.
     pub fn collect(&mut self) {
         let recorder = Arc::clone(&self.recorder);
         let Some(ring) = recorder.ring() else {
@@ -93,8 +93,8 @@ impl<K: Ord> Collector<K> {
         };
         // Not for ever while threads go on telling.
         for record in std::iter::from_fn(|| ring.pop()).take(CAPACITY) {
-            let has_overruns = record.dropped != self.told;
-            self.told = record.dropped;
+            let has_overruns = record.dropped != self.reported;
+            self.reported = record.dropped;
             self.packet.clear();
             let mut out = Encoder::new(&mut self.packet);
             write(&mut out, &record, has_overruns);
@@ -104,13 +104,13 @@ impl<K: Ord> Collector<K> {
         }
     }
 
-    /// Tells of what has been dropped since the latest record.
-    fn tell_overruns(&mut self) {
+    /// Reports the events dropped since the latest record.
+    fn report_overruns(&mut self) {
         let dropped = self.recorder.ring().map_or(0, |ring| ring.dropped());
-        if dropped == self.told {
+        if dropped == self.reported {
             return;
         }
-        self.told = dropped;
+        self.reported = dropped;
         let packet = encode(|out| {
             out.varint(trace_packet::TIMESTAMP, ferretto_shm::Clock::Boottime.now());
             out.nested(trace_packet::PERFETTO_METATRACE, |out| {
@@ -184,24 +184,24 @@ mod tests {
     fn recordings_at_the_same_time_each_get_what_is_told_while_they_run() {
         let mut collector = Collector::new(|| ());
         let recorder = Arc::clone(collector.recorder());
-        let tell = |value| recorder.counter(Counter::ProfilerUnwindQueueSize, || value);
+        let emit = |value| recorder.counter(Counter::ProfilerUnwindQueueSize, || value);
         recorder.counter(Counter::ProfilerUnwindQueueSize, || {
             panic!("asked while nobody records")
         });
         let (first, first_packets) = writer();
         let (second, second_packets) = writer();
         collector.start(1, first);
-        tell(1);
+        emit(1);
         collector.start(2, second);
-        tell(-2);
+        emit(-2);
         collector.stop(&1);
-        tell(3);
+        emit(3);
         collector.flush(&2);
         assert_eq!(values(&first_packets), [1, -2]);
         assert_eq!(values(&second_packets), [-2, 3]);
         collector.stop(&2);
         assert!(!recorder.is_on());
-        tell(4);
+        emit(4);
         let (third, third_packets) = writer();
         collector.start(3, third);
         collector.stop(&3);
@@ -239,7 +239,7 @@ mod tests {
             count.fetch_add(1, Ordering::Relaxed);
         });
         let recorder = Arc::clone(collector.recorder());
-        let tell = |times: usize| {
+        let emit = |times: usize| {
             for _ in 0..times {
                 recorder.counter(Counter::ProfilerUnwindQueueSize, || 1);
             }
@@ -254,20 +254,20 @@ mod tests {
         };
         let (to, packets) = writer();
         collector.start(1, to);
-        tell(CAPACITY + 3);
+        emit(CAPACITY + 3);
         assert_eq!(asked.load(Ordering::Relaxed), 1);
         collector.collect();
-        tell(2);
+        emit(2);
         collector.collect();
         // At the first record after the gap.
         assert_eq!(overruns(&packets), (CAPACITY + 2, vec![CAPACITY]));
-        tell(CAPACITY + 1);
+        emit(CAPACITY + 1);
         collector.stop(&1);
         // With no record after the gap, in a packet of its own.
         assert_eq!(overruns(&packets), (CAPACITY + 1, vec![CAPACITY]));
         let (to, packets) = writer();
         collector.start(2, to);
-        tell(1);
+        emit(1);
         collector.stop(&2);
         assert_eq!(overruns(&packets), (1, vec![]));
     }

@@ -1,4 +1,4 @@
-//! The data source `perfetto.metatrace`: records what a program of data sources does itself.
+//! The data source `perfetto.metatrace`: records the own work of a program of data sources.
 //!
 //! Its threads report their work to a [`Recorder`]: stretches of time ([`Recorder::scope`]) and
 //! values ([`Recorder::counter`]). While nothing is recorded, each costs one load and a branch, and

@@ -26,7 +26,7 @@ pub enum Event {
     ProfilerReadTick = 22,
     /// The ring of one CPU is read.
     ProfilerReadCpu = 23,
-    /// An unwinder works on what one data source gave it.
+    /// An unwinder works on samples of one data source.
     ProfilerUnwindTick = 24,
     /// A sample is unwound.
     ProfilerUnwindSample = 25,

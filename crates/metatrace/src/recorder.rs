@@ -9,7 +9,7 @@ use ferretto_shm::{Clock, thread_id};
 use crate::names::{Counter, Event};
 use crate::ring::{Ring, What};
 
-/// The recorder to which the threads of a program report what they do.
+/// The recorder to which the threads of a program report their work.
 pub struct Recorder {
     is_on: AtomicBool,
     /// Made for the first recording.
@@ -71,7 +71,7 @@ impl Recorder {
         }
     }
 
-    /// Begins or ends to take what is told.
+    /// Switches recording on or off.
     pub(crate) fn switch(&self, on: bool) {
         if on {
             self.ring.get_or_init(Ring::new);

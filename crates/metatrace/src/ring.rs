@@ -158,15 +158,15 @@ mod tests {
     #[test]
     fn records_come_out_as_they_were() {
         let ring = Ring::new();
-        let told = [
+        let records = [
             What::Event(u16::MAX >> 1, u64::MAX),
             What::Counter(5, i32::MIN),
             What::Counter(0, -1),
         ];
-        for (time, &what) in told.iter().enumerate() {
+        for (time, &what) in records.iter().enumerate() {
             assert!(!ring.push(time as u64, u32::MAX, what));
         }
-        for (time, &what) in told.iter().enumerate() {
+        for (time, &what) in records.iter().enumerate() {
             let record = ring.pop().unwrap();
             assert_eq!((record.time, record.what), (time as u64, what));
             assert_eq!((record.thread, record.dropped), (u32::MAX, 0));
