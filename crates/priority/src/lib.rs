@@ -5,8 +5,8 @@
 //!
 //! # Types to know
 //!
-//! [`Priority`] is what is asked for, checked; several compare, and the highest counts.
-//! [`ThreadBoost`] gives it to a thread and takes it back.
+//! [`Priority`] is a valid request; several compare, and the highest counts. [`ThreadBoost`] gives
+//! it to a thread and takes it back.
 #![forbid(unsafe_code)]
 
 mod thread;
