@@ -4,14 +4,14 @@
 //! - `linux.inode_file_map`: names of files that kernel events tell of by number ([`InodeMap`]).
 //! - `linux.systemd_journald`: entries of systemd's journal ([`Journal`]).
 //! - `linux.sysfs_power`: charge, current and voltage of batteries ([`Batteries`]).
-//! - `linux.process_stats`: processes, threads and what they use ([`ProcessStats`]).
+//! - `linux.process_stats`: processes, threads and their resources ([`ProcessStats`]).
 //! - `linux.sys_stats`: counters of the whole machine ([`SysStats`]).
 //! - `linux.system_info`: its processors and interrupts.
 //! - `perfetto.metatrace`: when all this is read, and how long it takes.
 //!
 //! The two types to know: [`Probes`] is the producer that offers these data sources to a service
-//! and runs them on one thread; [`Unavailable`] says what this machine or user does not allow, and
-//! how to allow it.
+//! and runs them on one thread; [`Unavailable`] names data that this machine or user cannot record,
+//! and the remedy.
 //!
 //! # What it promises
 //!

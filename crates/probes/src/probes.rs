@@ -21,8 +21,8 @@ use crate::source::{DataSource, Kind};
 
 /// Name under which the producer is known.
 const PRODUCER_NAME: &str = "perfetto.traced_probes";
-/// Shared memory: enough for what a drain of busy kernel buffers yields before the service has read
-/// it.
+/// Shared memory: enough for the packets of one drain of busy kernel buffers before the service has
+/// read them.
 const MEMORY_SIZE: u32 = 2 << 20;
 /// Page size of the shared memory.
 const PAGE_SIZE: u32 = 32 << 10;
@@ -107,7 +107,7 @@ impl Probes {
             name: PRODUCER_NAME.to_owned(),
             memory_size_hint: MEMORY_SIZE,
             page_size_hint: PAGE_SIZE,
-            // Upstream's probes forbid it, and lose what lies in unfinished chunks when they are
+            // Upstream's probes forbid it, and lose the content of unfinished chunks when they are
             // killed.
             scraping: Scraping::Enabled,
             ..ProducerOptions::default()
@@ -241,8 +241,8 @@ impl Probes {
         }
     }
 
-    /// Returns the priority that the config asks for. Recording goes on without what makes no
-    /// sense, or is refused.
+    /// Returns the priority that the config asks for. Recording goes on without one that is invalid
+    /// or refused.
     fn wanted_priority(&self, config: &DataSourceConfig) -> Option<Priority> {
         let boost = config.priority_boost.as_option()?;
         let wanted = Priority::from_config(boost);
@@ -297,7 +297,7 @@ impl Probes {
             }
         }
         instance.poll = instance.source.poll_period_ms().map(|_| Timer::now(now));
-        self.tell_sessions();
+        self.count_sessions();
         self.reset_drain_timer();
         self.daemon.handle().notify_started(id);
     }
@@ -314,7 +314,7 @@ impl Probes {
         match instance.source {
             Source::Ftrace => {
                 self.ftrace.stop(id.0);
-                self.tell_sessions();
+                self.count_sessions();
                 self.reset_drain_timer();
             }
             Source::Own(_, mut source) => source.flush(),
@@ -324,7 +324,7 @@ impl Probes {
     }
 
     /// Tells how many recordings of kernel events there are.
-    fn tell_sessions(&self) {
+    fn count_sessions(&self) {
         self.metatrace
             .recorder()
             .counter(Counter::FtraceSessions, || {

@@ -16,7 +16,7 @@ use crate::ftrace::Metadata;
 /// The producer calls [`start`](Self::start) once, then [`poll`](Self::poll) as often as the
 /// instance wants it, and [`flush`](Self::flush) whenever the service asks and at the end.
 pub trait DataSource: fmt::Debug + Send {
-    /// Begins: writes what is recorded once.
+    /// Begins: writes the packets that are recorded once.
     fn start(&mut self) {}
 
     /// Returns the time between calls of [`poll`](Self::poll) in milliseconds; `None` if it is not
@@ -25,14 +25,13 @@ pub trait DataSource: fmt::Debug + Send {
         None
     }
 
-    /// Reads what is read again and again, and writes it.
+    /// Reads the polled values, and writes them.
     fn poll(&mut self) {}
 
     /// Hands everything written so far to the service.
     fn flush(&mut self);
 
-    /// Forgets what was written, so that a reader who begins here learns all that later packets
-    /// rely on.
+    /// Clears incremental state, so that a reader can begin here.
     fn clear_incremental_state(&mut self) {}
 
     /// Learns of the processes that kernel events of the same recording were about.
@@ -45,7 +44,7 @@ pub(crate) type Problems<'a> = &'a dyn Fn(&str);
 /// The reason why there is no instance.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CreateError {
-    /// The config is not what it should be.
+    /// The config is malformed.
     #[error("its config cannot be decoded: {0}")]
     Config(#[from] DecodeError),
     /// This machine or user does not have it.

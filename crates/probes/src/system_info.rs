@@ -182,7 +182,7 @@ fn interrupts(text: &[u8]) -> Vec<u8> {
     message
 }
 
-/// Returns what follows the last word that says how the interrupt is triggered, else the last word.
+/// Returns the text behind the last word about the interrupt's trigger, else the last word.
 fn interrupt_name(rest: &[u8]) -> Option<&[u8]> {
     let is_trigger = |word: &[u8]| {
         matches!(word, b"Level" | b"Edge")

@@ -73,7 +73,7 @@ impl Plan {
         }
     }
 
-    /// Sets what to do with records of event `id`.
+    /// Sets the handling of records of event `id`.
     pub fn set_action(&mut self, id: u16, action: Action) {
         let index = usize::from(id);
         if self.actions.len() <= index {
@@ -101,7 +101,7 @@ pub struct CpuState {
     pub end_timestamp: u64,
 }
 
-/// The pages of one CPU read in one go, and what is known about them.
+/// The pages of one CPU read in one go, and their metadata.
 #[derive(Debug, Clone, Copy)]
 pub struct Batch<'a> {
     /// CPU number.

@@ -77,7 +77,7 @@ impl EventPattern {
 pub struct Exclusive {
     /// Thread ids to record.
     pub tids: Vec<u32>,
-    /// Options to set, and to what.
+    /// Options to set, with their values.
     pub options: Vec<(String, bool)>,
     /// Mask of CPUs to record, as the kernel takes it.
     pub cpumask: Option<String>,
@@ -149,7 +149,7 @@ pub struct FtraceOptions {
     pub function_graph: Option<FunctionGraph>,
     /// Rules for `ftrace/print`.
     pub print_rules: Vec<Rule>,
-    /// Keep what the kernel buffer already holds.
+    /// Keep the present content of the kernel buffer.
     pub preserve_buffer: bool,
     /// Prefer the raw monotonic clock.
     pub use_monotonic_raw: bool,

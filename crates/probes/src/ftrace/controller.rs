@@ -77,7 +77,7 @@ impl Controller {
         }
     }
 
-    /// Ends a data source: reads what is left for it, then releases what only it needed.
+    /// Ends a data source: reads its remaining events, then releases settings that only it needed.
     pub fn stop(&mut self, id: u64) {
         if let Some(instance) = self
             .instances
@@ -89,7 +89,7 @@ impl Controller {
         self.close_unused();
     }
 
-    /// Reads a share of what the kernel recorded. Whether there is more to read at once.
+    /// Reads a share of the kernel's records. Returns whether there is more to read at once.
     pub fn read(&mut self) -> bool {
         let mut more = false;
         for instance in self.instances.values_mut() {
@@ -132,7 +132,7 @@ impl Controller {
         }
     }
 
-    /// Hands out what the reads since the last call learnt about processes, per data source.
+    /// Hands out the processes seen by reads since the last call, per data source.
     pub fn take_metadata(&mut self, mut use_it: impl FnMut(u64, &Metadata)) {
         for instance in self.instances.values_mut() {
             for source in instance

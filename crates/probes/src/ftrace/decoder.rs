@@ -59,7 +59,7 @@ enum Shape {
     SysEnter,
     /// `raw_syscalls/sys_exit`: id and result, which may reveal a new file descriptor.
     SysExit,
-    /// A kernel probe: its name and what it marks.
+    /// A kernel probe: its name and the function that it marks.
     Kprobe(Mark),
 }
 

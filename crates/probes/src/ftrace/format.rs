@@ -1,8 +1,8 @@
 //! The kernel's description of one event: the text of `events/<group>/<name>/format`.
 //!
-//! The grammar is the kernel's (`Documentation/trace/events.rst`): a name line, an id line, and
-//! one line per field with its C declaration, offset, size and signedness. The parser keeps what
-//! it understands up to the first line it does not, which is the `print fmt` line.
+//! The grammar is the kernel's (`Documentation/trace/events.rst`): a name line, an id line, and one
+//! line per field with its C declaration, offset, size and signedness. The parser stops at the
+//! first line that it does not understand, which is the `print fmt` line.
 
 /// One field of a kernel event record.
 #[derive(Debug, Clone, PartialEq, Eq)]

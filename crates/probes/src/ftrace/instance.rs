@@ -178,7 +178,7 @@ impl Instance {
         turned_on.and(watermark)
     }
 
-    /// Removes a data source, after what is left for it has been read.
+    /// Removes a data source, after its remaining events have been read.
     pub(crate) fn remove(&mut self, id: u64, scratch: &mut Scratch) {
         if self
             .sources

@@ -163,7 +163,7 @@ impl Taken {
         let _ = self.fs.write("tracing_on", "0");
     }
 
-    /// Sets what only one data source may set.
+    /// Makes the settings that only one data source may make.
     ///
     /// # Errors
     ///

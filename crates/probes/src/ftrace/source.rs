@@ -20,7 +20,7 @@ use super::tracefs::Tracefs;
 use super::translator::{Lookup, Translator};
 use crate::PacketSink;
 
-/// A data source and what it remembers between reads.
+/// A data source and its state between reads.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) id: u64,
@@ -95,7 +95,8 @@ impl Plan {
     }
 }
 
-/// Looks up what `options` asks for; `turn_on` enables one event and says whether that worked.
+/// Looks up the events that `options` asks for; `turn_on` enables one event and says whether that
+/// worked.
 fn prepare(
     options: &FtraceOptions,
     fs: &Tracefs,

@@ -90,7 +90,7 @@ impl Sample {
         );
     }
 
-    /// The packet with the counters at the start and what could not be set up.
+    /// The packet with the counters at the start and the settings that failed.
     pub(super) fn start_packet(&self, report: &SetupReport) -> Vec<u8> {
         packet(Phase::Start, |out| self.encode(Some(report), out))
     }

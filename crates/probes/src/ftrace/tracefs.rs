@@ -208,7 +208,7 @@ impl Tracefs {
         file.write_all(text.as_bytes())
     }
 
-    /// Writes `text` in one `write` call without clearing what the file holds.
+    /// Writes `text` in one `write` call without clearing the file.
     ///
     /// # Errors
     ///
@@ -218,7 +218,7 @@ impl Tracefs {
         file.write_all(text.as_bytes())
     }
 
-    /// Opens the file with truncation, which clears what it stands for.
+    /// Opens the file with truncation, which clears the kernel's setting or buffer.
     ///
     /// # Errors
     ///

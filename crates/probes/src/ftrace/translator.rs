@@ -46,7 +46,7 @@ pub(super) struct Translator {
 }
 
 impl Translator {
-    /// Reads what is common to all events of the instance.
+    /// Reads the common fields of all events of the instance.
     pub(super) fn new(fs: &Tracefs) -> Self {
         let header = fs.read("events/header_page").unwrap_or_default();
         let switch = read_format(fs, "sched", "sched_switch");

@@ -36,7 +36,7 @@ impl Watermark {
         self.percent.is_some()
     }
 
-    /// Sets the level for `readers`, the raw pipes; `None` gives back what it was before.
+    /// Sets the level for `readers`, the raw pipes; `None` restores the earlier level.
     ///
     /// # Errors
     ///

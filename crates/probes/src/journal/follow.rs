@@ -112,7 +112,7 @@ fn pass_on(output: Option<ChildStdout>, entries: &SyncSender<Entry>) {
     }
 }
 
-/// Returns what the journal has, or `None` if it cannot be read within this time.
+/// Returns the journal's new entries, or `None` if it cannot be read within this time.
 pub(super) fn read(
     program: &Path,
     since: &Since,

@@ -26,13 +26,13 @@ pub(crate) use place::{NoJournal, usable};
 /// Name of the data source of the journal.
 pub const SYSTEMD_JOURNALD: &str = "linux.systemd_journald";
 
-/// Time between looks at what has come, milliseconds.
+/// Time between looks for new entries, milliseconds.
 const PERIOD_MS: u32 = 200;
 /// The least important level that the journal knows.
 const LEAST: u32 = 7;
 /// The bytes of all conditions together.
 const MAX_CONDITIONS: usize = 64 << 10;
-/// The longest time that a flush looks for what came last.
+/// The longest time that a flush looks for the last entries.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// A `linux.systemd_journald` data source.
@@ -105,19 +105,19 @@ impl Journal {
         has_incremental_state: false,
     };
 
-    /// Writes what has come.
+    /// Writes new entries.
     fn take(&mut self) {
         let Some(follower) = &mut self.follower else {
             return;
         };
-        let mut came = Vec::new();
+        let mut new_entries = Vec::new();
         while let Some(entry) = follower.next() {
-            came.push(entry);
+            new_entries.push(entry);
         }
         if follower.has_failed() {
             self.failed += 1;
         }
-        for entry in came {
+        for entry in new_entries {
             // A flush was quicker.
             if !self.found.remove(&entry.cursor) {
                 self.since = Since::Cursor(entry.cursor.clone());
@@ -126,7 +126,7 @@ impl Journal {
         }
     }
 
-    /// Writes what the journal has and has not told yet.
+    /// Writes the journal's entries that were not written yet.
     fn catch_up(&mut self) {
         let (since, conditions) = (&self.since, &self.conditions);
         let Some(entries) = follow::read(&self.program, since, conditions, CATCH_UP) else {

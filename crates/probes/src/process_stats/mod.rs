@@ -1,4 +1,4 @@
-//! `linux.process_stats`: which processes and threads exist, and what they use.
+//! `linux.process_stats`: processes and threads, and their resources.
 
 mod counters;
 mod tree;
@@ -173,7 +173,7 @@ impl ProcessStats {
         }
     }
 
-    /// Records what file descriptors that were opened refer to.
+    /// Records the files behind newly opened descriptors.
     pub fn on_fds(&mut self, fds: &[(i32, u64)]) {
         if !self.options.fds {
             return;
@@ -221,7 +221,7 @@ impl ProcessStats {
     }
 }
 
-/// Adds what was found out about one process, if anything.
+/// Adds the data of one process, if there is any.
 fn push_process(pid: i32, fields: &[u8], message: &mut Vec<u8>) {
     if fields.is_empty() {
         return;

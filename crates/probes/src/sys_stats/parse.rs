@@ -1,5 +1,5 @@
-//! Parsers of the files the system counters come from. Each appends fields of `SysStats` for what
-//! it understands and ignores the rest.
+//! Parsers of the files the system counters come from. Each appends fields of `SysStats` for the
+//! lines it understands and ignores the rest.
 
 use ferretto_format::kernel_names;
 use ferretto_proto::fields::sys_stats as field;

@@ -121,7 +121,7 @@ impl Load {
         }
     }
 
-    /// The most bytes that what is written of it takes, without the tag.
+    /// The most bytes that its encoding takes, without the tag.
     fn most(self) -> usize {
         match self {
             Self::Number(number) | Self::Pid(number) => number.most(),
