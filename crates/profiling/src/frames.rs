@@ -79,7 +79,8 @@ impl Frames {
         self.unnamed = prefixes;
     }
 
-    /// Returns the iid of a callstack of one frame that stands for what could not be kept.
+    /// Returns the iid of a callstack of one frame that stands for callstacks that could not be
+    /// kept.
     pub fn placeholder(&mut self, name: &str) -> u64 {
         let nowhere = self.interner.mapping(&MappingOf::default());
         let frame = self.interner.frame(nowhere, 0, name.as_bytes());

@@ -95,7 +95,7 @@ impl HandOverSocket {
         ends.min().map(|end| end.saturating_duration_since(now))
     }
 
-    /// Takes what has come. Does not wait.
+    /// Takes the descriptors that have arrived. Does not wait.
     pub fn receive(&mut self, now: Instant) -> Vec<HandOver> {
         while let Ok((stream, _)) = self.listener.accept() {
             if self.silent.len() < MAX_SILENT && stream.set_nonblocking(true).is_ok() {
@@ -229,7 +229,7 @@ mod tests {
             "{error}"
         );
         assert_eq!(fs::read(&path).unwrap(), b"text");
-        // Nor what a link leads to, or what took the place of the socket.
+        // Nor the target of a link, or a file that took the place of the socket.
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
         assert!(HandOverSocket::bind(&link).is_err());

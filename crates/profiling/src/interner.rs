@@ -1,4 +1,4 @@
-//! Numbers for what is said often: strings, mappings, frames and callstacks.
+//! Interning of strings, mappings, frames and callstacks.
 
 use ferretto_format::InternedData;
 use ferretto_proto::fields::{callstack, frame, interned_data, mapping};
@@ -57,8 +57,8 @@ const MAX_STRING_BYTES: usize = 6 << 20;
 
 /// Gives numbers, and collects the `InternedData` that explains those that are new.
 ///
-/// The parts of a callstack are a tree with the outermost frame at the root, so that stacks that
-/// begin alike share what they have in common; a callstack is a node of it.
+/// The parts of a callstack are a tree with the outermost frame at the root, so that stacks share
+/// their common outer frames; a callstack is a node of it.
 #[derive(Debug)]
 pub(crate) struct Interner {
     /// By role.

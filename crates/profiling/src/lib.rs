@@ -1,8 +1,8 @@
 //! The common part of profilers: callstacks as interned data of a trace, the patterns by which a
 //! config names processes, and the socket where processes hand over their descriptors.
 //!
-//! Strings, mappings, frames and callstacks get numbers ([`Frames`]), and what explains a number
-//! goes with the packet that needs it first.
+//! Strings, mappings, frames and callstacks get numbers ([`Frames`]), and the definition of a
+//! number goes with the packet that needs it first.
 
 #![forbid(unsafe_code)]
 
