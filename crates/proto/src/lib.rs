@@ -13,30 +13,28 @@
 //! * Repeated numbers are written unpacked unless the schema says packed, and
 //!   are read either way.
 //! * Decoding never panics and never allocates out of proportion to its input: messages nest at
-//!   most a hundred deep, and what is small encoded but large in memory, such as empty messages,
-//!   takes at most 32 MiB.
-//! * What is malformed is refused with a [`DecodeError`] that names the message and the place.
+//!   most a hundred deep, and values that are small encoded but large in memory, such as empty
+//!   messages, take at most 32 MiB.
+//! * Malformed input is refused with a [`DecodeError`] that names the message and the place.
 //!
 //! # Types to know
 //!
-//! [`TraceConfig`] is what a consumer asks for and [`IPCFrame`] is what travels
-//! on a socket; with the feature `trace` there is `TracePacket` too. Every type
-//! of the package `perfetto.protos` is at the root of this crate, and nested
-//! types are in modules named after their parent, such as
-//! [`trace_config::BufferConfig`]. A `oneof` is an enum in the module of its
-//! message, such as [`ipc_frame::Msg`].
+//! [`TraceConfig`] is a consumer's request and [`IPCFrame`] is a message on a socket; with the
+//! feature `trace` there is `TracePacket` too. Every type of the package `perfetto.protos` is at
+//! the root of this crate, and nested types are in modules named after their parent, such as
+//! [`trace_config::BufferConfig`]. A `oneof` is an enum in the module of its message, such as
+//! [`ipc_frame::Msg`].
 //!
 //! [`fields`] has the field numbers, for code that encodes or decodes by hand.
 //!
 //! # Features
 //!
-//! By default there are the messages of the sockets, of the configuration and
-//! those that the service itself writes, to keep the build short. `sources` adds
-//! the configs and descriptors of the Linux data sources, `trace` these and
-//! `TracePacket` with their messages, track events and profiles. `descriptors`
-//! adds `DESCRIPTORS`: the complete schema, also of what has no Rust type here
-//! (Android, Chrome, GPU, rare kernel events), and the field numbers of that. To
-//! the Rust types such fields are unknown ones, and so they are kept.
+//! By default there are the messages of the sockets, of the configuration and those that the
+//! service itself writes, to keep the build short. `sources` adds the configs and descriptors of
+//! the Linux data sources, `trace` these and `TracePacket` with their messages, track events and
+//! profiles. `descriptors` adds `DESCRIPTORS`: the complete schema, also of messages without a Rust
+//! type here (Android, Chrome, GPU, rare kernel events), and the field numbers of that. To the Rust
+//! types such fields are unknown ones, and so they are kept.
 #![forbid(unsafe_code)]
 
 mod runtime;

@@ -212,7 +212,7 @@ impl Incoming<'_, '_> {
         }
     }
 
-    /// Merges a message of a `oneof` with what is `there` of it.
+    /// Merges a message of a `oneof` with the present value, `there`.
     ///
     /// # Errors
     ///

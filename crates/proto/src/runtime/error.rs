@@ -24,7 +24,8 @@ pub enum DecodeError {
         /// The message that would be one too deep.
         message: &'static str,
     },
-    /// The messages and strings in it, without what they hold, would take more than 32 MiB.
+    /// The structs of messages and strings in it, without their content, would take more than 32
+    /// MiB.
     TooManyElements {
         /// The message with the field.
         message: &'static str,

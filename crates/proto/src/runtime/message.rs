@@ -16,7 +16,7 @@ pub trait Codec: Send + Sync {
     ///
     /// # Errors
     ///
-    /// If the field is not what the schema says.
+    /// If the field does not match the schema.
     fn merge_field(&mut self, field: Incoming<'_, '_>) -> Result<(), DecodeError>;
 
     /// Writes the fields that are set, by their numbers, a `oneof` at the lowest of its numbers,
@@ -32,7 +32,7 @@ pub trait Message: Codec + Clone + Debug + Default + PartialEq + 'static {
     /// The message without any fields.
     const EMPTY: Self;
 
-    /// [`EMPTY`](Self::EMPTY) at a fixed place, for references to what is absent.
+    /// [`EMPTY`](Self::EMPTY) at a fixed place, for references to absent messages.
     fn empty() -> &'static Self;
 
     /// Decodes a message.
@@ -47,7 +47,7 @@ pub trait Message: Codec + Clone + Debug + Default + PartialEq + 'static {
         Ok(message)
     }
 
-    /// Adds encoded fields: numbers, strings and enumerations replace what is there, repeated
+    /// Adds encoded fields: numbers, strings and enumerations replace the present values, repeated
     /// fields grow, messages are merged.
     ///
     /// # Errors
