@@ -83,7 +83,7 @@ pub struct Abort {
 }
 
 impl Abort {
-    /// Returns what was wrong.
+    /// Returns the reason.
     pub fn reason(&self) -> Reason {
         self.reason
     }

@@ -20,7 +20,7 @@ pub(crate) struct Machine<'a> {
 /// The cursor in the state.
 pub(crate) struct Place<'a> {
     node: &'a mut Node,
-    /// Deleting it makes it empty; anything else leaves what it is in.
+    /// Deleting it makes it empty; deleting another node removes it from its parent.
     root: bool,
     /// The innermost select has moved it.
     moved: bool,

@@ -49,7 +49,7 @@ impl Map {
         self.0.iter_mut().map(|(_, node)| node)
     }
 
-    /// Inserts what is not there yet, at a position from [`find`](Self::find).
+    /// Inserts a new entry, at a position from [`find`](Self::find).
     pub(crate) fn insert(
         &mut self,
         position: usize,
@@ -64,7 +64,7 @@ impl Map {
         Ok(())
     }
 
-    /// Inserts what is not there yet behind all others.
+    /// Inserts a new entry behind all others.
     pub(crate) fn push(&mut self, node: Node, account: &mut Account) -> Result<(), Reason> {
         let key = self.0.len() as u64;
         match self.find(key) {
@@ -105,7 +105,7 @@ impl Map {
 }
 
 impl Node {
-    /// Bytes counted for what is in it.
+    /// Bytes counted for its content.
     pub(crate) fn cost(&self) -> u64 {
         match self {
             Self::Empty | Self::Scalar(_) => 0,

@@ -97,7 +97,7 @@ impl Vm {
         self.account.taken()
     }
 
-    /// Returns the bytes of memory counted: the program, and what of the limit is in use.
+    /// Returns the bytes of memory counted: the program, and the used part of the limit.
     pub fn memory_usage(&self) -> u64 {
         self.program.as_bytes().len() as u64 + self.account.used()
     }

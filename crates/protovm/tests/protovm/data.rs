@@ -248,7 +248,7 @@ fn protovm_027_what_was_deleted_is_not_used() {
         assert_eq!(aborted(vm.apply(&nums(&[(1, 1)]))), Reason::Deleted);
         assert_eq!(vm.state(), []);
     }
-    // The patch is still there, and so is what is around it.
+    // The patch is still there, and so is its surrounding.
     let mut vm = vm_with(
         &[
             dst(&[F(5)], &[del(), src(&[F(1)], &[load(0)])]),

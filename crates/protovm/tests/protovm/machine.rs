@@ -314,7 +314,7 @@ fn protovm_018_an_index_in_the_patch() {
     assert_eq!(vm.apply(&messages(2)), Outcome::Rejected);
     assert_eq!(vm.apply(&messages(3)), Outcome::Applied);
     assert_eq!(vm.state(), inside(2, &nums(&[(1, 2)])));
-    // Upstream does not say what a number is there.
+    // Upstream does not define a number there.
     assert_eq!(
         aborted(vm.apply(&nums(&[(1, 1), (1, 1), (1, 1)]))),
         Reason::NumberForMessage

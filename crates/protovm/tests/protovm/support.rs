@@ -121,12 +121,12 @@ pub(crate) fn src(path: &[Part], nested: &[Instruction]) -> Instruction {
     select(1, false, path, nested)
 }
 
-/// Selects in the state what must be there.
+/// Selects a field in the state that must exist.
 pub(crate) fn dst(path: &[Part], nested: &[Instruction]) -> Instruction {
     select(2, false, path, nested)
 }
 
-/// Selects in the state, and makes what is not there.
+/// Selects in the state, and creates missing fields.
 pub(crate) fn make(path: &[Part], nested: &[Instruction]) -> Instruction {
     select(2, true, path, nested)
 }
