@@ -78,7 +78,7 @@ pub(crate) struct Exchange {
 
 /// The machines that a trace tells of already.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct ToldMachines {
+pub(crate) struct SentMachines {
     /// The number of the last exchange with each relay.
     clocks: BTreeMap<ClientId, u64>,
     described: BTreeSet<u32>,
@@ -202,9 +202,9 @@ impl Relays {
         self.connected.is_empty() && self.departed.is_empty()
     }
 
-    /// Returns descriptions of machines that `told` does not have yet, for a recording that began
+    /// Returns descriptions of machines that `sent` does not have yet, for a recording that began
     /// at this boot time: machine ids with encoded `SystemInfo`.
-    pub(crate) fn new_machines(&self, told: &mut ToldMachines, since: u64) -> Vec<(u32, Vec<u8>)> {
+    pub(crate) fn new_machines(&self, sent: &mut SentMachines, since: u64) -> Vec<(u32, Vec<u8>)> {
         if self.knows_none() {
             return Vec::new();
         }
@@ -212,15 +212,15 @@ impl Relays {
         let described = departed.chain(self.connected.values());
         let described = described.filter(|relay| relay.machine != 0);
         let described = described.filter_map(|r| Some((r.machine, r.system_info.as_ref()?)));
-        let new = described.filter(|(machine, _)| told.describe(*machine));
+        let new = described.filter(|(machine, _)| sent.describe(*machine));
         new.map(|(machine, info)| (machine, info.clone())).collect()
     }
 
-    /// Returns comparisons of clocks that `told` does not have yet, by machine: for a recording
+    /// Returns comparisons of clocks that `sent` does not have yet, by machine: for a recording
     /// that began at this boot time, those since then.
     pub(crate) fn new_exchanges(
         &self,
-        told: &mut ToldMachines,
+        sent: &mut SentMachines,
         since: u64,
     ) -> Vec<(u32, Vec<Exchange>)> {
         if self.knows_none() {
@@ -229,13 +229,13 @@ impl Relays {
         let connected = self.speakers().into_values();
         let all: Vec<_> = self.departed_since(since).chain(connected).collect();
         let clients: BTreeSet<_> = all.iter().map(|(client, _)| *client).collect();
-        told.keep_only(|client| clients.contains(&client));
+        sent.keep_only(|client| clients.contains(&client));
         let mut new = Vec::new();
         for (client, relay) in all {
-            let up_to = told.up_to(client);
+            let up_to = sent.up_to(client);
             let exchanges = relay.exchanges_after(up_to);
             if let Some(last) = exchanges.last()
-                && told.compare(client, last.number)
+                && sent.compare(client, last.number)
             {
                 let earlier = relay.earlier_after(up_to, since);
                 new.extend(earlier.map(|exchanges| (relay.machine, exchanges)));
@@ -384,7 +384,7 @@ fn error_of(comparison: &[Exchange; 2]) -> u64 {
     offset(comparison).map_or(u64::MAX, |offset| offset.error)
 }
 
-impl ToldMachines {
+impl SentMachines {
     /// Notes that a machine is described; returns whether it was not yet.
     fn describe(&mut self, machine: u32) -> bool {
         self.described.len() < MAX_MACHINES && self.described.insert(machine)

@@ -101,7 +101,7 @@ impl Sessions {
     }
 
     /// Tells the others of the transitions of a session.
-    pub(crate) fn tell_others(&mut self, id: SessionId) {
+    pub(crate) fn announce_transitions(&mut self, id: SessionId) {
         let Some(session) = self.existing(id) else {
             return;
         };
@@ -113,7 +113,7 @@ impl Sessions {
     }
 
     /// Lets a new session that records others begin with the states they are in.
-    pub(crate) fn tell_of_others(&mut self, id: SessionId) {
+    pub(crate) fn note_existing_sessions(&mut self, id: SessionId) {
         if !self.existing(id).is_some_and(|s| s.records_concurrent()) {
             return;
         }

@@ -12,7 +12,7 @@
 //! Rules every method keeps:
 //! - Only complete packets come out: all pieces there, all patches applied.
 //! - Packets of one writer come out in the order of chunk ids (which wrap at 2^32), each once.
-//! - What was lost before a packet is told with it, by cause ([`Loss`]).
+//! - Losses before a packet are reported with it, by cause ([`Loss`]).
 //! - No input makes it panic, and memory stays within the configured size and an index of eight
 //!   bytes a chunk. Bytes are judged anew on every read, since patches change them.
 //!
@@ -141,7 +141,7 @@ ferretto_wire::error_text! {
 }
 
 /// A chunk as it came from a producer. Producer and identity are the service's own knowledge; all
-/// else is what the producer claims.
+/// else is the producer's claim.
 #[derive(Debug, Clone, Copy)]
 pub struct Chunk<'a> {
     /// The producer that sent it.

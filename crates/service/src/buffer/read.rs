@@ -492,7 +492,7 @@ impl TraceBuffer {
         };
         let units = header.units();
         self.ring.set(at, Record::Padding { units });
-        self.tell_of_abort(&header);
+        self.report_abort(&header);
         let last = Consumed {
             id: header.id,
             len: header.len,
@@ -504,7 +504,7 @@ impl TraceBuffer {
 
     /// If the writer gave up the packet behind those of a chunk, the next one is told so: not those
     /// before, which are whole.
-    pub(super) fn tell_of_abort(&mut self, header: &ChunkHeader) {
+    pub(super) fn report_abort(&mut self, header: &ChunkHeader) {
         if header.has(flag::ABORTED) {
             self.add_loss(header.slot, Loss::WRITER_ABORT);
         }

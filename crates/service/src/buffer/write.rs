@@ -80,7 +80,7 @@ impl TraceBuffer {
             if !self.settle(slot, &header) {
                 self.stats.chunks_discarded += 1;
             } else if is_news {
-                self.tell_of_abort(&header);
+                self.report_abort(&header);
             }
             return;
         }
@@ -118,7 +118,7 @@ impl TraceBuffer {
     /// Counts a chunk that is not stored, and that was not stored before.
     fn discard(&mut self, header: &ChunkHeader) {
         self.stats.chunks_discarded += 1;
-        self.tell_of_abort(header);
+        self.report_abort(header);
     }
 
     fn slot_for(&mut self, chunk: &Chunk<'_>, len: u16) -> u32 {
@@ -327,9 +327,9 @@ impl TraceBuffer {
         }
         if lost
             && let Some((producer, writer)) = writer
-            && let Some(teller) = self.sequences.heir(header.slot, producer, writer)
+            && let Some(successor) = self.sequences.heir(header.slot, producer, writer)
         {
-            self.add_loss(teller, Loss::OVERWRITE);
+            self.add_loss(successor, Loss::OVERWRITE);
         }
         self.wake(header.slot);
         // A chunk always leaves with that, being in its sequence. Make sure, as the memory is

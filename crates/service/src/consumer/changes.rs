@@ -19,7 +19,7 @@ pub(super) struct Changes {
     /// Instances with changes in the queue.
     waiting: BTreeMap<InstanceKey, Waiting>,
     /// Others that exist and were told of.
-    told: BTreeSet<InstanceKey>,
+    reported: BTreeSet<InstanceKey>,
     last: u64,
 }
 
@@ -40,7 +40,7 @@ struct Waiting {
     /// Place of the newest in the queue.
     newest: u64,
     /// Something was told before.
-    told: bool,
+    reported: bool,
     /// The instance is no more.
     gone: bool,
 }
@@ -48,10 +48,10 @@ struct Waiting {
 impl Changes {
     /// Notes the state of an instance. `held`: nothing can be told now.
     pub(super) fn note(&mut self, change: InstanceChange, held: bool) {
-        let told = &mut self.told;
+        let reported = &mut self.reported;
         let key = change.key;
         let waiting = self.waiting.entry(key).or_insert_with(|| Waiting {
-            told: told.remove(&key),
+            reported: reported.remove(&key),
             ..Waiting::default()
         });
         if held && let Some(newest) = self.queue.get_mut(&waiting.newest) {
@@ -67,12 +67,12 @@ impl Changes {
     /// Forgets an instance that has ended. Its pending changes are still reported, unless none ever
     /// was.
     pub(super) fn forget(&mut self, key: InstanceKey, held: bool) {
-        self.told.remove(&key);
+        self.reported.remove(&key);
         let Some(waiting) = self.waiting.get_mut(&key) else {
             return;
         };
         waiting.gone = true;
-        if held && !waiting.told && waiting.changes == 1 {
+        if held && !waiting.reported && waiting.changes == 1 {
             self.queue.remove(&waiting.newest);
             self.waiting.remove(&key);
         }
@@ -80,7 +80,7 @@ impl Changes {
 
     /// Takes note that none of the instances will change again.
     pub(super) fn forget_all(&mut self) {
-        self.told.clear();
+        self.reported.clear();
         for waiting in self.waiting.values_mut() {
             waiting.gone = true;
         }
@@ -90,13 +90,13 @@ impl Changes {
     pub(super) fn take(&mut self) -> Option<DataSourceInstanceStateChange> {
         let (_, change) = self.queue.pop_first()?;
         if let Some(waiting) = self.waiting.get_mut(&change.key) {
-            waiting.told = true;
+            waiting.reported = true;
             waiting.changes -= 1;
             if waiting.changes == 0 {
                 let gone = waiting.gone;
                 self.waiting.remove(&change.key);
                 if !gone {
-                    self.told.insert(change.key);
+                    self.reported.insert(change.key);
                 }
             }
         }

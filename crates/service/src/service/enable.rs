@@ -254,7 +254,7 @@ impl Service {
             consumer.join_session(id);
         }
         self.sessions.insert(session);
-        self.sessions.tell_of_others(id);
+        self.sessions.note_existing_sessions(id);
         self.act(id, |session, cx| {
             session.set_up_all_sources(cx);
             session.arm_trigger_timeout(cx);

@@ -169,11 +169,11 @@ impl Service {
         }
         let is_over = session.is_over();
         let clones = session.take_finished_clones();
-        self.sessions.tell_others(id);
+        self.sessions.announce_transitions(id);
         for clone in clones {
             let id = clone.id();
             self.sessions.insert(clone);
-            self.sessions.tell_others(id);
+            self.sessions.announce_transitions(id);
         }
         if is_over {
             self.erase(id);

@@ -127,7 +127,7 @@ impl Session {
         self.senders.insert(producer_id, producer.identity());
         let key = (producer_id, cx.ids.next_instance());
         self.instances.insert(key, instance);
-        self.tell_observer(cx, key);
+        self.notify_observer(cx, key);
         self.set_up_vm(cx, key, buffer, descriptor);
         cx.producers
             .provide_memory(&mut cx.commands, producer_id, config_kb);
@@ -182,12 +182,12 @@ impl Session {
         state: InstanceState,
     ) {
         if self.instances.set_state(key, state).is_some() {
-            self.tell_observer(cx, key);
+            self.notify_observer(cx, key);
         }
     }
 
     /// Tells the session's observer about an instance's new state.
-    fn tell_observer(&self, cx: &mut Context, key: InstanceKey) {
+    fn notify_observer(&self, cx: &mut Context, key: InstanceKey) {
         let instance = self.instances.get(&key);
         let consumer = cx.consumers.observer(self.owner.client);
         if let (Some(consumer), Some(instance)) = (consumer, instance)
@@ -241,11 +241,11 @@ impl Session {
         if filter.is_empty() {
             return self.config.trace_all_machines.unwrap_or(false) || !producer.is_remote();
         }
-        let told = producer.peer().machine_name.as_str();
-        let name = if told.is_empty() && !producer.is_remote() {
+        let announced = producer.peer().machine_name.as_str();
+        let name = if announced.is_empty() && !producer.is_remote() {
             own_machine
         } else {
-            told
+            announced
         };
         let is_meant = |wanted: &Vec<u8>| {
             wanted == name.as_bytes() || (!producer.is_remote() && wanted == b"host")

@@ -10,7 +10,7 @@ use crate::clocks::Clocks;
 use crate::context::Context;
 use crate::packet::validate;
 use crate::pool::BufferPool;
-use crate::relay::{Relays, ToldMachines};
+use crate::relay::{Relays, SentMachines};
 use crate::sink::PacketSink;
 
 /// The progress of the service's own packets: those read out, and those that are due.
@@ -24,7 +24,7 @@ pub(super) struct ReadProgress {
     /// The buffer the next batch begins with: the one behind that which filled the last.
     next_buffer: usize,
     /// Machines that were told of.
-    machines: ToldMachines,
+    machines: SentMachines,
 }
 
 impl ReadProgress {

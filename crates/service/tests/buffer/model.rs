@@ -162,13 +162,13 @@ impl Model {
     fn erase(&mut self, at: usize) {
         let record = self.records.get_mut(&at).expect("a record");
         let chunk = record.chunk.take().expect("a chunk");
-        self.tell(chunk.key, chunk.aborted);
+        self.note(chunk.key, chunk.aborted);
         self.writer(chunk.key).consumed =
             Some((chunk.id, chunk.bytes.len(), chunk.incomplete, chunk.aborted));
     }
 
     /// The packet that follows an aborted one is told so.
-    fn tell(&mut self, key: Key, aborted: bool) {
+    fn note(&mut self, key: Key, aborted: bool) {
         if aborted {
             self.writer(key).loss |= ABORTED;
         }
@@ -427,7 +427,7 @@ impl Model {
             {
                 *incomplete = !made.complete;
                 *known |= aborted;
-                self.tell(key, is_news);
+                self.note(key, is_news);
             } else {
                 self.stats.chunks_discarded += 1;
             }
@@ -450,8 +450,8 @@ impl Model {
             if self.policy == Policy::Discard {
                 self.sealed = true;
                 self.stats.chunks_discarded += 1;
-                self.tell(key, aborted);
-                self.tell(key, aborted);
+                self.note(key, aborted);
+                self.note(key, aborted);
                 return;
             }
             self.evict(SIZE - self.write);
@@ -469,7 +469,7 @@ impl Model {
         self.records.retain(|at, _| !range.contains(at));
         let Some(again) = again else {
             self.stats.chunks_discarded += 1;
-            self.tell(key, aborted);
+            self.note(key, aborted);
             if cleared > 0 {
                 let len = cleared.min(size);
                 self.records.insert(self.write, Record { len, chunk: None });

@@ -283,7 +283,7 @@ type Mistake = (&'static str, fn(&mut TraceConfig));
 
 /// Makes all mistakes at once, then one less from the first on, and expects that always the first
 /// is told.
-fn first_is_told(mut world: World, uid: u32, mistakes: &[Mistake]) {
+fn first_is_reported(mut world: World, uid: u32, mistakes: &[Mistake]) {
     for first in 0..mistakes.len() {
         let config = ConfigBuilder::new().source("p").with(|c| {
             for (_, make) in mistakes[first..].iter().rev() {
@@ -380,7 +380,7 @@ fn service_022_and_ipc_054_the_first_mistake_in_the_config_is_told() {
             c.unique_session_name = Some(b"taken".to_vec());
         }),
     ];
-    first_is_told(world, crate::world::SERVICE_UID, &mistakes);
+    first_is_reported(world, crate::world::SERVICE_UID, &mistakes);
 }
 
 #[test]
@@ -415,7 +415,7 @@ fn service_022_and_ipc_054_the_first_obstacle_of_others_is_told() {
             },
         ),
     ];
-    first_is_told(world, crate::world::SERVICE_UID, &mistakes);
+    first_is_reported(world, crate::world::SERVICE_UID, &mistakes);
 }
 
 #[test]
@@ -441,7 +441,7 @@ fn service_022_and_ipc_054_what_cannot_be_provided_is_told_last_and_in_order() {
             ferretto_proto::Message::merge_from_slice(&mut c.buffers[0], &mode).unwrap();
         }),
     ];
-    first_is_told(World::new(), 0, &mistakes);
+    first_is_reported(World::new(), 0, &mistakes);
 }
 
 #[test]

@@ -130,14 +130,14 @@ fn files_of_other_users_are_created_only_where_the_service_was_told() {
     });
     for uid in [0, 7] {
         for path in ["trace", "../trace", "/tmp/../etc/trace", "/"] {
-            let said = refused(&mut world, uid, path);
-            assert!(said.contains("absolute path of a file"), "{said}");
+            let output = refused(&mut world, uid, path);
+            assert!(output.contains("absolute path of a file"), "{output}");
         }
     }
-    let said = refused(&mut world, 1000, "/tmp/trace");
+    let output = refused(&mut world, 1000, "/tmp/trace");
     assert!(
-        said.contains("/tmp/trace: the service creates no files for user 1000"),
-        "{said}"
+        output.contains("/tmp/trace: the service creates no files for user 1000"),
+        "{output}"
     );
     assert!(world.files.is_empty());
 

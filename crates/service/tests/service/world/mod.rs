@@ -343,12 +343,12 @@ impl World {
     // Time and events.
 
     pub fn event(&mut self, event: Event) {
-        self.tell(event);
+        self.deliver(event);
         self.carry_out();
     }
 
     /// Hands over an event and leaves what follows from it undone.
-    pub fn tell(&mut self, event: Event) {
+    pub fn deliver(&mut self, event: Event) {
         if let Some(log) = &mut self.log {
             log.event(self.now.boottime, &event);
         }
@@ -409,7 +409,7 @@ impl World {
             {
                 self.late.push_back(event);
             } else {
-                self.tell(event);
+                self.deliver(event);
             }
         }
     }
@@ -450,7 +450,7 @@ impl World {
                         request,
                         fd: None,
                     };
-                    self.tell(event);
+                    self.deliver(event);
                 }
                 None
             }

@@ -117,7 +117,7 @@ impl World {
         let request = Request::InitializeConnection(request);
         let request_id = Some(self.new_request());
         // As upstream's client: both at once.
-        self.tell(Event::ProducerRequest {
+        self.deliver(Event::ProducerRequest {
             client,
             request_id,
             request,
