@@ -19,11 +19,11 @@ impl Sections<'_> {
         unit: &Unit,
         extent: &Extent,
         budget: &Budget,
-        mut tell: impl FnMut(Range<u64>) -> Result<(), Problem>,
+        mut each: impl FnMut(Range<u64>) -> Result<(), Problem>,
     ) -> Result<(), Problem> {
         if let Some(ranges) = extent.ranges {
             let list = self.list(unit, ranges, budget)?;
-            return self.resolve(unit, &list, tell);
+            return self.resolve(unit, &list, each);
         }
         let Some(low) = extent.low else { return Ok(()) };
         let low = self.address(unit, low)?;
@@ -32,7 +32,7 @@ impl Sections<'_> {
             (None, Some(size)) => low.saturating_add(size),
             (None, None) => return Ok(()),
         };
-        if low < high { tell(low..high) } else { Ok(()) }
+        if low < high { each(low..high) } else { Ok(()) }
     }
 
     /// The entries of a list up to its end.
@@ -65,7 +65,7 @@ impl Sections<'_> {
         &self,
         unit: &Unit,
         list: &[Entry],
-        mut tell: impl FnMut(Range<u64>) -> Result<(), Problem>,
+        mut each: impl FnMut(Range<u64>) -> Result<(), Problem>,
     ) -> Result<(), Problem> {
         let mut base = unit.base;
         for entry in list {
@@ -86,7 +86,7 @@ impl Sections<'_> {
             // Code that the linker left out has ranges that end where they begin, or near the end
             // of all addresses.
             if start < end {
-                tell(start..end)?;
+                each(start..end)?;
             }
         }
         Ok(())
