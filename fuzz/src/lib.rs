@@ -40,7 +40,7 @@ pub fn config_text(data: &[u8]) {
 
     for unknown in [config::Unknown::Refuse, config::Unknown::Drop] {
         match config::load("fuzz", data, unknown) {
-            // What was understood must be a config.
+            // The parser's output must be a config.
             Ok(parsed) => {
                 use ferretto_proto::Message as _;
                 let decoded = ferretto_proto::TraceConfig::decode_from_slice(&parsed.bytes);
