@@ -127,7 +127,7 @@ impl Peer {
     ///
     /// # Errors
     ///
-    /// What the program says.
+    /// The output of the program.
     ///
     /// # Panics
     ///

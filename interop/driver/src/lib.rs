@@ -71,7 +71,7 @@ pub trait Role {
     ///
     /// # Errors
     ///
-    /// What to say after `error`.
+    /// The text after `error`.
     fn run(&mut self, words: &[&str]) -> Result<String, String>;
 }
 

@@ -1,7 +1,6 @@
-//! The same recordings with upstream's own programs and with ours: `traced`,
-//! `perfetto`, `trigger_perfetto` and `traced_probes` in all mixes. What
-//! upstream's programs make of a recording among themselves is what every mix
-//! has to make of it.
+//! The same recordings with upstream's own programs and with ours: `traced`, `perfetto`,
+//! `trigger_perfetto` and `traced_probes` in all mixes. Every mix has to give the result that
+//! upstream's programs give among themselves.
 //!
 //! `FERRETTO_UPSTREAM` names the folder of upstream's programs; without it
 //! these tests are skipped. Ours are the `ferretto` that `cargo build` made.

@@ -98,8 +98,8 @@ pub(crate) fn a_long_recording_is_cloned_into_a_file(cast: Cast) {
     assert!(answer.ends_with(" file"), "{answer}");
     let copied = trace::decode(&std::fs::read(copy_file).unwrap());
     let copied = trace::numbers(&copied);
-    // What upstream moves into the file after it copied that, and before it copies the buffers, is
-    // not in the copy.
+    // The copy lacks packets that upstream moves into the file after it copied the file, and before
+    // it copies the buffers.
     let may_miss = cast.service == Whose::Official && copied.len() == 10;
     let expected = if may_miss { 10 } else { 20 };
     assert_eq!(copied, (0..expected).collect::<Vec<_>>());

@@ -75,7 +75,7 @@ pub(crate) fn a_stop_may_outlive_the_service(cast: Cast) {
     let mut consumer = world.consumer();
     world.start_session(&mut consumer, &config(4096));
     producer.run("await-start 2");
-    // What the last service's session left is given up in the middle of the next one's.
+    // The rest of the last service's session is given up in the middle of the next one's.
     producer.run("slices 1");
     producer.run("release");
     producer.run("fill 0 10");

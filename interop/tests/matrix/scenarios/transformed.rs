@@ -34,7 +34,7 @@ fn compressed(cast: Cast, compression: CompressionConfig, field: u32) {
             assert_eq!(compressed, outer.len(), "all packets are compressed");
             assert!(compressed > 1 && bytes.len() < 50_000, "{}", bytes.len());
         }
-        // What the SDK is made from has no codecs.
+        // The sources that the SDK is made from have no codecs.
         Whose::Official => assert_eq!(compressed, 0),
     }
 }
