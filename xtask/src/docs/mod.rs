@@ -235,7 +235,7 @@ fn failure(place: &str, lines: &str, outcome: scratch::Outcome) -> String {
         Some(code) => format!("ended with {code}"),
         None => "was killed, or took too long".to_owned(),
     };
-    let said: Vec<&str> = outcome.said.lines().collect();
-    let last = said[said.len().saturating_sub(40)..].join("\n");
+    let printed: Vec<&str> = outcome.printed.lines().collect();
+    let last = printed[printed.len().saturating_sub(40)..].join("\n");
     format!("{place} {code}\n{}\nIt said:\n{last}", lines.trim())
 }

@@ -25,7 +25,7 @@ pub(super) struct Scratch {
 /// The result of a command.
 pub(super) struct Outcome {
     pub(super) code: Option<i32>,
-    pub(super) said: String,
+    pub(super) printed: String,
 }
 
 /// Released programs are built for speed, which takes long: here those that are built anyway do.
@@ -110,8 +110,8 @@ impl Scratch {
     pub(super) fn run(&self, lines: &str, interrupt: Option<u32>) -> Result<Outcome> {
         let script = self.root.join("block.sh");
         fs::write(&script, format!("set -eo pipefail\n{lines}"))?;
-        let said = self.root.join("said");
-        let output = fs::File::create(&said)?;
+        let printed = self.root.join("said");
+        let output = fs::File::create(&printed)?;
         let mut command = match interrupt {
             Some(seconds) => {
                 let mut command = Command::new("timeout");
@@ -148,7 +148,7 @@ impl Scratch {
         };
         Ok(Outcome {
             code,
-            said: String::from_utf8_lossy(&fs::read(&said)?).into_owned(),
+            printed: String::from_utf8_lossy(&fs::read(&printed)?).into_owned(),
         })
     }
 
