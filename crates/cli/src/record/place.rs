@@ -163,7 +163,7 @@ pub(super) fn open(path: &Path, signals: &mut Signals) -> Result<Option<File>> {
             return Err(error).with_context(|| format!("cannot write {shown}"));
         }
         if !std::mem::replace(&mut is_reported, true) {
-            anstream::eprintln!("ferretto: waiting until somebody reads {shown}");
+            anstream::eprintln!("ferretto: waiting for a reader of {shown}");
         }
         signals.wait(Some(Instant::now() + READER_PERIOD));
         if signals.take().iter().any(|signal| signal.ends()) {

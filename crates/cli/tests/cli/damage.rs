@@ -252,6 +252,6 @@ fn a_recording_whose_data_source_was_killed_does_not_claim_to_be_complete() {
     recording.finish().returned(0);
     let text = summary(&world, "out");
     assert!(!text.contains("no data lost"), "{text}");
-    let gone = "linux.sys_stats of perfetto.traced_probes was gone before the recording ended";
+    let gone = "linux.sys_stats of perfetto.traced_probes left before the recording ended";
     assert!(text.contains(gone), "{text}");
 }

@@ -186,7 +186,7 @@ fn pipes_are_written_and_left_alone() {
     for config in ["c", "b"] {
         let args = ["record", "-c", config, "-d", "300ms", "-o", "fifo"];
         let mut recording = world.start("ferretto", &args);
-        recording.wait_for_complaint("waiting until somebody reads fifo");
+        recording.wait_for_complaint("waiting for a reader of fifo");
         let mut reader = File::open(world.path("fifo")).unwrap();
         let mut trace = Vec::new();
         reader.read_to_end(&mut trace).unwrap();
@@ -220,7 +220,7 @@ fn signals_end_a_recording_that_waits_for_a_reader() {
     for signal in [Signal::INT, Signal::TERM] {
         let args = ["record", "-c", "c", "-d", "0", "-o", "fifo"];
         let mut recording = world.start("ferretto", &args);
-        recording.wait_for_complaint("waiting until somebody reads fifo");
+        recording.wait_for_complaint("waiting for a reader of fifo");
         recording.signal(signal);
         recording.finish().returned(130);
     }

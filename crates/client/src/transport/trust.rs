@@ -136,26 +136,26 @@ impl fmt::Display for Untrusted {
         match &self.why {
             Reason::User(Some(user)) => write!(
                 f,
-                "what listens at {address} is run by {}, and not by root or the user of this program, so it is told \
-                 nothing; if that user may see everything, set {SERVICE_USER_VARIABLE}={user}",
+                "the service at {address} is run by {}, and not by root or the user of this program, so no data is \
+                 sent to it; if that user may see everything, set {SERVICE_USER_VARIABLE}={user}",
                 Named(*user)
             ),
             Reason::User(None) => write!(
                 f,
-                "the kernel does not say who listens at {address}, so it is told nothing"
+                "the kernel does not tell the user of the service at {address}, so no data is sent to it"
             ),
             Reason::Folder(folder, user) => write!(
                 f,
-                "the socket {address} lies in a folder of {}, who can put any other socket there, so what listens \
-                 is told nothing; use a folder of root or of the user of this program, or if that user may see \
+                "the socket {address} is in a folder of {}, who can put any other socket there, so no data is sent \
+                 to its service; use a folder of root or of the user of this program, or if that user may see \
                  everything, set {SERVICE_USER_VARIABLE}={user} ({})",
                 Named(*user),
                 folder.display()
             ),
             Reason::Writable(folder) => write!(
                 f,
-                "the socket {address} lies in {}, where everybody can put any other socket, so what listens is told \
-                 nothing; take that away with: chmod o-w {}",
+                "the socket {address} is in {}, where everybody can put any other socket, so no data is sent to its \
+                 service; forbid that with: chmod o-w {}",
                 folder.display(),
                 folder.display()
             ),

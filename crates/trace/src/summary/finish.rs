@@ -1,4 +1,4 @@
-//! The end of a summary: totals, losses and notes of what was collected.
+//! The end of a summary: totals, losses and notes.
 
 use std::collections::BTreeMap;
 
@@ -124,7 +124,7 @@ impl Summarizer {
         }
     }
 
-    /// Returns true if nothing was recorded but what other machines did for themselves.
+    /// Returns true if the trace has only recordings of other machines.
     fn is_of_others(&self) -> bool {
         !self.others.is_empty() && self.config.is_none() && self.stats.is_none()
     }
@@ -141,15 +141,15 @@ impl Summarizer {
             unknown.extend(self.ending.doubt().map(str::to_owned));
         }
         let has_flush_loss = self.stats.as_ref().is_some_and(Stats::has_flush_loss);
-        // Else they are told with what was lost.
+        // Otherwise they are reported with the losses.
         for source in self.ending.slow().iter().filter(|_| !has_flush_loss) {
             unknown.push(format!(
-                "{source} was gone before the recording ended; what it had not handed over, and what followed, is missing"
+                "{source} left before the recording ended; the data that it had not handed over, and all later data, is missing"
             ));
         }
         if let Some(ns) = self.ftrace.missing_at_the_end(self.ending.last_asked()) {
             unknown.push(format!(
-                "who recorded kernel events was gone {} before the end; what followed is missing",
+                "the recorder of kernel events ended {} before the recording; later events are missing",
                 loss::human_time(ns)
             ));
         } else if !self.ftrace.has_stats() && self.ftrace.total() > 0 {

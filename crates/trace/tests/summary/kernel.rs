@@ -1,4 +1,4 @@
-//! Kernel events: CPU time and what the kernel lost.
+//! Kernel events: CPU time and losses of the kernel.
 
 use ferretto_trace::summary::Cause;
 
@@ -218,7 +218,7 @@ fn kernel_counters_that_are_too_old_promise_nothing() {
         let killed = recorded_until(until, 19);
         assert!(!killed.is_complete());
         let expected = format!(
-            "who recorded kernel events was gone {gone} before the end; what followed is missing"
+            "the recorder of kernel events ended {gone} before the recording; later events are missing"
         );
         assert_eq!(killed.unknown, [expected]);
     }
