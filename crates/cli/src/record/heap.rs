@@ -61,7 +61,7 @@ pub(super) fn add(config: &mut TraceConfig, args: &RecordArgs) {
     });
     let heap = HeapprofdConfig {
         sampling_interval_bytes: Some(interval),
-        // What the command starts is recorded, too.
+        // Descendants of the command are recorded, too.
         all: args.pids.is_empty().then_some(true),
         pid: args.pids.iter().map(|&pid| pid as u64).collect(),
         all_heaps: Some(true),

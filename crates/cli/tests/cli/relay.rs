@@ -89,7 +89,7 @@ fn a_relay_serves_the_socket_that_systemd_bound_tells_it_and_leaves_it() {
     host.set("PERFETTO_PRODUCER_SOCK_NAME", &remote);
     let service = host.start_daemon("traced", &["--enable-relay-endpoint"], "TRACED_NOTIFY_FD");
     let listener = UnixListener::bind(guest.path("activated.sock")).unwrap();
-    let told = UnixDatagram::bind(guest.path("notify")).unwrap();
+    let notifications = UnixDatagram::bind(guest.path("notify")).unwrap();
     guest.set("PERFETTO_RELAY_SOCK_NAME", &remote);
     guest.set("PERFETTO_MACHINE_NAME", "activated");
     // A program from before the relay is started waits for it.
@@ -110,7 +110,7 @@ fn a_relay_serves_the_socket_that_systemd_bound_tells_it_and_leaves_it() {
         .stdin(Stdio::from(OwnedFd::from(listener)));
     let relay = Running::new(command.spawn().unwrap());
     let mut output = [0; 64];
-    let len = told.recv(&mut output).unwrap();
+    let len = notifications.recv(&mut output).unwrap();
     assert_eq!(&output[..len], b"READY=1\n");
     until("the program is known", || {
         let output = host.run("ferretto", &["status"]).returned(0);
@@ -119,7 +119,7 @@ fn a_relay_serves_the_socket_that_systemd_bound_tells_it_and_leaves_it() {
     });
     relay.signal(Signal::TERM);
     relay.finish().returned(0);
-    let len = told.recv(&mut output).unwrap();
+    let len = notifications.recv(&mut output).unwrap();
     assert_eq!(&output[..len], b"STOPPING=1\n");
     // The process that bound the socket keeps it.
     assert!(guest.path("activated.sock").exists());
