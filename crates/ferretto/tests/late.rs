@@ -71,6 +71,6 @@ fn what_may_be_missing_at_the_beginning_is_said_in_the_recording() {
             .as_u64()
     });
     // The trace tells no more about earlier losses.
-    let told = reasons.filter(|reason| *reason > 1);
-    assert_ne!(told.count(), 0);
+    let late = reasons.filter(|reason| *reason > 1);
+    assert_ne!(late.count(), 0);
 }

@@ -99,7 +99,7 @@ impl DataSource for Telling {
 
 #[test]
 fn sdk_018_threads_give_up_what_they_keep_of_a_recording_that_has_stopped() {
-    let (sender, told) = channel();
+    let (sender, receiver) = channel();
     let telling = Telling(std::sync::Mutex::new(sender));
     service();
     let handle = ferretto::register_data_source("test.telling", telling).unwrap();
@@ -111,10 +111,10 @@ fn sdk_018_threads_give_up_what_they_keep_of_a_recording_that_has_stopped() {
         context.state();
     });
     stop(&mut first);
-    assert!(told.try_recv().is_err());
+    assert!(receiver.try_recv().is_err());
     // Any trace point will do.
     ferretto::instant!("telling", "of another kind");
-    assert_eq!(told.try_recv(), Ok("dropped"));
+    assert_eq!(receiver.try_recv(), Ok("dropped"));
     first.free_buffers(LIMIT).unwrap();
 
     // A thread that ends hands over its packets.
@@ -128,7 +128,7 @@ fn sdk_018_threads_give_up_what_they_keep_of_a_recording_that_has_stopped() {
     })
     .join()
     .unwrap();
-    assert_eq!(told.recv_timeout(LIMIT), Ok("dropped"));
+    assert_eq!(receiver.recv_timeout(LIMIT), Ok("dropped"));
     assert!(ferretto::flush(LIMIT));
     assert_eq!(texts(&stop(&mut first)), ["from a short life"]);
     let events = stop(&mut second);
