@@ -89,9 +89,9 @@ fn ipc_046_ipc_062_what_a_data_source_says_of_itself_is_passed_on_byte_for_byte(
     }
     let (whole, frames) = state(&host);
     assert_eq!(frames, 1 + fields.len());
-    let told = &whole.service_state.data_sources;
-    assert_eq!(told.len(), fields.len());
-    for (field, source) in fields.into_iter().zip(told) {
+    let sources = &whole.service_state.data_sources;
+    assert_eq!(sources.len(), fields.len());
+    for (field, source) in fields.into_iter().zip(sources) {
         let descriptor = source.ds_descriptor.encode_to_vec();
         let passed = Fields::find(field, &descriptor).unwrap();
         assert!(

@@ -19,7 +19,7 @@ struct World {
     clients: Vec<(Origin, Turn, u64)>,
     /// The work done for each.
     had: Vec<u64>,
-    told: Vec<Excess>,
+    excesses: Vec<Excess>,
 }
 
 impl World {
@@ -29,7 +29,7 @@ impl World {
             now: SECOND,
             clients: Vec::new(),
             had: Vec::new(),
-            told: Vec::new(),
+            excesses: Vec::new(),
         }
     }
 
@@ -77,10 +77,10 @@ impl World {
 
     fn settle(&mut self) {
         let work = self.schedule.unsettled();
-        let told = &mut self.told;
+        let excesses = &mut self.excesses;
         let own = self
             .schedule
-            .settle(self.now, work, |excess| told.push(excess));
+            .settle(self.now, work, |excess| excesses.push(excess));
         assert_eq!(own, 0);
     }
 
@@ -203,9 +203,9 @@ fn who_exceeds_the_allowance_is_held_back_to_it_and_others_are_not() {
     world.wake(busy);
     // The burst lets it have a whole CPU for a minute.
     assert_eq!(world.run(59 * SECOND), 0);
-    assert_eq!(world.told, []);
+    assert_eq!(world.excesses, []);
     world.run(2 * SECOND);
-    assert_eq!(world.told, [Excess::Begins { origin: MALLORY }]);
+    assert_eq!(world.excesses, [Excess::Begins { origin: MALLORY }]);
     let idle = world.run(100 * SECOND);
     assert!(idle.abs_diff(20 * SECOND) < 50 * MS, "{idle}");
     // Half of the work is for another, and the other half is within the allowance.
@@ -215,7 +215,7 @@ fn who_exceeds_the_allowance_is_held_back_to_it_and_others_are_not() {
     assert_eq!(world.run(50 * SECOND), 0);
     let had = world.had[busy] - before;
     assert!(had.abs_diff(25 * SECOND) < 50 * MS, "{had}");
-    assert_eq!(world.told.len(), 1);
+    assert_eq!(world.excesses.len(), 1);
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn who_is_held_back_for_long_loses_what_it_uses_most_for() {
     world.now += 60 * SECOND;
     world.wake(busy);
     world.run(61 * SECOND);
-    assert_eq!(world.told.len(), 1);
+    assert_eq!(world.excesses.len(), 1);
     // The other has a little to do, too.
     world.wake(other);
     world.now += SECOND;
@@ -237,12 +237,12 @@ fn who_is_held_back_for_long_loses_what_it_uses_most_for() {
     }
     world.wake(busy);
     world.run(597 * SECOND);
-    assert_eq!(world.told.len(), 1);
-    while world.told.len() == 1 {
+    assert_eq!(world.excesses.len(), 1);
+    while world.excesses.len() == 1 {
         world.run(MS);
     }
-    let [_, Excess::Lasts { origin, epoch }] = world.told[..] else {
-        panic!("{:?}", world.told);
+    let [_, Excess::Lasts { origin, epoch }] = world.excesses[..] else {
+        panic!("{:?}", world.excesses);
     };
     assert_eq!(origin, MALLORY);
     let excess = |client: usize| world.clients[client].1.excess(epoch);
@@ -250,9 +250,9 @@ fn who_is_held_back_for_long_loses_what_it_uses_most_for() {
     assert_eq!(excess(other), MS);
     // It is the same again for those that are left.
     world.run(595 * SECOND);
-    assert_eq!(world.told.len(), 2);
+    assert_eq!(world.excesses.len(), 2);
     world.run(10 * SECOND);
-    assert_eq!(world.told.len(), 3);
+    assert_eq!(world.excesses.len(), 3);
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn rest_is_credited_and_then_the_user_forgotten() {
     let busy = world.connect(MALLORY, MS);
     world.wake(busy);
     world.run(100 * SECOND);
-    assert_eq!(world.told.len(), 1);
+    assert_eq!(world.excesses.len(), 1);
     while world.schedule.has_work() || world.schedule.next_release().is_some() {
         world.now += SECOND;
         world.serve(false);
@@ -269,7 +269,7 @@ fn rest_is_credited_and_then_the_user_forgotten() {
     world.now += 60 * SECOND;
     world.wake(busy);
     assert_eq!(world.run(59 * SECOND), 0);
-    assert_eq!(world.told.len(), 1);
+    assert_eq!(world.excesses.len(), 1);
     while world.serve(false).is_some() {}
     world.now += 60 * SECOND;
     let other = world.connect(ALICE, MS);
