@@ -47,10 +47,10 @@ fn perf_054_what_overflows_a_ring_is_accounted_for_and_spoils_nothing() {
     for reader in &mut opened.readers {
         reader.disable().expect("disabled");
         reader.read(u64::MAX, &mut each);
-        let told = reader.lost();
+        let lost_before = reader.lost();
         untold += reader.take_untold_lost();
         assert_eq!(reader.take_untold_lost(), 0);
-        assert!(reader.lost() >= told);
+        assert!(reader.lost() >= lost_before);
         assert_eq!(reader.malformed(), 0);
     }
     let all: u64 = opened.readers.iter().map(|reader| reader.lost()).sum();

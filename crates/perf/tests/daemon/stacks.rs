@@ -92,7 +92,7 @@ pub(crate) struct Read {
     pub(crate) sample: PerfSample,
     pub(crate) stack: Option<Vec<Frame>>,
     /// Set if the packet brought something new.
-    pub(crate) told: bool,
+    pub(crate) has_interned_data: bool,
 }
 
 impl Read {
@@ -163,7 +163,7 @@ pub(crate) fn samples(packets: &[TracePacket]) -> (Vec<Read>, Vec<Weighted>) {
                 stack: sample
                     .callstack_iid
                     .map(|id| tables.callstacks[&id].clone()),
-                told: data.is_some(),
+                has_interned_data: data.is_some(),
             }),
             Some(Data::StackSample(sample)) => {
                 use ferretto_proto::stack_sample::CallstackField::CallstackIid;
