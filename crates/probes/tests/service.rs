@@ -385,10 +385,10 @@ fn the_probes_tell_what_they_do() {
         sys_stats(),
     ];
     let packets = world.record(config(sources), || {});
-    let told: std::collections::BTreeSet<u32> = packets
+    let reported: std::collections::BTreeSet<u32> = packets
         .iter()
         .filter_map(|packet| match &packet.data {
-            Some(Data::PerfettoMetatrace(told)) => match told.record_type {
+            Some(Data::PerfettoMetatrace(reported)) => match reported.record_type {
                 Some(RecordType::EventId(id)) => Some(id),
                 _ => None,
             },
@@ -397,5 +397,5 @@ fn the_probes_tell_what_they_do() {
         .collect();
     // READ_SYS_STATS, PS_WRITE_ALL_PROCESSES and PS_WRITE_ALL_PROCESS_STATS of upstream's
     // `metatrace_events.h`.
-    assert_eq!(told, [12, 13, 16].into());
+    assert_eq!(reported, [12, 13, 16].into());
 }
