@@ -69,7 +69,7 @@ pub enum Command {
         reply: relay::Reply,
     },
     /// Let the thread the service runs on have this priority, or its own again. If the kernel
-    /// refuses it keeps what it had.
+    /// refuses, it keeps its present one.
     SetPriority {
         /// The highest any session asks for; `None` if none does.
         priority: Option<Priority>,
@@ -149,7 +149,7 @@ pub enum Command {
         /// A sentence. Names given by clients are quoted in it.
         problem: String,
     },
-    /// Close the connection, after what is queued for it was sent. Answered with `Disconnected`.
+    /// Close the connection, after its queue was sent. Answered with `Disconnected`.
     Disconnect {
         /// The connection.
         client: ClientId,

@@ -66,8 +66,8 @@ impl Consumers {
         all.find_map(|(client, consumer)| Some((*client, consumer.take_opening_of_file(file)?)))
     }
 
-    /// Answers a request with its only, or last, reply; `None` rejects it. The driver drops what is
-    /// for a client that is gone.
+    /// Answers a request with its only, or last, reply; `None` rejects it. The driver drops replies
+    /// to a client that has gone.
     pub(crate) fn reply(
         &mut self,
         commands: &mut Commands,
@@ -123,7 +123,7 @@ impl Consumers {
         consumer.is_some()
     }
 
-    /// Sends what was noted while one event was handled, together.
+    /// Sends the changes noted while one event was handled, together.
     pub(crate) fn deliver_observed(&mut self, commands: &mut Commands) {
         // Looked at after every event, of which most concern no observer.
         if std::mem::take(&mut self.observed) {

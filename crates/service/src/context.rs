@@ -91,7 +91,7 @@ impl Context {
         self.producers.command(&mut self.commands, id, command);
     }
 
-    /// Copies what every producer still holds for these buffers.
+    /// Scrapes every producer's chunks for these buffers.
     pub(crate) fn scrape_all(&mut self, buffers: &[BufferId]) {
         self.producers.scrape_all(&mut self.buffers, buffers);
     }

@@ -34,8 +34,8 @@ pub struct Peer {
 
 /// An input of [`Service::handle`](crate::Service::handle).
 ///
-/// `request_id` is what the reply must carry; `None` means the client asked for no reply, and none
-/// is then produced. Request ids may repeat and come in any order.
+/// The reply must carry `request_id`; `None` means the client asked for no reply, and none is then
+/// produced. Request ids may repeat and come in any order.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "moved once, never stored")]
 pub enum Event {

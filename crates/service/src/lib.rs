@@ -1,9 +1,9 @@
 //! The tracing service as a deterministic state machine, with its trace buffers.
 //!
-//! Producers offer data sources, consumers ask for sessions; the service tells producers what to
-//! record, copies what they commit out of shared memory into the session's buffers, and hands the
-//! packets to the consumer or to a file, adding who wrote them and packets of its own: clocks, the
-//! config, statistics, what happened when.
+//! Producers offer data sources, consumers ask for sessions; the service starts data sources of
+//! producers, copies committed chunks out of shared memory into the session's buffers, and hands
+//! the packets to the consumer or to a file, adding their writers' identity and packets of its own:
+//! clocks, the config, statistics, lifecycle events.
 //!
 //! # What it promises
 //!
@@ -11,9 +11,9 @@
 //!   drivers need are in the module `driver`, a feature). Everything comes in as an [`Event`] with
 //!   the time beside it and goes out as a [`Command`]. The same events give the same commands, to
 //!   the byte.
-//! * No input makes it panic or block, nor use memory without bound: neither what a client sends
-//!   nor what a producer does to its shared memory while it is read.
-//! * A client that stops reading costs what is on its way to it, and slows nobody else.
+//! * No input makes it panic or block, nor use memory without bound: neither messages of a client
+//!   nor changes of a producer's shared memory while it is read.
+//! * A client that stops reading costs the memory of its queue, and slows nobody else.
 //! * Data that is lost is counted, and the packet after the gap says so.
 //!
 //! # Types to know
@@ -24,9 +24,9 @@
 //!
 //! # Features
 //!
-//! All of what configs may ask for is there by default; a program that embeds the service may do
-//! without `deflate`, `priority`, `protovm` and `regex`, and so without their dependencies. A
-//! config that asks for what was not built in is refused, with a sentence that names the feature.
+//! All features that configs may ask for are there by default; a program that embeds the service
+//! may do without `deflate`, `priority`, `protovm` and `regex`, and so without their dependencies.
+//! A config that asks for a missing feature is refused, with a sentence that names the feature.
 #![forbid(unsafe_code)]
 
 pub mod buffer;

@@ -1,4 +1,4 @@
-//! Bounds on what one client may cost, and times that the protocol gives.
+//! Bounds on the cost of one client, and timeouts of the protocol.
 
 pub(crate) const MAX_PRODUCERS: usize = 65535;
 pub(crate) const MAX_WRITER_ID: u32 = (1 << 15) - 1;

@@ -88,7 +88,7 @@ impl Budget {
         Self::beside(Weight::default(), Weight::default())
     }
 
-    /// Compiles what `complete` makes of an expression.
+    /// Compiles an expression as completed by `complete`.
     fn compile(
         &mut self,
         pattern: &[u8],

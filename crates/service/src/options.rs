@@ -1,4 +1,4 @@
-//! Settings of a service, and what it must know about its surroundings.
+//! Settings of a service, and facts about the machine.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ pub struct ServiceOptions {
     /// True if producers that do not say are scraped: if packets still in their shared memory are
     /// copied at flushes and at the end. Upstream's `traced` says no, its in-process service yes.
     pub scrape_by_default: bool,
-    /// Bounds on what producers may make the service keep.
+    /// Bounds on the state that producers may make the service keep.
     pub quotas: Quotas,
     /// Reads `CLOCK_MONOTONIC` in nanoseconds, to tell in statistics how long filtering a trace
     /// took; `None` if that need not be known. Nothing else depends on it.

@@ -64,7 +64,7 @@ impl BufferPool {
         buffer.set_up_vm(setup)
     }
 
-    /// Takes out what machines gave up since this was last asked for.
+    /// Takes out the errors of machines since the last call.
     pub(crate) fn take_vm_aborts(&mut self) -> Vec<VmAbort> {
         if !self.with_vms {
             return Vec::new();

@@ -29,7 +29,7 @@ mod none {
     }
 
     impl Priority {
-        /// Refuses what a config asks for, which is more than there is.
+        /// Refuses a config's priority in a build without this feature.
         pub(crate) fn from_config(_: &PriorityBoostConfig) -> Result<Self, InvalidPriority> {
             Err(InvalidPriority)
         }

@@ -3,7 +3,8 @@
 use crate::event::Peer;
 use crate::packet::WRITERS_PER_USER;
 
-/// Bounds on what producers may make the service keep for them. Upstream sets none of these bounds.
+/// Bounds on the state that producers may make the service keep for them. Upstream sets none of
+/// these bounds.
 ///
 /// A user is everyone with the same user id on this machine; producers on other machines count as
 /// one, as their user ids are not vouched for.

@@ -253,7 +253,7 @@ impl Registry {
         Some(removed.descriptor)
     }
 
-    /// Corrects what is noted of the producer besides its offers.
+    /// Corrects the producer's record besides its offers.
     fn forget(&mut self, producer: ProducerId, removed: &DataSourceDescriptor) {
         let Some(own) = self.by_producer.get_mut(&producer) else {
             return;

@@ -1,4 +1,4 @@
-//! Relays of other machines, and what they tell about them.
+//! Relays of other machines: their clocks and descriptions.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -60,7 +60,7 @@ const COMPARE_EVERY_MS: u64 = 5_000;
 const ONE_COMPARISON: u64 = 2_000_000_000;
 /// The number of earlier comparisons that are kept. Of more, the better half is kept.
 const MAX_EARLIER: usize = 256;
-/// The number of bytes that are kept of what relays said that have left.
+/// The number of bytes that are kept of relays that have left.
 const MAX_DEPARTED: usize = 4 << 20;
 
 /// The clocks of both machines at about the same time.
@@ -122,7 +122,7 @@ impl Relays {
         }
     }
 
-    /// Forgets a relay, or keeps for recordings under way what it said, until
+    /// Forgets a relay, or keeps its state for recordings under way, until
     /// [`forget_departed`](Self::forget_departed).
     pub(crate) fn disconnect(&mut self, client: ClientId, now: &Clocks, is_recording: bool) {
         let Some(relay) = self.connected.remove(&client) else {
@@ -161,7 +161,7 @@ impl Relays {
         self.connected.len()
     }
 
-    /// Returns how many bytes are kept of what relays said.
+    /// Returns the number of bytes kept of all relays.
     pub(crate) fn bytes(&self) -> usize {
         let connected = self.connected.values().map(Relay::bytes);
         connected.sum::<usize>() + self.departed_bytes
@@ -252,7 +252,7 @@ impl Relays {
 }
 
 impl Relay {
-    /// Returns how many bytes are kept of what it said.
+    /// Returns the number of bytes kept of it.
     fn bytes(&self) -> usize {
         let described = self.system_info.as_ref().map_or(0, Vec::len);
         let exchanges = self.exchanges.iter().chain(self.earlier.iter().flatten());
@@ -375,7 +375,7 @@ pub(crate) fn offset(exchanges: &[Exchange]) -> Option<machine_clock::Offset> {
     clock.best()
 }
 
-/// Returns by how much what a comparison tells may be wrong.
+/// Returns the error of a comparison, at most.
 fn error_of(comparison: &[Exchange; 2]) -> u64 {
     let [one, other] = comparison;
     if other.host.boottime.saturating_sub(one.host.boottime) >= ONE_COMPARISON {

@@ -88,7 +88,7 @@ impl Sessions {
         self.0.remove(&id)
     }
 
-    /// Returns what the regular expressions of a user's sessions take, but for one of these.
+    /// Returns the size of the regular expressions of a user's sessions, except one.
     pub(crate) fn expressions_of_user(&self, uid: u32, except: Option<SessionId>) -> Weight {
         let others = self.iter().filter(|session| Some(session.id()) != except);
         let of_user = others.filter(|session| session.uid() == uid);

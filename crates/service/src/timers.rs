@@ -41,7 +41,7 @@ pub(crate) struct TimerKey {
     sequence: u64,
 }
 
-/// Pending deadlines, each with what is to be done then.
+/// Pending deadlines, each with its action.
 #[derive(Debug)]
 pub(crate) struct Timers<T> {
     pending: BTreeMap<TimerKey, T>,
@@ -102,7 +102,7 @@ impl<T> Timers<T> {
             .min()
     }
 
-    /// Returns what the earliest deadline is for.
+    /// Returns the action of the earliest deadline.
     pub(crate) fn next(&self, now: &Clocks) -> Option<&T> {
         let key = [TimeBase::Monotonic, TimeBase::Boottime]
             .into_iter()

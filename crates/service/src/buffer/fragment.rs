@@ -24,7 +24,7 @@ pub(super) enum Token {
     Corrupt,
 }
 
-/// Reads what starts at `at`.
+/// Reads the fragment at `at`.
 #[inline]
 pub(super) fn token(payload: &[u8], at: usize) -> Token {
     let rest = payload.get(at..).unwrap_or_default();

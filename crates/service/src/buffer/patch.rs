@@ -16,7 +16,7 @@ pub struct Patch {
 
 impl TraceBuffer {
     /// Applies patches to a chunk of this producer and writer. With `more` false the chunk counts
-    /// as patched completely, and what waited for that can be read.
+    /// as patched completely, and packets that waited for that can be read.
     ///
     /// Returns whether the chunk was there and all patches fell inside it. If not, those before the
     /// first bad one have been applied, and `patches_failed` is one more.
@@ -64,8 +64,8 @@ impl TraceBuffer {
         let mut is_whole = true;
         for patch in patches {
             let offset = patch.offset as usize;
-            // Correct producers patch the last fragment, which is what goes on in the next chunk.
-            // Before it there are sizes of fragments that may be meant.
+            // Correct producers patch the last fragment, which goes on in the next chunk. Before it
+            // there are sizes of fragments that may be meant.
             if offset < last.into() {
                 flags |= flag::CHANGED;
             }

@@ -239,9 +239,9 @@ impl TraceBuffer {
         next.unwrap_or(at + header.units())
     }
 
-    /// Erases what is left of the chunk at `at` if it is its sequence's first, with the end of a
-    /// packet that begins in it, without looking at each packet: their sizes are as they were when
-    /// it was stored. Returns whether packets were lost; [`advance`](Self::advance) does the rest.
+    /// Erases the rest of the chunk at `at` if it is its sequence's first, with the end of a packet
+    /// that begins in it, without looking at each packet: their sizes are as they were when it was
+    /// stored. Returns whether packets were lost; [`advance`](Self::advance) does the rest.
     pub(super) fn erase_at_once(&mut self, slot: u32, at: u32) -> bool {
         let Some((header, first)) = self.next_of_front(slot, at) else {
             return false;
@@ -273,8 +273,8 @@ impl TraceBuffer {
         true
     }
 
-    /// Returns what is told of a packet that begins at the end of a sequence's first chunk, as that
-    /// is erased.
+    /// Returns the loss to report for a packet that begins at the end of a sequence's first chunk,
+    /// as that is erased.
     fn reassembly_loss(&mut self, slot: u32, header: ChunkHeader) -> Loss {
         match self.reassemble(slot, header, Mode::Erase) {
             Reassembly::Complete => {
@@ -390,7 +390,7 @@ impl TraceBuffer {
         outcome
     }
 
-    /// Returns what the chunk at `at` is to a packet that begins before it.
+    /// Returns the relation of the chunk at `at` to a packet that begins before it.
     pub(super) fn link(&self, at: u32) -> Link {
         let Some(header) = self.ring.chunk(at) else {
             return Link::Waits;

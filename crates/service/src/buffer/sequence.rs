@@ -49,7 +49,7 @@ pub(super) enum Place {
     TooFar,
 }
 
-/// The chunks of one writer that are in the buffer, and what is remembered of those before.
+/// The chunks of one writer that are in the buffer, and the state left by earlier ones.
 #[derive(Debug, Clone)]
 pub(super) struct Sequence {
     pub(super) producer: ProducerId,
@@ -267,8 +267,8 @@ impl Sequences {
     }
 
     /// Gives the number of this sequence's writer to a new, empty sequence, whose slot is returned.
-    /// The old one goes once its last chunk has left, and what was lost of it until then is told by
-    /// the new one. `None` if there is no such sequence.
+    /// The old one goes once its last chunk has left, and its losses until then are reported by the
+    /// new one. `None` if there is no such sequence.
     pub(super) fn retire(&mut self, slot: u32) -> Option<u32> {
         self.clock += 1;
         let age = self.clock;
@@ -453,7 +453,7 @@ impl Sequences {
     }
 
     /// The same sequences for a buffer that begins without their chunks, which count as lost.
-    /// `last` says what the last chunk, at this position, was.
+    /// `last` describes the last chunk, at this position.
     pub(super) fn without_chunks(
         &self,
         last: impl Fn(u32) -> Option<Consumed>,

@@ -51,7 +51,7 @@ pub struct BufferStats {
     pub trace_writer_packet_loss: u64,
 }
 
-/// Number of buckets of a [`WriterStats`]: one a threshold, and one for what is above the last.
+/// Number of buckets of a [`WriterStats`]: one a threshold, and one for values above the last.
 pub const HISTOGRAM_BUCKETS: usize = HISTOGRAM_THRESHOLDS.len() + 1;
 
 /// Upper bounds of the buckets, in bytes, each included in its bucket.

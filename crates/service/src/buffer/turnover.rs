@@ -8,8 +8,8 @@
 use super::sequence::Sequence;
 use super::{Identity, ProducerId, TraceBuffer, WriterId};
 
-/// More sequences than this whose number is another writer's by now are not kept apart from what
-/// follows. A correct producer, which gives a number out again after 32767 others, comes nowhere
+/// At most this many sequences whose number is another writer's by now are kept apart from their
+/// successors. A correct producer, which gives a number out again after 32767 others, comes nowhere
 /// near; with a hostile one memory for them would grow beyond the buffer's.
 const MAX_RETIRED: usize = 4096;
 
@@ -30,8 +30,8 @@ impl TraceBuffer {
         }
     }
 
-    /// Says that a writer begins. If one that had this number ended, what is stored of it remains
-    /// to be read, but a packet it did not finish is lost.
+    /// Says that a writer begins. If one that had this number ended, its stored chunks remain to be
+    /// read, but a packet it did not finish is lost.
     pub fn writer_began(&mut self, producer: ProducerId, writer: WriterId) {
         if let Some(slot) = self.sequences.slot(producer, writer)
             && self.sequences.get(slot).is_some_and(|one| one.ended)
@@ -60,8 +60,8 @@ impl TraceBuffer {
         }
     }
 
-    /// Returns the slot for what comes from now on: the same if there are `limit` others on their
-    /// way out already.
+    /// Returns the slot for new chunks: the same if there are `limit` others on their way out
+    /// already.
     fn begin_anew(&mut self, slot: u32, limit: usize) -> u32 {
         self.current = None;
         let Some(sequence) = self.sequences.get_mut(slot) else {

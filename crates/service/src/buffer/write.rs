@@ -8,7 +8,7 @@ use super::sequence::{Entry, Place};
 use super::{Chunk, Policy, Semantics, TraceBuffer};
 
 impl TraceBuffer {
-    /// Has what a chunk with such a payload will replace loaded into the cache.
+    /// Loads the records that a chunk with such a payload will replace into the cache.
     #[inline]
     pub fn prefetch(&self, payload: usize) {
         self.ring.prefetch(self.write.at, units_for(payload) + 1);
@@ -26,8 +26,7 @@ impl TraceBuffer {
         if !chunk.complete {
             flags |= flag::INCOMPLETE;
             if count > 0 {
-                // The writer is still at work on the last fragment, and it is what these flags
-                // are about.
+                // The writer is still at work on the last fragment, which these flags describe.
                 count -= 1;
                 flags &= !(flag::LAST_CONTINUES | flag::NEEDS_PATCHING);
             }
@@ -76,7 +75,7 @@ impl TraceBuffer {
         let is_news = header.has(flag::ABORTED) && !self.knows_abort(slot, header.id);
         self.stats.trace_writer_packet_loss += u64::from(is_news);
         if self.admit(slot, &header).is_none() {
-            // Of what was passed over everything was told then.
+            // All losses of skipped chunks were reported then.
             if !self.settle(slot, &header) {
                 self.stats.chunks_discarded += 1;
             } else if is_news {
@@ -198,8 +197,8 @@ impl TraceBuffer {
         }
         let completes = old.has(flag::INCOMPLETE) && !new.has(flag::INCOMPLETE);
         let grows = new.len > old.len;
-        // A copy that was read may lie right before the write position, where what the chunk has
-        // gained would be overwritten before it is read.
+        // A copy that was read may lie right before the write position, where the chunk's new
+        // fragments would be overwritten before they are read.
         if completes
             && grows
             && old.unread == 0
@@ -262,7 +261,7 @@ impl TraceBuffer {
             if discard && !(may_wrap && self.all_read(self.write.at, to_end)) {
                 return false;
             }
-            // Only what the new chunk replaces counts: the tail is given up first.
+            // Only the records that the new chunk replaces count: the tail is given up first.
             if discard && !self.all_read(0, units) {
                 return false;
             }

@@ -45,7 +45,7 @@ impl Codec {
         None
     }
 
-    /// The field of TracePacket for what was compressed.
+    /// The field of TracePacket for compressed packets.
     pub(super) fn field(&self) -> u32 {
         match *self {
             #[cfg(feature = "deflate")]

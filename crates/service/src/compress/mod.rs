@@ -41,9 +41,9 @@ ferretto_wire::error_text! {
 }
 
 impl Compressor {
-    /// Returns what a config asks for: zstd before deflate, then what older configs say. `None` if
-    /// that is nothing, or zstd only and it is not there: the trace is then not compressed, as with
-    /// upstream.
+    /// Returns the codec that a config asks for: zstd before deflate, then the field of older
+    /// configs. `None` if that is none, or zstd only and it is not there: the trace is then not
+    /// compressed, as with upstream.
     ///
     /// # Errors
     /// If the config asks for deflate, and it is not there.

@@ -128,7 +128,7 @@ impl Consumer {
         });
     }
 
-    /// Takes note that it has read what it was sent, or almost.
+    /// Notes that it has read all or most of its queue.
     pub(crate) fn drained(&mut self) {
         self.unread = 0;
         self.blocked = false;
@@ -209,7 +209,7 @@ impl Consumer {
         self.reply(commands, Some(replaced), None);
     }
 
-    /// Returns what its stream is to be filled from, if it needs packets now; `Some(None)` is no
+    /// Returns the session to fill its stream from, if it needs packets now; `Some(None)` is no
     /// session at all.
     pub(crate) fn wants_packets(&self) -> Option<Option<SessionId>> {
         let stream = self.reading.as_ref().filter(|_| !self.blocked)?;
@@ -325,8 +325,8 @@ impl Consumer {
         }
     }
 
-    /// Sends what was noted for its subscription. Any producer can cause it, so those that do not
-    /// read it are told later.
+    /// Sends the noted events of its subscription. Any producer can cause these, so consumers that
+    /// do not read get them later.
     pub(crate) fn deliver_observed(&mut self, commands: &mut Commands) {
         while !self.blocked
             && let Some(observer) = &mut self.observer

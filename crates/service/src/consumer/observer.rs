@@ -88,7 +88,7 @@ impl Observer {
         }
     }
 
-    /// Takes out what the next reply tells, if anything happened.
+    /// Takes out the events for the next reply, if there are any.
     pub(super) fn take_events(&mut self) -> Option<ObservableEvents> {
         let started = std::mem::take(&mut self.started);
         if self.changes.is_empty() && !started {

@@ -26,7 +26,7 @@ const COPY_BLOCK: usize = 256 * 1024;
 /// Bytes a pipe takes without blocking when it is ready for writing.
 const PIPE_WRITE: usize = 4096;
 
-/// More than what the service gives a file to write at a time.
+/// More than the service gives a file to write at a time.
 const HELD_PER_FILE: u64 = 4 << 20;
 
 /// The output files of all sessions.
@@ -54,9 +54,9 @@ struct OpenFile {
 enum Job {
     Write(Vec<u8>),
     Sync,
-    /// Hand out what was written up to here, to be read.
+    /// Hand out the content up to here, to be read.
     Lend(Sender<io::Result<Original>>),
-    /// Append what the other file's thread hands out.
+    /// Append the content that the other file's thread hands out.
     Copy(Receiver<io::Result<Original>>),
 }
 
@@ -134,8 +134,7 @@ impl Files {
         self.spawn(file, move |_| Some(fd.into_fd()));
     }
 
-    /// Copies what was written to `from` up to now, and takes `fd`, which it is copied to, as the
-    /// file.
+    /// Copies the content of `from` up to now to `fd`, and uses that as the file.
     pub fn copy(&mut self, from: FileId, file: FileId, fd: PassedFd) {
         let (sender, original) = mpsc::channel();
         if let Some(open) = self.open.get(&from) {
@@ -163,7 +162,7 @@ impl Files {
         self.open.len() as u64 * HELD_PER_FILE
     }
 
-    /// Closes a file after what was asked for before.
+    /// Closes a file after earlier jobs.
     pub fn close(&mut self, file: FileId) {
         if let Some(open) = self.open.remove(&file) {
             // The thread may have ended already, with the file.
@@ -185,7 +184,7 @@ impl Files {
         }
     }
 
-    /// Waits for what threads are still to report, until `deadline`.
+    /// Waits for the next report of a thread, until `deadline`.
     pub fn wait_for_event(&mut self, deadline: Instant) -> Option<Event> {
         if self.pending == 0 {
             return None;

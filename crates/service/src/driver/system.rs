@@ -6,7 +6,7 @@ use rustix::rand::GetRandomFlags;
 use super::clocks;
 use crate::ServiceOptions;
 
-/// Returns what a service should know about its surroundings, apart from the time zone.
+/// Returns the facts about the machine for a service, apart from the time zone.
 pub fn service_options() -> ServiceOptions {
     ServiceOptions {
         seed: seed(),

@@ -70,7 +70,7 @@ pub struct TraceFilter {
 }
 
 impl TraceFilter {
-    /// Compiles what a config says.
+    /// Compiles the filter of a config.
     ///
     /// # Errors
     /// If it does not make sense, see [`FilterError`].
@@ -105,7 +105,7 @@ impl TraceFilter {
         })
     }
 
-    /// Returns what the expressions of its rules take.
+    /// Returns the size of the expressions of its rules.
     pub(crate) fn weight(&self) -> Weight {
         self.strings.weight()
     }

@@ -97,7 +97,7 @@ impl Program {
         }
     }
 
-    /// Returns what becomes of a field of a message.
+    /// Returns the action for a field of a message.
     pub(super) fn rule(&self, message: u32, field: u32) -> Rule {
         self.fields(message).rule(field)
     }
@@ -238,7 +238,7 @@ impl<'a> Compiler<'a> {
         Some(())
     }
 
-    /// Adds what the overlay has below this field; returns what it has for the field itself.
+    /// Adds the overlay's entries below this field; returns its entry for the field itself.
     fn take_overlay(&mut self, field: u32) -> Option<Rule> {
         let message = self.program.message_count() as u64;
         while let Some(&&entry) = self.overlay.peek() {

@@ -122,7 +122,7 @@ impl Scratch {
                     let string = out.string(at, &field)?;
                     strings.redact(string, kind);
                 }
-                // Left out, or not what the filter says it is.
+                // Left out, or not of the filter's type.
                 _ => out.skip(at, next)?,
             }
             at = next;
@@ -146,7 +146,7 @@ struct Field {
 }
 
 impl Field {
-    /// The first field of what is left of a message.
+    /// The first field of the rest of a message.
     #[inline]
     fn read(rest: &[u8]) -> Option<Self> {
         let (key, key_length) = varint(rest)?;

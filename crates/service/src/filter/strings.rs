@@ -62,12 +62,12 @@ impl StringRules {
         Ok(Self(rules))
     }
 
-    /// Returns what the expressions take.
+    /// Returns the size of the expressions.
     pub(super) fn weight(&self) -> Weight {
         self.0.iter().map(|rule| Weight::of(&rule.regex)).sum()
     }
 
-    /// Overwrites what must not be seen of a string.
+    /// Overwrites the secret parts of a string.
     pub(super) fn redact(&mut self, string: &mut [u8], semantic_type: u16) {
         if string.is_empty() {
             return;

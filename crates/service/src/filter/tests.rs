@@ -232,7 +232,7 @@ impl Tree {
         }
     }
 
-    /// Returns what is to be left of it by [`filter`], said in another way.
+    /// Returns the expected output of [`filter`], computed in another way.
     fn expected(&self, inside: bool) -> Vec<u8> {
         let copied = |field| field == 1 || field == 200 && !inside;
         match self {

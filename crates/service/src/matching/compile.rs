@@ -1,4 +1,4 @@
-//! Regular expressions, by the library whose engines say what they take.
+//! Regular expressions, by the library whose engines report their size.
 
 use regex_automata::meta::{self, BuildError};
 use regex_automata::util::{captures, syntax};
@@ -26,8 +26,8 @@ pub(super) fn check(pattern: &str, unicode: bool) -> Result<(), PatternError> {
         .map_err(|error| short_reason(&error.to_string()))
 }
 
-/// Compiles an expression that takes `limit` bytes at most, or some more with what is made of it
-/// for searching.
+/// Compiles an expression that takes `limit` bytes at most, or some more with the caches for
+/// searching.
 pub(super) fn compile(
     pattern: &str,
     unicode: bool,

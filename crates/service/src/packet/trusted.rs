@@ -31,7 +31,7 @@ impl Trusted {
             bytes: [0; MAX_BYTES],
             len: 0,
         };
-        // int32 in the schema, so what does not fit is negative and sign-extended.
+        // int32 in the schema, so larger values are negative and sign-extended.
         fields.field(3, i64::from(self.identity.uid as i32) as u64);
         fields.field(10, self.sequence_id.into());
         if let Some(pid) = self.identity.pid {
@@ -95,8 +95,8 @@ type Writer = (u32, ProducerId, WriterId);
 /// own. A number is never used for another writer.
 ///
 /// Each user has room for so many writers; beyond that the one that was numbered first is
-/// forgotten. If it is still there, it gets another number, and its next packet says that something
-/// is missing before it, so that nobody relies on what the sequence of the old number said.
+/// forgotten. If it is still there, it gets another number, and its next packet reports a loss, so
+/// that nobody relies on incremental state of the old sequence.
 #[derive(Debug, Clone)]
 pub struct SequenceIds {
     limit: usize,

@@ -7,8 +7,8 @@ const MAX_LENGTH: u64 = (1 << 28) - 1;
 const MAX_FIELD_NUMBER: u64 = (1 << 29) - 1;
 
 /// Top-level fields of TracePacket that only the service may write. Upstream's service lets a
-/// producer claim to be the trace's identity, its triggers, the clocks of other machines or what
-/// other sessions did (46, 89, 107, 113, 134).
+/// producer claim to be the trace's identity, its triggers, the clocks of other machines or
+/// transitions of other sessions (46, 89, 107, 113, 134).
 pub const RESERVED_FIELDS: [u32; 17] = [
     3, 10, 33, 35, 36, 46, 50, 69, 79, 89, 98, 107, 113, 124, 125, 133, 134,
 ];
@@ -339,7 +339,8 @@ fn fixed(key: usize, first: u8) -> usize {
     key + (8 >> (first >> 2 & 1))
 }
 
-/// As [`usual_field`], near the end of a piece, if its key and what follows have one byte each.
+/// As [`usual_field`], near the end of a piece, if its key and its length or value have one byte
+/// each.
 #[inline(always)]
 fn short_field(bytes: &[u8]) -> Option<usize> {
     let [key @ ..0x80, next @ ..0x80, ..] = *bytes else {

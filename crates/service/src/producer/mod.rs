@@ -1,4 +1,4 @@
-//! One producer: its shared memory, what it may write where, and the commands on their way to it.
+//! One producer: its shared memory, its permitted buffers, and the commands on their way to it.
 
 mod commit;
 mod copied;
@@ -35,7 +35,7 @@ pub(crate) struct Producer {
     sdk_version: Vec<u8>,
     memory: Memory,
     size_hint: SmbSize,
-    /// Set if what is still in its shared memory is copied at flushes and at the end.
+    /// Set if uncommitted chunks in its shared memory are copied at flushes and at the end.
     scraped: bool,
     copied: Copied,
     /// Buffers it was told to write to; it may write to no others.
@@ -57,7 +57,7 @@ pub(crate) struct Discarded {
     pub(crate) patches: u64,
 }
 
-/// Counts of what the service keeps for producers.
+/// Counts of the state that the service keeps for producers.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Holdings {
     /// Connections, initialised or not.
@@ -151,7 +151,7 @@ impl Producer {
         self.peer.machine_id != 0
     }
 
-    /// Returns true if it is to copy what it has not committed by itself: nobody else can reach its
+    /// Returns true if it has to copy uncommitted chunks by itself: nobody else can reach its
     /// memory.
     pub(crate) fn scrapes_itself(&self) -> bool {
         self.is_emulated() && self.scraped
@@ -172,7 +172,7 @@ impl Producer {
         }
     }
 
-    /// Takes back what was asked of the driver and of the producer, as there is no memory for it.
+    /// Withdraws requests to the driver and the producer, as there is no memory for it.
     pub(crate) fn forget_memory(&mut self) {
         self.memory = Memory::None;
         self.outbox.take();
@@ -264,7 +264,7 @@ impl Producer {
         self.send_pending(commands);
     }
 
-    /// Lets what is still said to it go nowhere.
+    /// Drops further messages to it.
     pub(crate) fn close_stream(&mut self) {
         self.stream = None;
     }

@@ -9,8 +9,8 @@ use crate::pool::BufferPool;
 const CHUNK_HEADER: usize = 8;
 
 impl Producer {
-    /// Copies what it has not committed. The chunks stay as they are: when they are committed
-    /// later, only what is new is taken.
+    /// Copies its uncommitted chunks. They stay as they are: when they are committed later, only
+    /// new fragments are taken.
     pub(crate) fn scrape(&mut self, pool: &mut BufferPool, wanted: &[BufferId]) {
         if self.scraped && wanted.iter().any(|buffer| self.allowed.contains(buffer)) {
             copy_uncommitted(pool, wanted, self);

@@ -180,8 +180,8 @@ impl Producers {
         commands.reply_to_producer(client, request_id, Some(response));
     }
 
-    /// Takes the memory that the driver created or mapped; `None` if it could not. Returns what
-    /// else is to be done, if anything is.
+    /// Takes the memory that the driver created or mapped; `None` if it could not. Returns the next
+    /// action, if there is one.
     pub(crate) fn memory_answered(
         &mut self,
         commands: &mut Commands,
@@ -213,7 +213,7 @@ impl Producers {
         }
     }
 
-    /// Takes back what the producer was to be told once it has memory.
+    /// Withdraws messages that wait until the producer has memory.
     pub(crate) fn forget_memory(&mut self, id: ProducerId) {
         if let Some(producer) = self.existing(id) {
             producer.forget_memory();

@@ -137,7 +137,7 @@ impl Producers {
     }
 
     /// Makes sure the producer has somewhere to write, or will have before the next command reaches
-    /// it. `config_kb` is what the session asks for: size and page size.
+    /// it. `config_kb` is the session's request: size and page size.
     pub(crate) fn provide_memory(
         &mut self,
         commands: &mut Commands,
@@ -253,14 +253,14 @@ impl Producers {
         })
     }
 
-    /// Copies what every producer still holds for these buffers.
+    /// Scrapes every producer's chunks for these buffers.
     pub(crate) fn scrape_all(&mut self, pool: &mut BufferPool, wanted: &[BufferId]) {
         for producer in self.table.values_mut() {
             producer.scrape(pool, wanted);
         }
     }
 
-    /// Copies what one producer still holds for these buffers.
+    /// Scrapes one producer's chunks for these buffers.
     pub(crate) fn scrape(&mut self, pool: &mut BufferPool, wanted: &[BufferId], id: ProducerId) {
         if let Some(producer) = self.existing(id) {
             producer.scrape(pool, wanted);

@@ -33,7 +33,7 @@ impl PriorityBoost {
         self.0.is_some()
     }
 
-    /// Gives up what nobody wants any more.
+    /// Withdraws priorities that nobody wants any more.
     pub(crate) fn lower_to(&mut self, commands: &mut Commands, wanted: Option<Priority>) {
         if wanted != self.0 {
             self.0 = wanted;

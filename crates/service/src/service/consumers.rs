@@ -171,7 +171,7 @@ impl Service {
         }
     }
 
-    /// Goes on with a consumer that has read what it was sent, or almost.
+    /// Goes on with a consumer that has read all or most of its queue.
     pub(super) fn consumer_drained(&mut self, client: ClientId) {
         if self.cx.consumers.drained(client) {
             self.pump_stream(client);
@@ -179,7 +179,7 @@ impl Service {
         }
     }
 
-    /// Works off what waited for EnableTracing.
+    /// Handles requests that waited for EnableTracing.
     pub(super) fn resume_deferred(&mut self, client: ClientId) {
         let next = |service: &mut Self| service.cx.consumers.existing(client)?.next_deferred();
         while let Some(request) = next(self) {

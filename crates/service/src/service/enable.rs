@@ -180,7 +180,7 @@ impl Service {
     }
 
     /// Goes on with the consumer whose config asks for a priority, which the driver gave, or could
-    /// not. The consumer may have left meanwhile, and taken what it wanted back with it.
+    /// not. The consumer may have left meanwhile, which withdraws its request.
     pub(super) fn priority_answered(&mut self, client: ClientId, result: Result<(), String>) {
         let consumer = self.cx.consumers.if_connected(client);
         let Some(Opening {
@@ -210,7 +210,7 @@ impl Service {
         self.resume_deferred(client);
     }
 
-    /// Keeps the request for the end of the session, or answers it with what was wrong. An earlier
+    /// Keeps the request for the end of the session, or answers it with the error. An earlier
     /// request on this connection loses its place either way.
     fn finish_enable(
         &mut self,
@@ -266,7 +266,7 @@ impl Service {
         Ok(())
     }
 
-    /// Changes what a config asks for besides its own session. Only once nothing can be refused any
+    /// Applies a config's effects beyond its own session. Only once nothing can be refused any
     /// more.
     fn apply_side_effects(&mut self, config: &TraceConfig, uid: u32) {
         match config.lockdown_mode {

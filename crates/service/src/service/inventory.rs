@@ -54,12 +54,12 @@ const DECODED: u64 = 32;
 /// The most that a session has besides its buffers: a batch on its way to file or compressor,
 /// events, filter.
 const PER_SESSION: u64 = 4 << 20;
-/// The most that takes what was made of a config, as a multiple of its size: above all, compiled
-/// patterns.
+/// The most memory that the results of a config take, as a multiple of its size: above all,
+/// compiled patterns.
 const COMPILED: u64 = 1024;
 
 impl Service {
-    /// Counts what the service holds now. Takes time proportional to the number of connections,
+    /// Counts the service's present state. Takes time proportional to the number of connections,
     /// sessions and buffers.
     pub fn inventory(&self) -> Inventory {
         let cx = &self.cx;
@@ -85,9 +85,8 @@ impl Service {
         }
     }
 
-    /// Returns how many bytes buffers and what clients made the service keep account for, at most,
-    /// without memory that is shared with them. A process that has allocated much more than that
-    /// has a leak.
+    /// Returns the number of bytes of buffers and of clients' state, at most, without memory that
+    /// is shared with them. A process that has allocated much more than that has a leak.
     pub fn memory_needed(&self) -> u64 {
         let cx = &self.cx;
         let holdings = self.inventory();

@@ -112,7 +112,7 @@ impl Service {
         self.cx.timers.next_boottime(&self.cx.now)
     }
 
-    /// Does what is due. Harmless if nothing is.
+    /// Fires due timers. Harmless if none is due.
     pub fn handle_timeout(&mut self, now: &Clocks) {
         self.cx.now = *now;
         while let Some((id, timer)) = self.cx.timers.pop_due(now) {
@@ -135,7 +135,7 @@ impl Service {
         Some(self.sessions.get(*id)?.uid())
     }
 
-    /// Lets a session act that exists, then sees to what concerns the others.
+    /// Lets an existing session act, then handles the effects on others.
     fn act<R>(
         &mut self,
         id: SessionId,
@@ -150,7 +150,7 @@ impl Service {
     /// Lets each session act that there is now, as [`Self::act`] does.
     fn each_acts(&mut self, mut verb: impl FnMut(&mut Session, &mut Context)) {
         for id in self.sessions.ids() {
-            // One may be erased because of what another does.
+            // One may be erased because of another's action.
             if let Some(session) = self.sessions.if_there(id) {
                 verb(session, &mut self.cx);
                 self.follow_up(id);
@@ -158,8 +158,7 @@ impl Service {
         }
     }
 
-    /// Sees to what a session left behind that is not its own business: transitions others are told
-    /// of, clones, its end.
+    /// Handles a session's effects beyond itself: transitions that others record, clones, its end.
     fn follow_up(&mut self, id: SessionId) {
         let Some(session) = self.sessions.existing(id) else {
             return;

@@ -1,7 +1,7 @@
-//! QueryServiceState: the clients, what they offer, and the sessions.
+//! QueryServiceState: the clients, their data sources, and the sessions.
 //!
-//! The answer may be long: each of its replies is built when it can be sent, of what there is at
-//! that moment, so that waiting requests take no more than their position in a queue.
+//! The answer may be long: each of its replies is built from the state of the moment when it can be
+//! sent, so that waiting requests take no more than their position in a queue.
 
 use ferretto_ipc::host::max_reply_size;
 use ferretto_ipc::port::state;
@@ -126,8 +126,8 @@ fn producer_state(id: ProducerId, producer: &Producer) -> tracing_service_state:
     }
 }
 
-/// Returns an offer with its whole descriptor, or, if no reply had room for that, with what cannot
-/// be large.
+/// Returns an offer with its whole descriptor, or, if no reply had room for that, with the fields
+/// that cannot be large.
 fn data_source_state(offer: &Registration, part: &Part) -> DataSource {
     let whole = DataSource {
         ds_descriptor: offer.descriptor.clone().into(),

@@ -9,7 +9,7 @@ use crate::matching::{Budget, Pattern, Weight};
 impl Session {
     /// Takes over the producer filters of the data sources both configs name, and sets up those
     /// producers that take no part yet. All other differences are ignored; nothing is ever stopped.
-    /// `others` is what the expressions of the user's other sessions take.
+    /// `others` is the size of the expressions of the user's other sessions.
     pub(crate) fn change(&mut self, cx: &mut Context, new: &TraceConfig, others: Weight) {
         if !matches!(self.state, SessionState::Configured | SessionState::Started) {
             return;

@@ -1,8 +1,8 @@
-//! CloneSession: a copy of what a session holds now, to be read while it goes on.
+//! CloneSession: a copy of a session's present content, to be read while it goes on.
 //!
-//! Producers are asked for what they have first; then all buffers asked for together are copied at
-//! one point in time. Of a session that writes into a file, the file and all buffers are copied at
-//! the same point, so that nothing falls between them.
+//! Producers are flushed first; then all buffers asked for together are copied at one point in
+//! time. Of a session that writes into a file, the file and all buffers are copied at the same
+//! point, so that nothing falls between them.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub(super) struct Clones {
     finished: Vec<Session>,
 }
 
-/// A clone waiting for producers to commit what they have.
+/// A clone waiting for the flush of producers.
 #[derive(Debug)]
 struct PendingClone {
     requester: Requester,
@@ -117,9 +117,8 @@ impl Clones {
         self.last
     }
 
-    /// Takes note that the producers of one group committed what they had, or will not. Returns the
-    /// groups to be copied now, and whether that is the last of it; `None` if the clone is not made
-    /// any more.
+    /// Notes that the producers of one group have flushed, or will not. Returns the groups to be
+    /// copied now, and whether that is the last of it; `None` if the clone is not made any more.
     fn flushed(
         &mut self,
         clone: u64,
@@ -163,7 +162,7 @@ impl Session {
         std::mem::take(&mut self.clones.finished)
     }
 
-    /// Begins a clone. It is made once producers have committed what they have.
+    /// Begins a clone. It is made once producers have flushed.
     pub(crate) fn begin_clone(
         &mut self,
         cx: &mut Context,
@@ -221,8 +220,7 @@ impl Session {
         asked
     }
 
-    /// Goes on with a clone: the producers of one group of buffers committed what they had, or will
-    /// not.
+    /// Goes on with a clone: the producers of one group of buffers have flushed, or will not.
     pub(super) fn clone_flushed(
         &mut self,
         cx: &mut Context,
@@ -315,7 +313,7 @@ impl Session {
         let buffers = cx.buffers.add_all(buffers).ok_or(CloneError::NoBufferIds)?;
         let mut made = self.duplicate(cx, &pending, uid, buffers);
         if trigger_mode(&self.config) == Some(TriggerMode::CLONE_SNAPSHOT) {
-            // Its clones are all that is ever read of it: the next one tells of what came since.
+            // Only its clones are ever read: the next one reports later triggers.
             self.triggers.forget_received();
         }
         made.events.record(pending.started, EventKind::CloneStarted);
@@ -382,7 +380,7 @@ impl Session {
         self.cloned.as_mut()?.requester.take()
     }
 
-    /// Tells that this clone is made: the copy of the file, and what the buffers held behind it, is
+    /// Reports that this clone is made: the copy of the file, and of the buffers behind it, is
     /// complete.
     pub(super) fn clone_file_closed(&mut self, cx: &mut Context) {
         if let Some(requester) = self.forget_requester() {
@@ -409,7 +407,7 @@ impl Session {
         self.notify_if_over(cx);
     }
 
-    /// Returns a session over these buffers that has recorded what this one has. It starts its
+    /// Returns a session over these buffers with the recorded state of this one. It starts its
     /// trace anew, but its packet sequences have the same ids.
     fn duplicate(
         &self,
@@ -452,7 +450,7 @@ impl Session {
             },
             sequences: self.sequences.clone(),
             filter,
-            // The config was accepted, so what it asks for is there.
+            // The config was accepted, so its features are there.
             compressor: Compressor::for_config(&self.config).unwrap_or_default(),
             invalid_packets: self.invalid_packets,
             triggers: self.triggers.duplicate(),

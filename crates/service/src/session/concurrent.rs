@@ -79,7 +79,7 @@ impl Session {
         }
     }
 
-    /// Returns what other sessions are told of its state.
+    /// Returns the event of its state for other sessions.
     pub(crate) fn concurrent_event(&self) -> ConcurrentEvent {
         ConcurrentEvent {
             timestamp: self.state_since,

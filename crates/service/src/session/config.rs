@@ -12,7 +12,7 @@ pub(super) fn name(config: &TraceConfig) -> &[u8] {
     config.unique_session_name.as_deref().unwrap_or_default()
 }
 
-/// Returns what triggers do; `None` if the config gives no mode.
+/// Returns the mode of triggers; `None` if the config gives none.
 pub(crate) fn trigger_mode(config: &TraceConfig) -> Option<TriggerMode> {
     let triggers = &*config.trigger_config;
     if triggers.use_clone_snapshot_if_available.unwrap_or(false) {

@@ -123,7 +123,7 @@ impl Session {
         }
     }
 
-    /// Writes what has come meanwhile: it is time to.
+    /// Writes new packets when the period has passed.
     pub(super) fn file_write_tick(&mut self, cx: &mut Context) {
         self.arm_file_write(cx);
         if self.flush_plan == FlushPlan::BeforeWriting {
@@ -142,7 +142,7 @@ impl Session {
         }
     }
 
-    /// Writes the next batches of a pass; at its end does what follows it.
+    /// Writes the next batches of a pass; at its end takes the next step.
     fn continue_drain(&mut self, cx: &mut Context) {
         while let Some(output) = &self.output {
             if output.copying {

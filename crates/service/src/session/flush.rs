@@ -1,4 +1,4 @@
-//! Flushes: asking producers to commit what they hold, and waiting until they have.
+//! Flushes: asking producers to commit their data, and waiting until they have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -137,7 +137,7 @@ impl Session {
         self.flush(cx, 0, by_service(FlushReason::Periodic), Then::WriteFile);
     }
 
-    /// Collects what producers hold, then ends the session.
+    /// Flushes producers, then ends the session.
     pub(super) fn flush_and_stop(&mut self, cx: &mut Context) {
         self.flush(cx, 0, by_service(FlushReason::Stop), Then::Stop);
     }
@@ -327,7 +327,7 @@ impl Session {
         }
     }
 
-    /// Tells producers to repeat what they told once, for traces read from the middle.
+    /// Tells producers to repeat their incremental state, for traces read from the middle.
     pub(super) fn clear_state_tick(&mut self, cx: &mut Context) {
         if self.state != SessionState::Started {
             return;

@@ -1,4 +1,4 @@
-//! Data sources that went away with what they had not handed over.
+//! Data sources that left without a flush, with their unread data.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl Gone {
 }
 
 impl Session {
-    /// Notes what the producer, which is gone, still recorded.
+    /// Notes the data sources that the departed producer still recorded.
     pub(crate) fn note_gone(&mut self, producer: ProducerId) {
         if !matches!(self.state, SessionState::Started | SessionState::Stopping) {
             return;

@@ -1,4 +1,4 @@
-//! The data source instances of a session, with what is asked about all of them kept up to date.
+//! The data source instances of a session, with totals over all of them kept up to date.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;

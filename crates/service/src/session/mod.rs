@@ -290,8 +290,8 @@ impl Session {
         patterns.map(Pattern::weight).chain(of_filter).sum()
     }
 
-    /// Returns the bytes it needs, at most, for what grows with its use; not those of its buffers
-    /// and its config.
+    /// Returns the bytes it needs, at most, for state that grows with its use; not those of its
+    /// buffers and its config.
     pub(crate) fn table_bytes(&self, per_entry: u64) -> u64 {
         self.clones.memory_needed()
             + self.sequences.memory()
@@ -327,7 +327,7 @@ impl Session {
         self.owner.client == Some(client) && !self.writes_into_file()
     }
 
-    /// Does what is due.
+    /// Fires a due timer.
     pub(crate) fn timer_due(&mut self, cx: &mut Context, timer: Timer) {
         match timer {
             Timer::Duration => self.duration_passed(cx),

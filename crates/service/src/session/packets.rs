@@ -26,7 +26,7 @@ pub(super) struct Uuid {
 }
 
 impl Uuid {
-    /// Returns what the config asks for, else a random one.
+    /// Returns the config's uuid, else a random one.
     pub(super) fn choose(config: &TraceConfig, rng: &mut Rng) -> Self {
         let (msb, lsb) = (
             config.trace_uuid_msb.unwrap_or(0),
@@ -41,7 +41,7 @@ impl Uuid {
         }
     }
 
-    /// Returns that of a clone, which tells what it is a clone of.
+    /// Returns that of a clone, which names its original.
     pub(super) fn of_clone(self, rng: &mut Rng) -> Self {
         Self {
             msb: rng.next_u64() as i64,
@@ -57,7 +57,8 @@ pub(super) struct Header {
     pub(super) uid: u32,
 }
 
-/// Stands before and after what a file may be split at. The bytes are the same in all traces.
+/// The marker at which a file may be split, written before and after such places. The bytes are the
+/// same in all traces.
 const SYNC_MARKER: [u8; 16] = [
     0x82, 0x47, 0x7a, 0x76, 0xb2, 0x8d, 0x42, 0xba, 0x81, 0xdc, 0x33, 0x32, 0x6d, 0x57, 0xa0, 0x79,
 ];
@@ -176,7 +177,7 @@ impl Header {
         })
     }
 
-    /// Encodes what the options say of the machine, and the time zone as it is now.
+    /// Encodes the options' facts about the machine, and the time zone as it is now.
     pub(super) fn system_info(self, options: &ServiceOptions, now: &Clocks) -> Vec<u8> {
         let offset = options.utc_offset_minutes.and_then(|of| of(now.realtime));
         let info = SystemInfo {

@@ -28,7 +28,7 @@ pub(super) struct ReadProgress {
 }
 
 impl ReadProgress {
-    /// Asks for what stands in the trace every so often.
+    /// Asks for the packets that a trace repeats now and then.
     pub(super) fn tick(&mut self) {
         self.sync_marker_due = true;
         self.stats_due = true;
@@ -95,7 +95,7 @@ impl Session {
             self.record_read_completed(&cx.now);
             self.emit_events(header, &mut out);
         }
-        // Statistics say what the filter did, and are not filtered themselves.
+        // Statistics describe the filter's work, and are not filtered themselves.
         self.filter = out.end_filter();
         if !more && std::mem::take(&mut self.progress.stats_due) {
             let packet = header.stats(&self.stats(cx));
@@ -108,7 +108,7 @@ impl Session {
         more
     }
 
-    /// Emits what stands once at the beginning of every trace.
+    /// Emits the packets that begin every trace.
     fn emit_beginning<S: PacketSink>(
         &mut self,
         cx: &Context,

@@ -99,7 +99,7 @@ impl Session {
         self.events.record_details(cx.now.boottime, kind, details);
     }
 
-    /// Collects what producers hold, then stops: the time the config gave is over.
+    /// Flushes producers, then stops: the config's duration has passed.
     pub(super) fn duration_passed(&mut self, cx: &mut Context) {
         if self.state == SessionState::Started && !self.ends_by_trigger() {
             self.flush_and_stop(cx);
@@ -223,8 +223,8 @@ impl Session {
         }
     }
 
-    /// FreeBuffers and all else that ends a session for good. Its data is gone, except what belongs
-    /// into its file: that is still written. `error` is what its consumer is told.
+    /// FreeBuffers and all else that ends a session for good. Its data is lost, except packets for
+    /// its file, which are still written. `error` is reported to its consumer.
     pub(crate) fn free(&mut self, cx: &mut Context, error: Option<String>) {
         if self.is_retiring() {
             return;

@@ -67,7 +67,7 @@ impl Session {
         stats
     }
 
-    /// Returns how full its buffers are, and what they lost.
+    /// Returns the use and the losses of its buffers.
     pub(crate) fn buffer_use(&self, buffers: &BufferPool) -> Vec<BufferUse> {
         let buffers = self.buffers.iter().filter_map(|id| buffers.get(*id));
         let buffers = buffers.map(|buffer| {

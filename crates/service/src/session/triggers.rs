@@ -33,7 +33,7 @@ pub(super) struct Triggers {
     hit: bool,
     /// The last ones received.
     received: VecDeque<ReceivedTrigger>,
-    /// The number of those in `received` that are in what was read out.
+    /// The number of those in `received` that have been read out.
     emitted: usize,
     /// Those whose delay before a clone is asked for is not over.
     delayed: BTreeMap<u64, ReceivedTrigger>,
@@ -102,7 +102,7 @@ impl Triggers {
         self.emitted = 0;
     }
 
-    /// Takes out what was not handed out before, in order.
+    /// Takes out the triggers not handed out before, in order.
     pub(super) fn take_new(&mut self) -> impl Iterator<Item = &ReceivedTrigger> {
         let new = std::mem::replace(&mut self.emitted, self.received.len());
         self.received.iter().skip(new)
@@ -110,8 +110,8 @@ impl Triggers {
 }
 
 impl Session {
-    /// Returns what the session makes of a trigger that a producer activates; `None` if it is not
-    /// for it. `count` is how often it was heeded lately.
+    /// Returns the session's action on a trigger that a producer activates; `None` if it is not for
+    /// it. `count` is how often it was heeded lately.
     pub(crate) fn heed_trigger(
         &self,
         cx: &mut Context,
@@ -146,7 +146,7 @@ impl Session {
         })
     }
 
-    /// Does what the config says of a trigger that is for it.
+    /// Carries out the config's action on a trigger that is for it.
     pub(crate) fn trigger_hit(&mut self, cx: &mut Context, trigger: ReceivedTrigger) {
         if self.snapshots_clocks() {
             self.snapshots.insert(&cx.now);

@@ -286,8 +286,8 @@ pub(crate) fn check_buffer_sizes(config: &TraceConfig) -> Result<(), EnableError
     Ok(())
 }
 
-/// The most that one data source's config may take, leaving room for what the service adds and for
-/// the frame.
+/// The most that one data source's config may take, leaving room for the service's additions and
+/// for the frame.
 const MAX_SOURCE_CONFIG: usize = REPLY_BYTES - 256;
 
 /// Field numbers whose unknown values have a meaning of their own.

@@ -43,7 +43,7 @@ struct Writer {
     missing: u32,
 }
 
-/// Returns what is in packet number `number` of a writer.
+/// Returns the content of packet number `number` of a writer.
 fn contents(key: (u16, u16), number: u32, len: usize) -> Vec<u8> {
     let head = [&number.to_le_bytes()[..], &(len as u32).to_le_bytes()].concat();
     let fill = (0..len).map(|index| (index as u8) ^ (number as u8) ^ (key.0 * 16 + key.1) as u8);
@@ -142,7 +142,7 @@ impl Writer {
         }
     }
 
-    /// Copies what has not been delivered, as the service does when it flushes.
+    /// Copies undelivered chunks, as the service does when it flushes.
     fn scrape(&self, buffer: &mut TraceBuffer, numbers: &mut Numbers) {
         let mut all: Vec<Make> = self
             .outbox

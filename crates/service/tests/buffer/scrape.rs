@@ -223,7 +223,7 @@ fn a_scraped_chunk_with_nothing_more_to_come_is_not_lost() {
     made.copy_to(&mut buffer);
     assert_eq!(seeds(&mut buffer), []);
     assert_eq!(buffer.stats().chunks_discarded, 0);
-    // A third time it is what no honest producer sends.
+    // An honest producer never sends it a third time.
     made.copy_to(&mut buffer);
     assert_eq!(buffer.stats().chunks_discarded, 1);
     chunk(1, 1, 1).packet(20, 4).copy_to(&mut buffer);

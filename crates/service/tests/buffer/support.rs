@@ -1,4 +1,4 @@
-//! Building chunks and looking at what a buffer returns.
+//! Building chunks and examining the packets of a buffer.
 
 use ferretto_service::buffer::{
     BufferOptions, Chunk, Identity, Patch, Policy, Semantics, TraceBuffer,

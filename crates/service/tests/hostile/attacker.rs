@@ -46,7 +46,7 @@ impl Attacker {
         attacker
     }
 
-    /// Waits until the memory is no longer what the service left it.
+    /// Waits until the memory differs from the service's initial content.
     fn await_first_strike(&mut self, region: &Region) {
         // SAFETY: no writer of this process uses the memory of an attacked producer.
         while unsafe { region.snapshot(0, region.size()) }

@@ -59,7 +59,7 @@ impl Fight {
             })
             .collect();
         let consumer = world.consumer();
-        // One buffer for all, large enough to keep what comes between two reads.
+        // One buffer for all, large enough for all packets between two reads.
         let config = ConfigBuilder::default().buffer(8192);
         world.enable(consumer, config.source("honest").source("hostile"));
         let mut seed = 0;
@@ -89,7 +89,7 @@ impl Fight {
         }
     }
 
-    /// One round: the hostile announce what they please, the honest one writes, now and then all is
+    /// One round: the hostile send arbitrary requests, the honest one writes, now and then all is
     /// scraped.
     fn round(&mut self, number: u64) {
         for client in self.hostile.clone() {
@@ -253,7 +253,7 @@ fn trusted_uid(mut packet: &[u8]) -> Option<u64> {
     uid
 }
 
-/// Returns what the honest producer writes: of many lengths, and recognisable in every byte.
+/// Returns a packet of the honest producer: of many lengths, and recognisable in every byte.
 fn text(number: usize) -> String {
     let letter = char::from(b'a' + (number % 26) as u8);
     format!("{number}:{}", letter.to_string().repeat(number * 37 % 600))

@@ -139,10 +139,13 @@ fn service_072_a_clone_is_another_trace_of_the_same_data() {
     r.write("two");
     let packets = r.world.read(reader);
     assert_eq!(texts(&packets), ["one"]);
-    let told = uuid(&packets);
-    assert_eq!((told.msb, told.lsb), (reply.uuid_msb, reply.uuid_lsb));
+    let reported = uuid(&packets);
+    assert_eq!(
+        (reported.msb, reported.lsb),
+        (reply.uuid_msb, reply.uuid_lsb)
+    );
     assert_eq!(packets[0].kind(), f::CLOCK_SNAPSHOT);
-    let told: Vec<_> = events(&packets);
+    let reported: Vec<_> = events(&packets);
     let expected = [
         (2, 1),
         (1, 1),
@@ -159,7 +162,7 @@ fn service_072_a_clone_is_another_trace_of_the_same_data() {
         list.sort_unstable();
         list
     };
-    assert_eq!(sorted(&told), sorted(&expected));
+    assert_eq!(sorted(&reported), sorted(&expected));
     assert_eq!(
         outcome(&packets),
         Some(FinalFlushOutcome::FINAL_FLUSH_SUCCEEDED)

@@ -114,7 +114,7 @@ fn a_file_that_cannot_be_copied() {
          (os error 29)"
     );
     assert_eq!(r.world.sessions(), 1);
-    // The disk is full when what is in the buffers is appended.
+    // The disk is full when the buffers are appended.
     r.world.copies = true;
     r.world.disk = 10;
     assert!(
@@ -131,8 +131,8 @@ fn a_file_that_cannot_be_copied() {
     assert_eq!(reply.was_write_into_file, Some(false));
 }
 
-/// Found by simulation: the clone was made without what the failed write had taken out of the
-/// buffers.
+/// Found by simulation: the clone was made without the packets that the failed write had taken out
+/// of the buffers.
 #[test]
 fn a_session_whose_file_fails_has_no_complete_clone() {
     let mut r = record(into_file());

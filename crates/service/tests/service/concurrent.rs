@@ -12,12 +12,12 @@ const STARTED: u64 = 3;
 const STOPPING: u64 = 4;
 const CLONED: u64 = 5;
 
-/// A transition: when (in milliseconds since `begin`), what, and the name of the session.
+/// A transition: its time in milliseconds since `begin`, the state, and the name of the session.
 fn transitions(packets: &[Packet], begin: u64) -> Vec<(u64, u64, String)> {
-    let told = packets
+    let seen = packets
         .iter()
         .filter(|packet| packet.has(f::CONCURRENT_SESSION_EVENT));
-    told.map(|packet| {
+    seen.map(|packet| {
         assert_eq!(packet.sequence(), 1);
         assert_eq!(packet.int(f::TIMESTAMP_CLOCK_ID), Some(6));
         let message = packet.bytes(f::CONCURRENT_SESSION_EVENT).unwrap();
@@ -156,9 +156,9 @@ fn service_080_events_are_bounded_and_the_newest_dropped() {
         world.enable(other, ConfigBuilder::default());
         world.free(other);
     }
-    let told = transitions(&world.read(own), begin);
-    assert_eq!(told.len(), 4096);
-    assert_eq!(told[4095].1, CONFIGURED);
+    let seen = transitions(&world.read(own), begin);
+    assert_eq!(seen.len(), 4096);
+    assert_eq!(seen[4095].1, CONFIGURED);
     // Long names count by their size.
     let name = "n".repeat(100_000);
     for _ in 0..10 {
@@ -177,6 +177,6 @@ fn service_080_a_clone_tells_what_its_session_would() {
     world.enable(own, recording());
     let clone = world.consumer();
     clone_of(&mut world, clone, 2);
-    let told = transitions(&world.read(clone), begin);
-    assert_eq!(told, [(0, STARTED, "other".to_owned())]);
+    let seen = transitions(&world.read(clone), begin);
+    assert_eq!(seen, [(0, STARTED, "other".to_owned())]);
 }

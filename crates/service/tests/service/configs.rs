@@ -28,7 +28,7 @@ fn config_with(own: &[u8]) -> Vec<u8> {
     })
 }
 
-/// Returns what becomes of a config: as it stands in the trace, and as the producer gets it.
+/// Returns a config as it is in the trace, and as the producer gets it.
 fn pass_on(config: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let mut world = World::new();
     let producer = world.simple_producer("p");

@@ -471,7 +471,7 @@ fn producer_filters() {
 
 #[test]
 fn a_producer_may_leave_at_any_time() {
-    // After how many milliseconds, and what the consumer does around it.
+    // A time in milliseconds, and the consumer's actions around it.
     for (leaves_after, disables) in [(0, false), (10, false), (10, true)] {
         let mut world = World::new();
         let behaviour = Behaviour {

@@ -22,7 +22,7 @@ fn repeats_state(descriptor: &mut DataSourceDescriptor) {
     descriptor.handles_incremental_state_clear = Some(true);
 }
 
-/// A producer with a data source that repeats what it told once when it is asked to.
+/// A producer with a data source that repeats its incremental state when it is asked to.
 fn producer(world: &mut World) -> ClientId {
     let producer = world.producer("p");
     world.register_with(producer, "p", repeats_state);
@@ -118,12 +118,12 @@ fn check_periods(packets: &[Packet], kind: u32, period_ms: u64) {
 struct Interning {
     writer: TraceWriter,
     written: u64,
-    told: bool,
+    reported: bool,
 }
 
 impl Interning {
     fn write(&mut self) {
-        let flags = match std::mem::replace(&mut self.told, true) {
+        let flags = match std::mem::replace(&mut self.reported, true) {
             true => NEEDS_STATE,
             false => CLEARED | NEEDS_STATE,
         };
@@ -152,7 +152,7 @@ fn a_ring_of_a_day_can_be_read_from_the_first_repetition_on() {
     let mut interning = Interning {
         writer,
         written: 0,
-        told: false,
+        reported: false,
     };
     for _ in 0..DAY_HOURS * HOUR_MS / WRITE_MS {
         interning.write();
@@ -162,7 +162,7 @@ fn a_ring_of_a_day_can_be_read_from_the_first_repetition_on() {
         }
         world.run_for(WRITE_MS);
         let (_, clears) = commands(&mut world, producer);
-        interning.told &= clears == 0;
+        interning.reported &= clears == 0;
     }
     interning.writer.flush(None);
     world.commit(producer);

@@ -1,4 +1,4 @@
-//! Regular expressions of configs, and what they may cost.
+//! Regular expressions of configs, and bounds on their cost.
 
 use ferretto_ipc::port::consumer::Request;
 use ferretto_proto::ChangeTraceConfigRequest;

@@ -49,14 +49,14 @@ fn service_062_only_allowed_fields_survive() {
     assert_eq!(texts(&packets), ["key=secret", "other"]);
     assert!(stats.has(f::TRUSTED_UID), "never filtered");
 
-    let told = stats.stats().expect("always there").filter_stats.clone();
-    assert_eq!(told.input_packets, Some(others.len() as u64));
+    let reported = stats.stats().expect("always there").filter_stats.clone();
+    assert_eq!(reported.input_packets, Some(others.len() as u64));
     let passed: usize = others.iter().map(|packet| packet.0.len()).sum();
-    assert_eq!(told.output_bytes, Some(passed as u64));
-    assert!(told.input_bytes > told.output_bytes);
-    assert_eq!(told.errors, Some(0));
+    assert_eq!(reported.output_bytes, Some(passed as u64));
+    assert!(reported.input_bytes > reported.output_bytes);
+    assert_eq!(reported.errors, Some(0));
     // The uid, and the pid, of each data packet.
-    let discarded = &told.bytes_discarded_per_buffer;
+    let discarded = &reported.bytes_discarded_per_buffer;
     assert!(discarded.len() == 1 && (2..100).contains(&discarded[0]));
     // Afterwards the statistics count as well.
     let later = world.stats(consumer).filter_stats.clone();

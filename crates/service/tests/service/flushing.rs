@@ -414,7 +414,7 @@ fn who_keeps_a_session_from_ending_is_told() {
             c.data_source_stop_timeout_ms = Some(5000);
         });
     world.enable(consumer, config);
-    let told = |world: &World| -> Vec<(bool, Vec<Vec<u8>>)> {
+    let reported = |world: &World| -> Vec<(bool, Vec<Vec<u8>>)> {
         let sources = |waiting: &ferretto_service::Waiting| {
             let names = waiting.sources.iter().map(|(_, source)| source.clone());
             (waiting.stop, names.collect())
@@ -422,13 +422,13 @@ fn who_keeps_a_session_from_ending_is_told() {
         world.waited_for.iter().map(sources).collect()
     };
     world.run_for(100 + 1999);
-    assert_eq!(told(&world), []);
+    assert_eq!(reported(&world), []);
     world.run_for(1);
     let stuck = || vec![b"stuck.source".to_vec()];
-    assert_eq!(told(&world), [(false, stuck())]);
+    assert_eq!(reported(&world), [(false, stuck())]);
     // The flush is given up after five seconds, then it is to stop.
     world.run_for(3000 + 2000);
-    assert_eq!(told(&world), [(false, stuck()), (true, stuck())]);
+    assert_eq!(reported(&world), [(false, stuck()), (true, stuck())]);
     world.run_for(10_000);
-    assert_eq!(told(&world).len(), 2);
+    assert_eq!(reported(&world).len(), 2);
 }

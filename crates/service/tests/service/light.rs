@@ -1,5 +1,5 @@
-//! Refusals of configs that ask for what the service was built without. The tests of a feature are
-//! there when the feature is not: `cargo test -p ferretto-service --no-default-features`.
+//! Refusals of configs that ask for features the service was built without. The tests of a feature
+//! are there when the feature is not: `cargo test -p ferretto-service --no-default-features`.
 
 use ferretto_proto::TraceConfig;
 

@@ -64,7 +64,7 @@ fn service_022_row_29_a_refused_priority_ends_the_session_before_it_begins() {
         "Failed to boost priority: setpriority(-5) failed"
     );
     assert_eq!(world.sessions(), 1);
-    // The connection can be used as before, and the other session keeps what it has.
+    // The connection can be used as before, and the other session keeps its priority.
     let session = world.enable(second, nice(2));
     assert_eq!(world.ended(second, session), None);
     world.priority_refused = false;

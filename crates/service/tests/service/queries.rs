@@ -128,12 +128,12 @@ fn each_part_of_a_state_is_made_when_it_can_be_sent() {
         .map(|_| world.call(consumer, Request::QueryServiceState(Default::default())))
         .collect();
     let (first, last) = (requests[0], requests[999]);
-    // Nobody has to be told of what is gone by then.
+    // Clients that have left by then are not reported.
     for producer in &producers[..390] {
         world.disconnect(*producer);
     }
     world.unstick(consumer);
-    let told = |request| -> Vec<String> {
+    let reported = |request| -> Vec<String> {
         let answers = world.answers(consumer, request);
         assert!(!answers.last().unwrap().1);
         let producers = answers.iter().flat_map(|(reply, _)| match reply {
@@ -145,8 +145,8 @@ fn each_part_of_a_state_is_made_when_it_can_be_sent() {
             .collect()
     };
     let expected: Vec<_> = (390..400).map(name).collect();
-    assert_eq!(told(last), expected);
-    let of_first = told(first);
+    assert_eq!(reported(last), expected);
+    let of_first = reported(first);
     assert!((20..200).contains(&of_first.len()));
     assert!(of_first.ends_with(&expected));
 

@@ -1,4 +1,4 @@
-//! Bounds on what producers may make the service keep, each and all of one user together.
+//! Bounds on the state that producers may make the service keep, each and all of one user together.
 
 use ferretto_ipc::port::producer::{Reply, Request};
 use ferretto_proto::trace_config::{TriggerConfig, trigger_config::Trigger};
@@ -324,8 +324,7 @@ fn numbers_of_sequences_of_a_user_that_comes_again_and_again() {
     seen.sort_unstable();
     seen.dedup();
     assert_eq!(seen.len(), count);
-    // Another user's is what it was; the one that was forgotten has a new one, and readers know
-    // nothing of it.
+    // Another user's is unchanged; the forgotten one has a new one, which readers do not know.
     world.write(honest, &mut kept, &["x"]);
     world.write(old, &mut forgotten, &["x"]);
     let last = data(world.read(consumer));

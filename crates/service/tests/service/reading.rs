@@ -205,7 +205,7 @@ fn ipc_056_packets_of_any_size_arrive_whole_with_what_can_be_trusted_at_the_end(
         trailer.varint(f::TRUSTED_PACKET_SEQUENCE_ID, 2);
         trailer.varint(f::TRUSTED_PID, 4321);
     });
-    // The first packet of a sequence does not vouch for what was before it.
+    // The first packet of a sequence does not exclude losses before it.
     let first = [
         &trailer[..],
         &ferretto_wire::encode(|e| e.varint(f::PREVIOUS_PACKET_DROPPED, 1)),

@@ -1,4 +1,4 @@
-//! Relays of other machines, and what traces tell of them.
+//! Relays of other machines, and their packets in traces.
 
 use ferretto_format::machine_clock::{Exchange, MachineClock, STATED, STATED_ERROR, STATED_OFFSET};
 use ferretto_ipc::port::relay::Request;
@@ -91,7 +91,7 @@ fn synced(packets: &[Packet]) -> Vec<Vec<(u64, u64)>> {
     use remote_clock_sync::{SYNCED_CLOCKS, synced_clocks};
     let packets = packets.iter().filter(|p| p.has(f::REMOTE_CLOCK_SYNC));
     let boottime = |exchange: &[u8], side| clocks(&messages(exchange, side)[0])[0].1;
-    let told = packets.map(|packet| {
+    let reported = packets.map(|packet| {
         let exchanges = messages(packet.bytes(f::REMOTE_CLOCK_SYNC).unwrap(), SYNCED_CLOCKS);
         let pair = |exchange: &Vec<u8>| {
             (
@@ -101,7 +101,7 @@ fn synced(packets: &[Packet]) -> Vec<Vec<(u64, u64)>> {
         };
         exchanges.iter().map(pair).collect()
     });
-    told.collect()
+    reported.collect()
 }
 
 fn client_times(packets: &[Packet]) -> Vec<Vec<u64>> {
@@ -470,17 +470,17 @@ fn a_relay_that_compares_often_is_told_of_over_the_whole_recording() {
         world.advance(3 * SECOND - 3 * delay);
     }
     let packets = world.read(consumer);
-    let told = synced(&packets);
+    let reported = synced(&packets);
     // One of each five seconds, and the last of all. No two that are far apart are in one packet.
-    assert!((36..=39).contains(&told.len()), "{}", told.len());
-    for exchanges in &told {
+    assert!((36..=39).contains(&reported.len()), "{}", reported.len());
+    for exchanges in &reported {
         assert_eq!(exchanges.len(), 2, "{exchanges:?}");
     }
-    let good = told
+    let good = reported
         .iter()
         .filter(|exchanges| exchanges[1].0 - exchanges[0].0 == 2_000);
     assert!(good.count() >= 29);
-    // Each states what it tells.
+    // Each states its offset.
     for packet in packets.iter().filter(|p| p.has(f::REMOTE_CLOCK_SYNC)) {
         let stated = messages(packet.bytes(f::REMOTE_CLOCK_SYNC).unwrap(), STATED);
         let number = |field| Fields::find(field, &stated[0]).unwrap().as_u64().unwrap();

@@ -149,16 +149,16 @@ fn statistics_are_told_at_each_snapshot_and_at_the_end() {
     let mut world = World::new();
     let consumer = world.consumer();
     world.enable(consumer, ConfigBuilder::new());
-    let mut told = |what: &mut dyn FnMut(&mut World)| {
+    let mut report_count = |what: &mut dyn FnMut(&mut World)| {
         what(&mut world);
         let packets = world.read(consumer);
         packets.iter().filter(|p| p.has(f::TRACE_STATS)).count()
     };
-    assert_eq!(told(&mut |_| {}), 1);
-    assert_eq!(told(&mut |_| {}), 0);
-    assert_eq!(told(&mut |world| world.run_for(10_000)), 1);
-    assert_eq!(told(&mut |_| {}), 0);
-    assert_eq!(told(&mut |world| world.disable(consumer)), 1);
+    assert_eq!(report_count(&mut |_| {}), 1);
+    assert_eq!(report_count(&mut |_| {}), 0);
+    assert_eq!(report_count(&mut |world| world.run_for(10_000)), 1);
+    assert_eq!(report_count(&mut |_| {}), 0);
+    assert_eq!(report_count(&mut |world| world.disable(consumer)), 1);
 }
 
 #[test]

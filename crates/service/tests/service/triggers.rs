@@ -357,15 +357,15 @@ fn service_070_clone_triggers_are_told_after_their_delay() {
     world.run_for(199);
     assert!(hits(&world, consumer, request).is_empty());
     world.run_for(101);
-    let told = hits(&world, consumer, request);
-    assert_eq!(told.len(), 2, "each of them");
+    let reported = hits(&world, consumer, request);
+    assert_eq!(reported.len(), 2, "each of them");
     let id = world.state(consumer).tracing_sessions[0].id.unwrap();
-    assert_eq!(told[0].tracing_session_id, Some(id as i64));
-    assert_eq!(told[0].trigger_name.as_deref(), Some(&b"snap"[..]));
-    assert_eq!(told[0].producer_name.as_deref(), Some(&b"p"[..]));
-    assert_eq!(told[0].producer_uid, Some(2000));
-    assert_eq!(told[0].boot_time_ns, Some(time));
-    assert_eq!(told[0].trigger_delay_ms, Some(300));
+    assert_eq!(reported[0].tracing_session_id, Some(id as i64));
+    assert_eq!(reported[0].trigger_name.as_deref(), Some(&b"snap"[..]));
+    assert_eq!(reported[0].producer_name.as_deref(), Some(&b"p"[..]));
+    assert_eq!(reported[0].producer_uid, Some(2000));
+    assert_eq!(reported[0].boot_time_ns, Some(time));
+    assert_eq!(reported[0].trigger_delay_ms, Some(300));
     assert!(world.read(consumer).is_empty(), "only its clones are read");
 
     activate(&mut world, producer, &["snap"]);
@@ -411,10 +411,10 @@ fn each_snapshot_tells_of_the_triggers_since_the_last_one() {
             .find_map(|p| p.bytes(f::CLONE_SNAPSHOT_TRIGGER));
         let meant = TriggerPacket::decode_from_slice(meant.unwrap()).unwrap();
         assert_eq!(meant.trigger_name.as_deref(), Some(last.as_bytes()));
-        let told = trigger_packets(&packets).into_iter();
-        let told: Vec<_> = told.map(|(_, t)| t.trigger_name.unwrap()).collect();
+        let reported = trigger_packets(&packets).into_iter();
+        let reported: Vec<_> = reported.map(|(_, t)| t.trigger_name.unwrap()).collect();
         assert_eq!(
-            told,
+            reported,
             activated
                 .iter()
                 .map(|name| name.as_bytes())

@@ -6,8 +6,8 @@ use crate::ledger::{Ledger, Record, Seen};
 use crate::tally::Tally;
 
 impl Ledger {
-    /// Checks a trace that has been read to its end, as far as it says when that was and what was
-    /// lost.
+    /// Checks a trace that has been read to its end, as far as it tells the time of its end and the
+    /// losses.
     pub fn settle(&self, trace: usize, tally: &mut Tally) {
         let trace = &self.traces[trace];
         let Some(label) = trace.label else { return };

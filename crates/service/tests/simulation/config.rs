@@ -28,9 +28,9 @@ pub fn draw(r: &mut Random, label: u64) -> (TraceConfig, Plan) {
     }
     let mut config = config.0;
     for source in &mut config.data_sources {
-        let told = source.config.get_or_insert_default();
-        let buffer = told.target_buffer.unwrap_or(0);
-        told.legacy_config = Some(format!("{label} {buffer}").into());
+        let source_config = source.config.get_or_insert_default();
+        let buffer = source_config.target_buffer.unwrap_or(0);
+        source_config.legacy_config = Some(format!("{label} {buffer}").into());
         if r.one_in(8) {
             source.producer_name_filter = vec![r.of(&[b"p0", b"p1"]).to_vec()];
         }
@@ -54,7 +54,7 @@ fn period(r: &mut Random) -> u32 {
     100 + r.below(3000) as u32
 }
 
-/// When it begins and ends, and what happens every so often.
+/// Its begin and end, and its periods.
 fn draw_life(r: &mut Random, c: &mut TraceConfig, plan: &mut Plan) {
     c.deferred_start = Some(r.one_in(4));
     c.duration_ms = r.one_in(4).then(|| 2 * period(r));
@@ -158,7 +158,7 @@ fn draw_triggers(r: &mut Random, c: &mut TraceConfig, plan: &mut Plan) {
     plan.partial = true;
 }
 
-/// Returns what it demands of other sessions.
+/// Returns its conditions on other sessions.
 fn draw_rules(r: &mut Random, c: &mut TraceConfig) {
     c.exclusive_prio = r.one_in(64).then(|| 1 + r.below(2) as u32);
     c.unique_session_name = r.one_in(8).then(|| r.of(&[b"x", b"y"]).to_vec());

@@ -97,7 +97,7 @@ impl Life {
         let id = self.world.call_with(consumer, request, fd);
         self.requests.ask(id, consumer, Kind::Enable);
         let trace = self.ledger.new_trace(Some(label));
-        // If the file fails, what is left can be read.
+        // If the file fails, the rest can be read.
         self.ledger.traces[trace].broken = into_file;
         self.reads_from(consumer, trace);
         self.tally.sessions += u64::from(!self.world.is_answered(consumer, id));
@@ -372,13 +372,13 @@ impl Life {
         self.tally.reads += 1;
         let reader = self.readers.get(&reading.client);
         let last = reader.and_then(|reader| reader.traces.last().copied());
-        let told = reading.own.iter().find_map(|p| Look::at(p).uuid_lsb);
-        if told.is_some_and(|label| !self.ledger.plans.contains_key(&label)) {
-            // Nobody asked what became of this session.
+        let own_label = reading.own.iter().find_map(|p| Look::at(p).uuid_lsb);
+        if own_label.is_some_and(|label| !self.ledger.plans.contains_key(&label)) {
+            // Nobody asked for the outcome of this session.
             return;
         }
-        let told = told.map(|label| self.trace_of(reading.client, label));
-        let Some(trace) = reading.trace.or(told).or(last) else {
+        let own_label = own_label.map(|label| self.trace_of(reading.client, label));
+        let Some(trace) = reading.trace.or(own_label).or(last) else {
             return;
         };
         for packet in &reading.own {

@@ -1,4 +1,4 @@
-//! A ledger of what was written for each session, and of what came out of it.
+//! A ledger of the packets written for each session, and read from it.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct Record {
     /// Index of the buffer in the session's config.
     pub buffer: usize,
     pub written: u64,
-    /// Until when what the service had been given, which is everything up to some packet.
+    /// The deliveries: the time, and the last packet that the service had been given by then.
     pub delivered: Vec<(u64, u64)>,
     /// Something of it was lost on the way to the service, or given up by itself.
     pub harmed: bool,
@@ -122,7 +122,7 @@ impl Ledger {
         tally.packets += 1;
     }
 
-    /// Takes note of what a packet of the service says about its trace.
+    /// Notes the content of a packet of the service about its trace.
     pub fn note(&mut self, trace: usize, look: Look<'_>) {
         let trace = &mut self.traces[trace];
         if let Some(lsb) = look.uuid_lsb {

@@ -2,9 +2,9 @@
 //! and go, lose messages, answer late or never, call out of order and send nonsense; disks that
 //! fail; time that jumps. These invariants must hold in all of them:
 //!
-//! * what an honest writer wrote is read once, whole, in order, by the session it was written for
-//!   and no other, or is missing and the next packet says so, or the session's statistics name a
-//!   cause;
+//! * each packet of an honest writer is read once, whole, in order, by the session it was written
+//!   for and no other, or is missing and the next packet says so, or the session's statistics name
+//!   a cause;
 //! * every request is answered, and none twice;
 //! * producers get their commands in an order that makes sense;
 //! * nothing is kept without bound, and nothing at all once everybody has left.

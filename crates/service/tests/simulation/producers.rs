@@ -253,7 +253,7 @@ impl Life {
         }
     }
 
-    /// Loses what the producer's writers handed over, before it reaches the service.
+    /// Loses the chunks that the producer's writers handed over, before they reach the service.
     fn lose_commits(&mut self, producer: ClientId) {
         self.world.lose_commits(producer);
         for record in &mut self.ledger.writers {
@@ -261,7 +261,7 @@ impl Life {
         }
     }
 
-    /// Some producer answers what it has not answered yet, in any order.
+    /// Some producer answers pending requests, in any order.
     pub fn pay_debts(&mut self) {
         let Some(producer) = self.producer() else {
             return;
@@ -310,7 +310,7 @@ impl Life {
                 let id = setup.new_instance_id.expect("an id");
                 let last = person.instances.last_key_value();
                 assert!(last.is_none_or(|(last, _)| *last < id), "{id} is not new");
-                person.instances.insert(id, told(&setup));
+                person.instances.insert(id, instance_of(&setup));
             }
             Cmd::StartDataSource(start) => {
                 let id = start.new_instance_id.expect("an id");
@@ -348,7 +348,7 @@ impl Life {
     }
 }
 
-fn told(setup: &SetupDataSource) -> Instance {
+fn instance_of(setup: &SetupDataSource) -> Instance {
     let config = &*setup.config;
     let text = config.legacy_config.clone().unwrap_or_default();
     let text = String::from_utf8(text).expect("text");

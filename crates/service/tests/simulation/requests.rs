@@ -41,7 +41,7 @@ impl Requests {
         self.open.insert(id, Asked { client, kind });
     }
 
-    /// Takes note of a reply and returns what it answers.
+    /// Notes a reply and returns its request.
     pub fn answer(&mut self, id: u64, client: ClientId, has_more: bool) -> Asked {
         assert!(!self.closed.contains(&id), "request {id} is answered again");
         let asked = *self.open.get(&id).expect("a reply to a request");

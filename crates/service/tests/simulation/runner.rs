@@ -8,8 +8,8 @@ use crate::life::{Life, length};
 use crate::tally::Tally;
 use crate::world::Log;
 
-/// Lives the seeds from `first` on, on a few threads, and says what they consisted of. Ends at the
-/// first that breaks, with the command that shows it again.
+/// Lives the seeds from `first` on, on a few threads, and prints counts of their events. Ends at
+/// the first that breaks, with the command that shows it again.
 pub fn live_many(first: u64, lives: u64, threads: u64) -> Tally {
     let (next, end) = (AtomicU64::new(first), first + lives);
     let work = || {

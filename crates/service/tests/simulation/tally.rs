@@ -1,4 +1,4 @@
-//! Counts of what lives consisted of.
+//! Counts of the events of lives.
 
 macro_rules! tally {
     ($($field:ident),* $(,)?) => {

@@ -97,7 +97,7 @@ impl TraceBuffer {
         self.vms.iter().flat_map(|machines| machines.states())
     }
 
-    /// Returns what machines gave up since this was last asked for.
+    /// Returns the errors of machines since the last call.
     pub fn take_vm_aborts(&mut self) -> Vec<VmAbort> {
         let machines = self.vms.as_mut();
         machines.map_or_else(Vec::new, |machines| machines.take_aborts())

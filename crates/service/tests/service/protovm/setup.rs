@@ -20,7 +20,7 @@ fn protovm_001_config_program_and_mode_make_a_machine() {
 
 #[test]
 fn protovm_001_without_one_of_them_there_is_none_and_the_session_works() {
-    let told = |config: ConfigBuilder, with_program: bool| {
+    let reported = |config: ConfigBuilder, with_program: bool| {
         let mut world = World::new();
         let producer = world.producer("p");
         world.register_with(producer, "p", |d| {
@@ -41,19 +41,22 @@ fn protovm_001_without_one_of_them_there_is_none_and_the_session_works() {
     };
     let beginning = "ProtoVM is not used for data source \"p\": ";
     for (problems, reason) in [
-        (told(config(), false), "the producer has no program for it"),
         (
-            told(config().with(none), true),
+            reported(config(), false),
+            "the producer has no program for it",
+        ),
+        (
+            reported(config().with(none), true),
             "the config has no protovm_config for it",
         ),
         (
-            told(config().with(|c| wants_vm(c, None)), true),
+            reported(config().with(|c| wants_vm(c, None)), true),
             "the protovm_config has no memory_limit_kb",
         ),
     ] {
         assert_eq!(problems, [format!("{beginning}{reason}")]);
     }
-    assert!(told(config().with(none), false).is_empty());
+    assert!(reported(config().with(none), false).is_empty());
     // No memory is a limit, too.
     let trace = record(config().with(|c| wants_vm(c, Some(0)))).read();
     assert_eq!(instances(&trace)[0].limit_kb, 0);

@@ -112,7 +112,7 @@ impl Table {
 
 #[test]
 fn protovm_033_a_table_is_whole_wherever_the_trace_begins() {
-    // 15 changes before anything is lost, and many more times what the buffer holds.
+    // 15 changes before anything is lost, and many more than the buffer holds.
     for changes in [1, 60, 150, 400, 1000, 3000] {
         let mut world = World::new();
         let producer = producer_with(&mut world, "p", Table::program());

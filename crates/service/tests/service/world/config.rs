@@ -1,4 +1,4 @@
-//! Short ways to say what a session shall be like.
+//! Short builders of configs.
 
 use ferretto_proto::trace_config::{BufferConfig, DataSource};
 use ferretto_proto::{DataSourceConfig, TraceConfig};

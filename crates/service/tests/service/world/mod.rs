@@ -46,7 +46,7 @@ pub struct Answer {
 #[derive(Default)]
 pub struct Consumer {
     pub answers: Vec<Answer>,
-    /// Set if it reads what it is sent.
+    /// Set if it reads its messages.
     pub stuck: bool,
     wants_drained: bool,
 }
@@ -222,8 +222,8 @@ impl World {
         self.call_with(client, Request::EnableTracing(request), Some(fd))
     }
 
-    /// Returns what the consumer was told about the end of its session: `None` while it runs, else
-    /// the error text, empty if there was none.
+    /// Returns the consumer's report of the end of its session: `None` while it runs, else the
+    /// error text, empty if there was none.
     pub fn ended(&self, client: ClientId, request_id: u64) -> Option<String> {
         if !self.is_answered(client, request_id) {
             return None;
@@ -347,7 +347,7 @@ impl World {
         self.carry_out();
     }
 
-    /// Hands over an event and leaves what follows from it undone.
+    /// Hands over an event and leaves the commands that follow from it.
     pub fn deliver(&mut self, event: Event) {
         if let Some(log) = &mut self.log {
             log.event(self.now.boottime, &event);
@@ -392,7 +392,7 @@ impl World {
         }
     }
 
-    /// Does what the service asks for, until it asks for nothing.
+    /// Carries out the service's commands, until there are no more.
     pub fn carry_out(&mut self) {
         while let Some(command) = self.service.poll_command() {
             if let Some(log) = &mut self.log {
@@ -414,7 +414,7 @@ impl World {
         }
     }
 
-    /// Delivers the answers that were kept back, and those to what follows from them.
+    /// Delivers the answers that were kept back, and those to commands that follow from them.
     pub fn deliver_late(&mut self) {
         while let Some(event) = self.late.pop_front() {
             let gone = match &event {

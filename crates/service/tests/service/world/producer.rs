@@ -276,7 +276,7 @@ impl World {
         self.commit(client);
     }
 
-    /// Sends what the producer's arbiter wants to be sent.
+    /// Sends the output of the producer's arbiter.
     pub fn commit(&mut self, client: ClientId) {
         let Some(arbiter) = self.producers.get(&client).and_then(|p| p.arbiter.clone()) else {
             return;
@@ -291,7 +291,7 @@ impl World {
         }
     }
 
-    /// Throws away what the producer's arbiter wants to be sent, as if the chunks were broken.
+    /// Throws away the output of the producer's arbiter, as if the chunks were broken.
     pub fn lose_commits(&mut self, client: ClientId) {
         let arbiter = self.producers[&client].arbiter.clone().unwrap();
         while next_request(&arbiter).is_some() {}
@@ -377,7 +377,7 @@ fn commit_request(commit: Commit) -> CommitDataRequest {
 }
 
 impl Producer {
-    /// Takes a reply in, and returns what it does about it.
+    /// Handles a reply, and returns the action on it.
     pub fn take(
         &mut self,
         request_id: u64,
