@@ -1,4 +1,4 @@
-//! Gives chunks to the writers of a producer and gathers what the service has to be told.
+//! Gives chunks to the writers of a producer and gathers output for the service.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -35,7 +35,7 @@ pub(crate) struct NewWriter {
 /// Shared by all writers of a producer and the owner of its connection. Chunks are acquired without
 /// a lock; one lock is taken when a chunk is given back.
 ///
-/// Does no input or output: [`Arbiter::poll_output`] says what to send.
+/// Does no input or output: [`Arbiter::poll_output`] returns the messages to send.
 pub struct Arbiter {
     finder: Finder,
     options: ArbiterOptions,
@@ -79,7 +79,8 @@ struct State {
     pending: Option<Pending>,
     /// The next `pending`, empty.
     spare: Pending,
-    /// When what is pending has waited long enough; set when the owner first hears of it.
+    /// The time at which pending output has waited long enough; set when the owner first hears of
+    /// it.
     due: Option<Instant>,
 }
 
@@ -146,8 +147,8 @@ impl Arbiter {
         self.outlet.wake();
     }
 
-    /// Says which buffer a reservation stands for; 0 gives it up, so that what was written for it
-    /// is stored nowhere. With the last one, what was held back is sent. Only the first time for
+    /// Says which buffer a reservation stands for; 0 gives it up, so that packets written for it
+    /// are stored nowhere. With the last one, held-back output is sent. Only the first time for
     /// each reservation has an effect.
     pub fn resolve_reservation(&self, reservation: u16, buffer: u16) {
         {
@@ -220,7 +221,7 @@ impl Arbiter {
         });
     }
 
-    /// Adds copies of the unfinished chunks to what is pending. The locks keep them from being
+    /// Adds copies of the unfinished chunks to the pending output. The locks keep them from being
     /// finished and sent before their copies.
     fn scrape(&self) {
         let _no_commit = lock(&self.outgoing);
@@ -239,7 +240,7 @@ impl Arbiter {
         });
     }
 
-    /// Commits what is pending now, and calls `callback` once the service has processed it, even if
+    /// Commits pending chunks now, and calls `callback` once the service has processed it, even if
     /// nothing was.
     pub fn flush(&self, callback: Option<FlushCallback>) {
         if self.is_usable() {
@@ -250,7 +251,7 @@ impl Arbiter {
         }
     }
 
-    /// Has what is pending sent by this very thread, if that is possible now.
+    /// Has pending output sent by this very thread, if that is possible now.
     pub(crate) fn send_now(&self) {
         if self.is_usable() && !self.held_back.load(Ordering::Relaxed) {
             self.outlet.flush_now();
@@ -395,7 +396,7 @@ impl Arbiter {
         });
     }
 
-    /// Changes what is pending; `change` returns whether it should be sent at once.
+    /// Changes the pending output; `change` returns whether it should be sent at once.
     fn update(&self, change: impl FnOnce(&mut Pending, &HashMap<u16, Target>) -> bool) {
         let wake = {
             let mut state = lock(&self.state);
@@ -494,7 +495,7 @@ impl State {
             .flatten()
     }
 
-    /// When what is pending is to be sent, if that is not now.
+    /// Returns the time at which pending output is due, if that is not now.
     fn due_after(&mut self, now: Option<Instant>, batch: Duration) -> Option<Instant> {
         let now = now?;
         if batch.is_zero() || self.pending.as_ref().is_none_or(|pending| pending.urgent) {
@@ -504,7 +505,7 @@ impl State {
         (due > now).then_some(due)
     }
 
-    /// Takes what is pending, if anything is, and leaves room for as much as `spare` has.
+    /// Takes the pending output, if there is any, and leaves room for as much as `spare` has.
     fn take_pending(&mut self, spare: &mut Pending) -> Option<Pending> {
         let pending = self.pending.take()?;
         self.due = None;
@@ -514,7 +515,7 @@ impl State {
 }
 
 impl Outgoing {
-    /// The first part of the commit of what was pending.
+    /// Returns the first part of the commit of pending output.
     fn commit(&mut self, mut pending: Pending, emulated: bool) -> Output {
         let mut parts = pending.take_commit(emulated).split(MAX_COMMIT_BYTES);
         parts.reverse();

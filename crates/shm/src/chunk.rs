@@ -14,7 +14,7 @@ use crate::primitive::{AtomicU16, Ordering};
 /// this.)
 pub(crate) const COMPACT: usize = 127;
 
-/// Bytes of any other length that is filled in after what it is the length of.
+/// Bytes of any other length field that is filled in after its content.
 pub(crate) const WIDE: usize = 4;
 
 /// Most bytes that are appended to a [`ShortFragment`] at once.
@@ -258,7 +258,7 @@ impl OwnedChunk {
         Some(at)
     }
 
-    /// Fills in the one-byte length at `at` with that of what follows, if that is at most
+    /// Fills in the one-byte length at `at` with that of the bytes behind it, if that is at most
     /// `longest`, or 127. Returns whether it was; if not, the length has to be
     /// [widened](Self::widen).
     #[inline]
@@ -275,7 +275,7 @@ impl OwnedChunk {
     }
 
     /// Turns the one-byte length at `at` into one of [`WIDE`] bytes, still to be filled in: moves
-    /// what follows on.
+    /// the bytes behind it on.
     #[cold]
     pub(crate) fn widen(&mut self, at: usize) {
         let Some(length) = self.used.checked_sub(at + 1) else {
@@ -312,10 +312,10 @@ impl OwnedChunk {
         }
     }
 
-    /// Turns the four-byte length field at `at` into a one-byte one: moves what follows back by
-    /// three bytes.
+    /// Turns the four-byte length field at `at` into a one-byte one: moves the bytes behind it back
+    /// by three.
     ///
-    /// Does nothing if the field is not within the used part, or what follows is not shorter than
+    /// Does nothing if the field is not within the used part, or its content is not shorter than
     /// 128 bytes.
     #[inline]
     pub(crate) fn compact(&mut self, at: usize) {
@@ -519,8 +519,7 @@ unsafe fn write_part(bytes: u128, to: *mut u8) {
 unsafe fn copy_short(from: &[u8], to: *mut u8) {
     let length = from.len();
     let source = from.as_ptr();
-    // SAFETY: all offsets with what is copied there end within `length`; the rest is up to the
-    // caller.
+    // SAFETY: all copies end within `length`; the rest is up to the caller.
     unsafe {
         let copy = |at: usize| {
             let bytes = source.add(at).cast::<[u8; 16]>().read_unaligned();

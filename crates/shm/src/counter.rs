@@ -4,7 +4,7 @@
 /// in ticks since some time. The caller has to know the length of a tick, and whether it is
 /// constant and the same on all processors.
 ///
-/// Not ordered with what is read and written around it.
+/// Not ordered with reads and writes around it.
 #[inline]
 pub fn counter() -> Option<u64> {
     #[cfg(target_arch = "x86_64")]

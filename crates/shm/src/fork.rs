@@ -2,7 +2,7 @@
 //! parent.
 //!
 //! In the child there is one thread, and any lock may be held for ever by one that is not there. So
-//! nothing here locks, and what runs during the fork does nothing but store to atomics.
+//! nothing here locks, and the handlers that run during the fork only store to atomics.
 
 use std::fmt;
 use std::io;
@@ -50,7 +50,7 @@ pub fn watch() -> io::Result<()> {
         NOTHING.store(nothing.into_raw_fd(), Ordering::Relaxed);
     }
     // SAFETY: `in_child` may be called at any time, does not unwind, and only uses atomics and
-    // memory that is never freed, as is asked of what runs in the child of a process with several
+    // memory that is never freed, as is required of code in the child of a process with several
     // threads.
     let error = unsafe { pthread_atfork(None, None, Some(in_child)) };
     if error == 0 {
@@ -82,9 +82,9 @@ extern "C" fn in_child() {
     }
 }
 
-/// Has forked children lose what a descriptor stands for, until the result is dropped: they have
-/// the number, but of something that does nothing. Otherwise a connection stays open for as long as
-/// a child lives, though its owner is gone.
+/// Closes a descriptor in forked children, until the result is dropped: they have the number, but
+/// it refers to an inert file. Otherwise a connection stays open for as long as a child lives,
+/// though its owner is gone.
 ///
 /// To be dropped before the descriptor is closed.
 pub fn disown_in_child(fd: BorrowedFd<'_>) -> Disowned {

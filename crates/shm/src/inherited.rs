@@ -51,9 +51,9 @@ pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
     if word.fetch_and(!bit, Ordering::Relaxed) & bit == 0 {
         return Err(Errno::BADF.into());
     }
-    // SAFETY: it was open when the process began, when nothing in it owned anything. Since then
-    // nobody could become its owner but here, where each is taken once; and what has no owner
-    // nobody closes.
+    // SAFETY: it was open when the process began, when nothing in it owned anything. Since then it
+    // could get an owner only here, where each is taken once; and nobody closes a descriptor
+    // without an owner.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
     Ok(fd)

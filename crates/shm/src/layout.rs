@@ -183,8 +183,8 @@ impl ChunkHeader {
     }
 }
 
-/// The size of a region and of its pages, settled between what a trace config, a producer and the
-/// service want.
+/// The size of a region and of its pages, settled between the wishes of a trace config, a producer
+/// and the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferSizes {
     /// The page size.

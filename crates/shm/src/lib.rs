@@ -10,8 +10,8 @@
 //! - [`Region`]: the memory itself, a sealed memfd or plain memory. It never hands out a reference
 //!   to its bytes.
 //! - [`Arbiter`] and [`TraceWriter`]: the producer's side. A writer belongs to one thread and fills
-//!   chunks; the arbiter gives chunks out and collects what has to be told to the service. It does
-//!   no input or output itself.
+//!   chunks; the arbiter gives chunks out and collects messages for the service. It does no input
+//!   or output itself.
 //! - [`ServiceRegion`]: the service's side. It treats every byte as hostile: header words are
 //!   loaded once, payload is copied once, and nothing read from the region ever steers an access
 //!   outside it.

@@ -65,7 +65,7 @@ fn write_fragment(chunk: &mut OwnedChunk, byte: u8) {
     chunk.count_fragment();
 }
 
-/// Takes chunk 0 of page 0 if it is complete, and says who wrote what.
+/// Takes chunk 0 of page 0 if it is complete, and returns its writer and content.
 fn read(service: &ServiceRegion, index: u32) -> Option<(u16, u32, Vec<u8>)> {
     nudge(service);
     let chunk = service.try_read(0, index)?;

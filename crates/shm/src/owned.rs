@@ -20,8 +20,8 @@ struct File {
     owned: Weak<Owned>,
 }
 
-/// Returns what this process writes to a file that it may have mapped more than once: a service may
-/// send the same one over two connections.
+/// Returns the chunks that this process owns in a file that it may have mapped more than once: a
+/// service may send the same one over two connections.
 pub(crate) fn of_file(device: u64, inode: u64, pages: usize) -> Arc<Owned> {
     /// A number is not used again while there is a mapping.
     static FILES: PerProcess<Mutex<Vec<File>>> = PerProcess::new();

@@ -141,7 +141,7 @@ impl Pending {
         }
     }
 
-    /// Fills in the buffer of what was written before it had a number.
+    /// Fills in the buffer of chunks written before it had a number.
     pub(crate) fn resolve(&mut self, reserved: Target, buffer: Target) {
         let chunks = self.chunks.iter_mut().map(|pending| &mut pending.target);
         let patches = self.patches.iter_mut().map(|(target, _)| target);

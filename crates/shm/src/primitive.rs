@@ -37,8 +37,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// As above for the thread sanitizer, which sees only what is compiled with it: not how the
-/// standard library waits.
+/// As above for the thread sanitizer, which sees only code compiled with it: not how the standard
+/// library waits.
 #[cfg(tsan)]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     use std::sync::TryLockError;
@@ -51,8 +51,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     }
 }
 
-/// In cache lines of its own, as threads that write to it would slow down those that read what lies
-/// next to it.
+/// In cache lines of its own, as threads that write to it would slow down those that read its
+/// neighbours.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Apart<T>(pub(crate) T);

@@ -76,8 +76,8 @@ impl ServiceRegion {
     /// even if there is nothing in them yet that may be read: a reader of the chunk has to wait for
     /// these. Chunks that writers begin meanwhile may be left out.
     ///
-    /// Memory the producer has not touched is not touched here either: a large region costs what is
-    /// in it.
+    /// Memory the producer has not touched is not touched here either: a large region costs only
+    /// its used part.
     ///
     /// Chunks of this region are not freed meanwhile: a thread that drops a [`ReadChunk`] waits, so
     /// `visit` must not.
@@ -147,7 +147,7 @@ impl ServiceRegion {
         Extents::within(self.region(), place.offset..place.offset + place.size)
     }
 
-    /// As [`Self::copy_payload`], without touching what the producer has not.
+    /// As [`Self::copy_payload`], without touching memory that the producer has not.
     fn copy_touched_payload(&self, place: &Place, out: &mut Vec<u8>) {
         let start = out.len();
         out.resize(start + place.payload_size(), 0);
@@ -225,8 +225,8 @@ impl ReadChunk<'_> {
         self.region.copy_payload(&self.place, out);
     }
 
-    /// The payload, all of it, used or not, copied into `scratch`, which grows to what is needed
-    /// and is meant to be used again. Call it once; a second copy may differ.
+    /// The payload, all of it, used or not, copied into `scratch`, which grows as needed and is
+    /// meant to be used again. Call it once; a second copy may differ.
     pub fn payload<'s>(&self, scratch: &'s mut Vec<u8>) -> &'s [u8] {
         let size = self.place.payload_size();
         if scratch.len() < size {
@@ -278,7 +278,7 @@ impl ScrapedChunk<'_> {
     }
 
     /// The header as it was read. If the chunk is not complete, the last fragment counted and the
-    /// flags about it describe what is still being written.
+    /// flags about it describe an unfinished fragment.
     pub fn header(&self) -> ChunkHeader {
         self.header
     }

@@ -36,9 +36,9 @@ mod watched {
     /// The header words as the checker's atomics, and a watched cell for each of the first bytes of
     /// every payload.
     ///
-    /// The bytes themselves are in the region: only one thread of a model runs at a time, so what
-    /// is read there is what was written last, and the cells prove that the order could not have
-    /// been another.
+    /// The bytes themselves are in the region: only one thread of a model runs at a time, so a read
+    /// there returns the last write, and the cells prove that the order could not have been
+    /// another.
     #[derive(Default)]
     pub(crate) struct Shadow {
         words: BTreeMap<usize, AtomicU32>,

@@ -1,9 +1,9 @@
 //! Lays packets out in chunks: fragments, continuation, lengths that come later, loss.
 //!
-//! Packets are written in four ways, each of which is there for what the others cannot do, or do
-//! much slower: field by field ([`Sink`]), whole ([`append_packet`](ChunkSink::append_packet)),
-//! from registers ([`ShortPacket`]), and by a C program that knows nothing but addresses ([`raw`]).
-//! All of them bring the sink from one [`State`] to the next, and all but the last lay out the same
+//! Packets are written in four ways, each for cases that the others cannot handle, or only much
+//! slower: field by field ([`Sink`]), whole ([`append_packet`](ChunkSink::append_packet)), from
+//! registers ([`ShortPacket`]), and by a C program that knows nothing but addresses ([`raw`]). All
+//! of them bring the sink from one [`State`] to the next, and all but the last lay out the same
 //! packet in the same way: lengths that C programs were given four bytes for keep these.
 
 mod lengths;

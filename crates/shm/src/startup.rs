@@ -21,7 +21,7 @@ impl Target {
     }
 }
 
-/// The reservations that there are, and what became of them.
+/// The reservations, and the buffers they were resolved to.
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
     open: BTreeSet<u16>,
@@ -35,7 +35,7 @@ impl Reservations {
         self.open.is_empty()
     }
 
-    /// Returns what a reservation was resolved to.
+    /// Returns the target of a reservation.
     pub(crate) fn buffer(&self, reservation: u16) -> Option<u16> {
         self.resolved.get(&reservation).copied()
     }

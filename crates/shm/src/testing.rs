@@ -44,7 +44,7 @@ impl Child {
         self.0
     }
 
-    /// Waits for its end. Returns whether it did what it should.
+    /// Waits for its end. Returns whether it succeeded.
     pub fn wait(self) -> bool {
         let mut status = -1;
         // SAFETY: `status` is valid for writing.

@@ -3,7 +3,7 @@
 use crate::primitive::{Mutex, lock};
 use crate::startup::Target;
 
-/// Writers that have lost packets and not said so yet, with what they wrote to.
+/// Writers that have lost packets and not reported that yet, with their targets.
 #[derive(Debug, Default)]
 pub(crate) struct Untold(Mutex<Vec<(u16, Target)>>);
 

@@ -15,7 +15,7 @@ use crate::startup::Target;
 /// Writes the packets of one thread, in order, as one sequence.
 ///
 /// Packets go straight into shared memory. One that does not fit continues in the next chunk,
-/// however long it is. Dropping the writer hands over what it holds.
+/// however long it is. Dropping the writer hands over its chunk.
 ///
 /// After a fork, the child's copy of a writer must not be used to write; it discards most of it,
 /// but the two processes share the chunk the writer held at the time. Flushing or dropping the copy
@@ -83,10 +83,9 @@ impl TraceWriter {
         self.sink.append_packet(packet);
     }
 
-    /// Hands over what was written so far and has it committed at once: if the connection can take
-    /// it now, it has been sent when this returns. `callback` is called when the service has it;
-    /// never if the connection is lost before. A writer that discards everything calls it right
-    /// away.
+    /// Hands over the packets so far and has them committed at once: if the connection can take it
+    /// now, it has been sent when this returns. `callback` is called when the service has it; never
+    /// if the connection is lost before. A writer that discards everything calls it right away.
     pub fn flush(&mut self, callback: Option<FlushCallback>) {
         self.sink.flush(callback);
     }
@@ -116,7 +115,7 @@ impl Arbiter {
     }
 
     /// Makes a writer for a buffer that has no number yet, known as `reservation` until
-    /// [`Arbiter::resolve_reservation`] says what it is.
+    /// [`Arbiter::resolve_reservation`] gives it one.
     ///
     /// While there is such a reservation nothing at all is sent, so chunks are not freed either:
     /// all writers drop packets that find no room, even with the policy to wait. If the reservation

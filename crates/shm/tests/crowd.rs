@@ -28,7 +28,7 @@ fn numbers(world: &World, writer: u16) -> Vec<u64> {
     world.packets(writer).iter().map(number).collect()
 }
 
-/// All writers write in turn; the service takes what is complete after each turn.
+/// All writers write in turn; the service takes complete chunks after each turn.
 fn nothing_is_lost(writers: u16, turns: u64) -> World {
     let mut world = World::new(PAGES, ArbiterOptions::default());
     let mut crowd: Vec<_> = (0..writers).map(|_| world.writer()).collect();

@@ -189,7 +189,7 @@ fn sdk_036_a_writer_without_memory_takes_everything() {
     let mut writer = TraceWriter::null();
     deep(&mut writer, 100, 1000);
     assert_eq!(writer.drop_count(), 0);
-    // More at once than the memory for what is discarded has at first.
+    // More at once than the initial memory for discarded packets.
     let range = writer.start_raw_packet();
     // SAFETY: nothing was written.
     let range = unsafe { writer.next_raw_range(range.cursor, 100_000) };

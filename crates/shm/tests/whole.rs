@@ -124,7 +124,7 @@ proptest! {
 
 #[test]
 fn a_whole_packet_is_not_begun_where_only_its_length_would_fit() {
-    // The length of a packet, and what is left in the chunk when it comes.
+    // The length of a packet, and the room left in the chunk before it.
     for (length, left) in [(8, 12), (20, 24), (20, 25), (20, 32), (20, 33), (127, 131)] {
         let filler = vec![1; 4080 - 7 - left];
         let lengths = [filler.len(), length, 3];

@@ -1,6 +1,6 @@
 //! The lengths of nested messages, which are known when a message ends.
 //!
-//! Most messages are short, so a length is given one byte at first, and moves what follows if it
+//! Most messages are short, so a length is given one byte at first, and its content is moved if it
 //! turns out to need four. Where that happened to the last message of the same depth, the next one
 //! gets four bytes at once.
 

@@ -8,8 +8,8 @@
 //! # Why this is sound
 //!
 //! The pointers given out lead into the part of a chunk that no other owner has (see
-//! [`OwnedChunk`]), into memory of the writer's own for what is discarded, or into a [`Block`] for
-//! a length that comes later. Nothing here keeps a reference to any of them. They stay valid until
+//! [`OwnedChunk`]), into memory of the writer's own for discarded bytes, or into a [`Block`] for a
+//! length that comes later. Nothing here keeps a reference to any of them. They stay valid until
 //! the packet ends, or, in a chunk, until the next range is asked for; the callers of these
 //! functions promise not to use them longer.
 //!
@@ -24,7 +24,7 @@ use super::state::State;
 use crate::chunk::{OwnedChunk, WIDE};
 use crate::patch::PatchList;
 
-/// Bytes of memory for what is discarded.
+/// Bytes of memory for discarded packets.
 const SCRATCH: usize = 4096;
 
 /// Memory for a part of a packet.
@@ -104,7 +104,7 @@ impl Announced {
 #[derive(Debug, Default)]
 pub(super) struct Raw {
     announced: Vec<Announced>,
-    /// Memory for what is discarded; the last one is in use.
+    /// Memory for discarded packets; the last one is in use.
     scratch: Vec<Block>,
 }
 
@@ -231,7 +231,7 @@ impl ChunkSink {
         address
     }
 
-    /// Ends the packet. Its length stays four bytes long: to move what was just written in small
+    /// Ends the packet. Its length stays four bytes long: moving the bytes just written in small
     /// pieces would take longer than all the rest.
     #[inline]
     pub(crate) fn end_raw(&mut self, cursor: *mut u8) {
@@ -247,7 +247,7 @@ impl ChunkSink {
         self.leave_packet();
     }
 
-    /// Returns the range in use, with room for `size` bytes if what is written to it is discarded.
+    /// Returns the range in use, with room for `size` bytes if its bytes are discarded.
     #[inline]
     fn raw_range(&mut self, size: usize) -> RawRange {
         let State::Writing(fragment) = self.state else {
@@ -270,7 +270,7 @@ impl ChunkSink {
         }
     }
 
-    /// Counts what was written up to `cursor`. An address outside the range counts for nothing.
+    /// Counts the bytes written up to `cursor`. An address outside the range counts for nothing.
     #[inline]
     fn adopt(&mut self, cursor: *mut u8) {
         if matches!(self.state, State::Writing(_)) {

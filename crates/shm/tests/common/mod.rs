@@ -12,7 +12,7 @@ use ferretto_shm::{
 };
 use ferretto_wire::decode_varint;
 
-/// Counts what the writers' side asks for.
+/// Counts the calls of the writers' side.
 #[derive(Clone, Default)]
 pub struct Calls {
     pub wakes: Arc<AtomicUsize>,
