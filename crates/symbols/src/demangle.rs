@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn names_that_stand_for_huge_ones_are_left() {
         assert_eq!(demangle(&"_ZN".repeat(5000)), None);
-        // Each substitution doubles what the one before it stands for.
+        // Each substitution doubles the text of the one before it.
         let mut name = "_Z1fI1aE".to_owned();
         for _ in 0..200 {
             name.push_str("S_S_");

@@ -73,7 +73,7 @@ impl KernelSymbols {
     ///
     /// # Errors
     ///
-    /// The sentence of [`LoadError`] tells what to do. A table that was loaded is never empty.
+    /// The message of [`LoadError`] names the remedy. A table that was loaded is never empty.
     pub fn load() -> Result<Self, LoadError> {
         let open = || File::open("/proc/kallsyms");
         Self::load_with(Path::new("/proc/sys/kernel/kptr_restrict"), open)

@@ -11,7 +11,7 @@ use rustix::fs::{FlockOperation, flock};
 /// For how long another process that has the setting lowered is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The setting, which becomes again what it was when this is dropped.
+/// The setting, which is restored when this is dropped.
 #[derive(Debug)]
 pub(super) struct Lowered {
     file: File,

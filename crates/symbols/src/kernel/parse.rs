@@ -69,7 +69,7 @@ pub(super) fn shows_addresses(beginning: &[u8]) -> bool {
         })
 }
 
-/// The address a line begins with, and what follows it.
+/// The address a line begins with, and the rest of the line.
 fn address(line: &[u8]) -> Column<'_> {
     let mut address: u64 = 0;
     for (at, &byte) in line.iter().enumerate() {
@@ -108,7 +108,7 @@ fn function(address: u64, rest: &[u8]) -> Option<Line<'_>> {
     })
 }
 
-/// A function's own name, without what compilers append for control-flow integrity.
+/// A function's own name, without suffixes that compilers append for control-flow integrity.
 fn without_suffix(name: &[u8]) -> &[u8] {
     let stripped = name
         .strip_suffix(b".cfi")

@@ -1,7 +1,7 @@
 //! Names that were found before, in files by build id.
 //!
-//! A file has a checksum, and says what the files were like that its names come from: those that
-//! were changed, or found only since, are looked at anew. Files are replaced whole, so that any
+//! A cache file has a checksum, and records the state of the files that its names come from: those
+//! that were changed, or found only since, are read anew. Files are replaced whole, so that any
 //! number of processes may use the folder.
 
 use std::fs::{self, DirBuilder, File};
@@ -78,7 +78,7 @@ impl Cache {
         }
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700).create(folder).ok()?;
-        // Nobody else may decide what is removed.
+        // Other users must not decide which files are removed.
         let metadata = fs::symlink_metadata(folder).ok()?;
         let own = metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw();
         own.then(|| Self {
@@ -127,7 +127,7 @@ impl Cache {
         Some(known)
     }
 
-    /// Keeps what is known. Nothing is told of errors: it only takes longer the next time.
+    /// Keeps the names found. Errors are not reported: it only takes longer the next time.
     pub(super) fn store(&self, known: &Known) {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);

@@ -163,8 +163,8 @@ impl Symbolizer {
         outcome
     }
 
-    /// Names addresses (ascending, with what the trace calls them) by the files that were found,
-    /// and by what is known of them from earlier.
+    /// Names addresses (ascending, with their names in the trace) by the files that were found, and
+    /// by names known from earlier.
     fn name(
         &self,
         found: &Found,
@@ -212,8 +212,8 @@ impl Symbolizer {
     }
 }
 
-/// Names addresses (as the files state them, with what the trace calls them) by where their
-/// functions begin.
+/// Names addresses (as the files state them, with their names in the trace) by the starts of their
+/// functions.
 fn starts(found: &Found, module: &Module, unnamed: &[(u64, u64)]) -> Vec<Named> {
     if unnamed.is_empty() {
         return Vec::new();

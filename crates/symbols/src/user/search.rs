@@ -70,7 +70,7 @@ impl Found {
         self.images.iter().any(|image| image.level == Level::Lines)
     }
 
-    /// Looks for what the files so far name.
+    /// Looks for the files that those found so far name.
     fn finish(&mut self, options: &Options) {
         if !self.is_complete() {
             linked(options, self);

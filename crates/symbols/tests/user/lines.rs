@@ -25,8 +25,8 @@ int main(int argc, char **argv) {
 }
 ";
 
-/// Returns what is compared: function, end of the file's path, line.
-fn told(outcome: &Outcome) -> Vec<(String, String, u32)> {
+/// Returns the fields to compare: function, end of the file's path, line.
+fn comparable(outcome: &Outcome) -> Vec<(String, String, u32)> {
     let frames = outcome.names.first().map_or(&[][..], |named| &named.frames);
     let file = |frame: &Frame| {
         let path = frame.file.as_deref().unwrap_or("?");
@@ -58,7 +58,7 @@ fn assert_inlined(flags: &[&str]) {
     let mark = mark(&program);
     let outcome = symbolize(system(), &module(&program, &[mark]));
     assert_eq!(outcome.remarks, [""; 0], "{flags:?}");
-    assert_eq!(told(&outcome), expected(&INLINED), "{flags:?}");
+    assert_eq!(comparable(&outcome), expected(&INLINED), "{flags:?}");
     let path = outcome.names[0].frames[0].file.as_deref();
     let source = std::fs::canonicalize(world.path("program.c")).expect("a path");
     assert_eq!(path, source.to_str(), "{flags:?}");
@@ -94,7 +94,10 @@ fn debug_information_may_be_split_from_the_program() {
     let flags = ["-O2", "-gdwarf-5", "-gsplit-dwarf"];
     let program = world.compile(SOURCE, "program", &flags);
     let recorded = module(&program, &[mark(&program)]);
-    assert_eq!(told(&symbolize(system(), &recorded)), expected(&INLINED));
+    assert_eq!(
+        comparable(&symbolize(system(), &recorded)),
+        expected(&INLINED)
+    );
     let is_split = |path: &Path| path.extension().is_some_and(|ending| ending == "dwo");
     let entries = std::fs::read_dir(world.path(".")).expect("a folder");
     let files = entries.map(|entry| entry.expect("an entry").path());
@@ -123,7 +126,11 @@ fn debug_information_may_be_split_from_the_program() {
             std::fs::remove_file(&split).expect("removed");
         }
         let outcome = symbolize(system(), &recorded);
-        assert_eq!(told(&outcome), expected(&[("mark", "?", 0)]), "{damage}");
+        assert_eq!(
+            comparable(&outcome),
+            expected(&[("mark", "?", 0)]),
+            "{damage}"
+        );
         assert!(outcome.remarks[0].contains(".dwo"), "{:?}", outcome.remarks);
     }
 }
@@ -180,7 +187,7 @@ fn what_clang_writes_is_read_too() {
         world.run("clang", &[&fixed, flags].concat());
         let program = world.path("program");
         let outcome = symbolize(system(), &module(&program, &[mark(&program)]));
-        assert_eq!(told(&outcome), expected(&INLINED), "{flags:?}");
+        assert_eq!(comparable(&outcome), expected(&INLINED), "{flags:?}");
     }
 }
 
@@ -209,7 +216,7 @@ fn debug_information_may_be_in_another_file() {
             ],
         );
         let outcome = symbolize(system(), &module(&program, &[mark]));
-        assert_eq!(told(&outcome), expected(&INLINED), "{compress}");
+        assert_eq!(comparable(&outcome), expected(&INLINED), "{compress}");
         assert_eq!(outcome.used, [world.path("program.debug")]);
     }
 }
@@ -268,7 +275,7 @@ fn functions_of_rust_and_of_cxx_have_readable_names() {
                 7,
             ),
         ];
-        assert_eq!(told(&outcome), expected(&names), "{mangling}");
+        assert_eq!(comparable(&outcome), expected(&names), "{mangling}");
     }
     world.write(
         "program.cc",
@@ -296,7 +303,7 @@ fn functions_of_rust_and_of_cxx_have_readable_names() {
     let program = world.path("program");
     let outcome = symbolize(system(), &module(&program, &[mark(&program)]));
     assert_eq!(
-        told(&outcome),
+        comparable(&outcome),
         expected(&[("shapes::Square<int>::area", "program.cc", 5)])
     );
 }

@@ -1,8 +1,9 @@
 //! Debug information in DWARF: functions, also inlined ones, source files and lines of addresses.
 //!
-//! Only what the wanted addresses need is read: the first entry of each unit, then, unit by unit,
-//! the entries and lines of those that have wanted addresses. So memory is bounded by the largest
-//! such unit, not by the file. Nothing is recursive, and all work is paid from a [`Budget`].
+//! Only parts that the wanted addresses need are read: the first entry of each unit, then, unit by
+//! unit, the entries and lines of those that have wanted addresses. So memory is bounded by the
+//! largest such unit, not by the file. Nothing is recursive, and all work is paid from a
+//! [`Budget`].
 
 mod budget;
 mod lines;

@@ -115,9 +115,8 @@ impl<'e> Section<'e> {
         }
     }
 
-    /// Parses what begins at `offset`, of which it is not known how long it is: `parse` is given
-    /// the lower number of bytes of `lengths`, and more, up to the higher one, as long as it says
-    /// that there are too few.
+    /// Parses an item at `offset` of unknown length: `parse` is given the lower number of bytes of
+    /// `lengths`, and more, up to the higher one, as long as it says that there are too few.
     pub(super) fn parse<T>(
         &self,
         offset: u64,

@@ -1,4 +1,4 @@
-//! Units of debug information: a source file and what was made of it.
+//! Units of debug information: a source file and its code.
 
 use std::ops::Range;
 
@@ -67,7 +67,7 @@ pub(super) enum Ranges {
     Index(u64),
 }
 
-/// A unit with what its first entry says.
+/// A unit with the attributes of its first entry.
 #[derive(Debug)]
 pub(super) struct Unit {
     pub(super) header: Header,
