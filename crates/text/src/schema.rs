@@ -1,8 +1,8 @@
 //! The schema as tables, for code that is driven by descriptors.
 //!
-//! Parsed straight from an encoded `FileDescriptorSet`, from which all names
-//! are borrowed. It holds what text printing and parsing need and no more:
-//! no options but `packed`, no defaults, no services.
+//! Parsed straight from an encoded `FileDescriptorSet`, from which all names are borrowed. It holds
+//! only the parts that text printing and parsing need: no options except `packed`, no defaults, no
+//! services.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;

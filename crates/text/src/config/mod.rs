@@ -31,7 +31,7 @@ pub use diagnostic::{ConfigError, Diagnostic};
 /// The message that a config is.
 const ROOT: &str = "perfetto.protos.TraceConfig";
 
-/// The treatment of what the schema does not know.
+/// The treatment of fields unknown to the schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unknown {
     /// Unknown fields, extensions and enum values are errors.
@@ -50,7 +50,7 @@ pub struct Parsed {
     pub warnings: Vec<Diagnostic>,
 }
 
-/// Parses a config; `name` is what diagnostics call it, usually its path.
+/// Parses a config; `name` is its name in diagnostics, usually its path.
 ///
 /// # Errors
 ///
@@ -62,7 +62,7 @@ pub fn read(name: &str, text: &[u8], unknown: Unknown) -> Result<Parsed, ConfigE
 }
 
 /// Parses any message of the schema, such as `perfetto.protos.Trace`; `None` if it has none of that
-/// full name. `name` is what diagnostics call the text.
+/// full name. `name` is the text's name in diagnostics.
 ///
 /// # Errors
 ///

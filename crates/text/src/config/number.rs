@@ -1,4 +1,4 @@
-//! Numbers, and what becomes of them in a field of a certain type.
+//! Numbers, and their conversion to the type of a field.
 
 use crate::schema::Kind;
 
@@ -12,7 +12,7 @@ pub(super) enum Number {
     Float(f64),
 }
 
-/// The bits for the wire, and what was lost.
+/// The bits for the wire, and the loss of precision.
 #[derive(Debug, PartialEq)]
 pub(super) struct Fitted {
     pub(super) bits: u64,

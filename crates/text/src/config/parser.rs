@@ -585,7 +585,7 @@ fn encode(out: &mut Vec<u8>, field: &FieldType<'_>, bits: u64) {
     }
 }
 
-/// Returns true if what follows digits was meant as a unit, such as `ms`.
+/// Returns true if the text behind digits looks like a unit, such as `ms`.
 fn is_unit(rest: &str) -> bool {
     !rest.starts_with(['x', 'X']) && rest.bytes().all(|b| b.is_ascii_alphabetic())
 }

@@ -1,4 +1,4 @@
-//! Guesses at what was meant.
+//! Suggestions for misspelt names.
 
 use std::collections::{HashSet, VecDeque};
 

@@ -56,7 +56,7 @@ impl<W: io::Write> TextPrinter<W> {
         self.text.error.take().map_or(Ok(()), Err)
     }
 
-    /// Writes what is held back.
+    /// Writes buffered text.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl<W: io::Write> TextPrinter<W> {
         self.text.writer.flush()
     }
 
-    /// The writer back, without what was not flushed.
+    /// Returns the writer, without unflushed text.
     pub fn into_inner(self) -> W {
         self.text.writer
     }
