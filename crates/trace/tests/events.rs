@@ -37,7 +37,7 @@ impl Trace {
         self
     }
 
-    /// An event on sequence 1 that needs what was before.
+    /// An event on sequence 1 that needs incremental state.
     fn event(&mut self, time: u64, kind: u64, write: impl FnOnce(&mut Writer<'_>)) -> &mut Self {
         self.packet(1, |p| {
             p.varint(8, time);

@@ -69,7 +69,7 @@ pub struct Event {
     pub track: u64,
     /// The categories.
     pub categories: Vec<String>,
-    /// The name; for a state what it is.
+    /// The name; for a state its value.
     pub name: Option<String>,
     /// Arguments in the order in which they were written.
     pub arguments: Vec<(String, Value)>,
@@ -106,7 +106,7 @@ pub(super) enum OldTime {
     Absolute(i64),
 }
 
-/// A track event before it is known what kind of track it is on.
+/// A track event before the kind of its track is known.
 pub(super) struct Parsed {
     pub(super) event: Event,
     /// True if the event names its track itself.

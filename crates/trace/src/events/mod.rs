@@ -209,7 +209,7 @@ impl EventReader {
         }
     }
 
-    /// The tracks, and what was wrong.
+    /// The tracks, and the problems.
     pub fn finish(mut self) -> (Tracks, Problems) {
         self.tracks.check(&mut self.problems);
         self.slices.check(&mut self.problems);

@@ -4,16 +4,15 @@ use std::fmt;
 
 use ferretto_format::sequence::Fault;
 
-/// Why a viewer drops something of a trace, or shows it differently from what was meant.
+/// A reason why a viewer drops a part of a trace, or shows it differently than intended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Problem {
     /// A packet that is not a well-formed message.
     MalformedPacket,
-    /// A packet that needs what earlier ones said, which is lost; it is skipped.
+    /// A packet that needs incremental state that is lost; it is skipped.
     StateInvalid,
-    /// A packet that needs what earlier ones said or says it for later ones, without the number of
-    /// a sequence.
+    /// A packet that uses or sets incremental state, without the number of a sequence.
     NoSequence,
     /// A packet of a sequence beyond the number that are told apart; it is skipped.
     TooManySequences,
@@ -30,7 +29,7 @@ pub enum Problem {
     EventWithoutTime,
     /// A time on a clock that no snapshot relates to the others.
     UnknownClock,
-    /// A time that is beyond what a signed number of nanoseconds holds.
+    /// A time that exceeds a signed number of nanoseconds.
     InvalidTime,
     /// A snapshot with a clock of a sequence but without the number of one.
     SnapshotWithoutSequence,

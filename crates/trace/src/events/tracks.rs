@@ -63,8 +63,8 @@ pub struct Tracks {
     budget: Budget,
 }
 
-/// The memory that a track takes in the table, its name not included, and what is needed to find
-/// its way to the root.
+/// The memory that a track takes in the table, its name not included, with the entry needed to find
+/// its root.
 const TRACK_BYTES: usize = entry_bytes::<(u64, Track)>() + entry_bytes::<(u64, u64)>();
 
 impl Tracks {
@@ -85,8 +85,7 @@ impl Tracks {
         self.all.iter().map(|(uuid, track)| (*uuid, track))
     }
 
-    /// The names on the way from the root to a track. One without a name is shown as what it stands
-    /// for.
+    /// The names on the way from the root to a track. One without a name is shown by its kind.
     pub fn path(&self, uuid: u64) -> String {
         let mut names = Vec::new();
         let mut next = Some(uuid);

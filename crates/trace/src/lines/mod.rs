@@ -156,7 +156,7 @@ impl<W: Write> Printer<'_, W> {
     }
 }
 
-/// Returns true if track events, or what they need, may be in a packet with this field.
+/// Returns true if track events, or data they refer to, may be in a packet with this field.
 fn is_of_events(number: u32) -> bool {
     matches!(
         number,
@@ -164,7 +164,7 @@ fn is_of_events(number: u32) -> bool {
     ) || is_of_sequence(number)
 }
 
-/// Returns true if callstack samples, or what they need, may be in a packet with this field.
+/// Returns true if callstack samples, or data they refer to, may be in a packet with this field.
 fn is_of_samples(number: u32) -> bool {
     matches!(
         number,

@@ -15,7 +15,7 @@ pub struct TreeOptions {
     pub by: By,
     /// The quantity that is counted.
     pub value: Value,
-    /// The innermost functions first, then what called them.
+    /// The innermost functions first, then their callers.
     pub inverted: bool,
 }
 
@@ -65,7 +65,7 @@ pub struct CallTree {
     budget: Budget,
 }
 
-/// A node, and what is drawn of it.
+/// Bytes counted for a node, and for its copy in a picture.
 const NODE_BYTES: usize = 2 * size_of::<CallNode>() + 2 * entry_bytes::<(u64, NodeId)>();
 
 impl CallTree {
@@ -159,7 +159,7 @@ impl CallTree {
         &mut self.nodes[id.0 as usize]
     }
 
-    /// All nodes, each before what goes on from it.
+    /// All nodes, each before its children.
     pub fn nodes(&self) -> impl Iterator<Item = &CallNode> {
         self.nodes.iter()
     }

@@ -11,7 +11,7 @@ use super::{Profile, ProfileReader, Sample, SessionId, StackId, UnwindError};
 /// Combinations of thread and callstack beyond this number are added up as one without a callstack.
 const MAX_KEYS: usize = 1 << 23;
 
-/// A combination, also in what is made of all of them.
+/// Bytes counted for a combination, here and in results made of all of them.
 const KEY_BYTES: usize = 2 * entry_bytes::<(StackKey, Count)>();
 
 /// The samples that are of interest; by default all but those of idle CPUs.
@@ -64,7 +64,7 @@ pub enum Value {
     /// Each sample is one.
     #[default]
     Samples,
-    /// Each sample is what it stands for.
+    /// Each sample counts with its weight.
     Weight,
 }
 

@@ -16,7 +16,7 @@ use super::symbols::Symbols;
 use super::tables::Tables;
 use crate::limits::Budget;
 
-/// A session with its events and what it knows of a few CPUs.
+/// A session with its events and its state of a few CPUs.
 const SESSION_BYTES: usize = 4 << 10;
 /// Longest defaults that are kept, in bytes.
 const MAX_DEFAULTS: usize = 1 << 16;
@@ -278,7 +278,7 @@ impl SampleReader {
         self.decoder.add(&header, &content, context)
     }
 
-    /// Returns what the samples mean.
+    /// Returns the decoder, which knows the functions of the stacks, and the clocks.
     pub(crate) fn finish(self) -> (Decoder, Clocks) {
         (self.decoder, self.sequences.into_clocks())
     }

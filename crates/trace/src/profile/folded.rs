@@ -8,7 +8,7 @@ use super::label::{By, Label, LabelKind};
 
 /// Callstacks that there was no memory for.
 const LEFT_OUT: &str = "[no memory left to show it]";
-/// A line while lines are put in order, as it is returned, and what a caller makes of it.
+/// Copies of a line: while lines are sorted, in the result, and at the caller.
 const LINE_COPIES: usize = 4;
 /// Bytes of a line after which functions further in are left out.
 const MAX_LINE: usize = 1 << 20;
@@ -20,8 +20,8 @@ pub struct FoldOptions {
     pub by: By,
     /// The quantity that is counted.
     pub value: Value,
-    /// Marks functions by what they are, as tools that draw them expect: `_[k]` for the kernel,
-    /// `_[i]` for inlined ones, `_[j]` for code compiled at run time.
+    /// Marks functions by kind, as tools that draw them expect: `_[k]` for the kernel, `_[i]` for
+    /// inlined ones, `_[j]` for code compiled at run time.
     pub annotate: bool,
 }
 

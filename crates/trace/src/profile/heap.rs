@@ -18,7 +18,7 @@ use crate::printable::printable;
 
 /// A dump without its rows.
 const DUMP_BYTES: usize = 512;
-/// A row, and what is made of it.
+/// Bytes counted for a row, and for its copy in results.
 const ROW_BYTES: usize = 2 * size_of::<(StackId, HeapCount)>();
 
 /// The samples of one callstack in a dump, from the start of the recording on.
@@ -33,7 +33,7 @@ pub struct HeapCount {
 }
 
 impl HeapCount {
-    /// Returns what is allocated and not freed.
+    /// Returns the memory allocated and not freed.
     pub fn leaked(&self) -> Count {
         Count {
             samples: self.allocated.samples.saturating_sub(self.freed.samples),
@@ -78,7 +78,7 @@ pub struct HeapDump {
     pub interval: u64,
     /// Samples were lost, as the ring was full.
     pub has_overrun: bool,
-    /// The client wrote what made no sense.
+    /// The client wrote malformed records.
     pub is_corrupt: bool,
     /// The profiler ended itself, as it took too much.
     pub hit_guardrail: bool,
@@ -216,7 +216,7 @@ impl Heaps {
         }
     }
 
-    /// Adds the callstacks that were left out, and what was counted before they were.
+    /// Adds the callstacks that were left out, with their earlier counts.
     fn complete(&mut self, at: usize, context: &mut Context<'_>) {
         let (earlier, rest) = self.dumps.split_at_mut(at);
         let Some(dump) = rest.first_mut() else { return };
@@ -371,7 +371,7 @@ impl Profile {
     }
 }
 
-/// The key of what a heap's callstack is counted under; a heap has no session of samples.
+/// The key under which a heap's callstack is counted; a heap has no session of samples.
 fn key((machine, pid): (u32, i32), heap: Option<HeapId>, stack: StackId) -> StackKey {
     StackKey {
         session: SessionId(u32::MAX),

@@ -15,7 +15,7 @@ pub struct HotFunction {
     pub module: String,
     /// Samples in the function itself.
     pub own: Count,
-    /// Samples in the function or in what it called.
+    /// Samples in the function or its callees.
     pub total: Count,
 }
 
@@ -34,7 +34,7 @@ pub struct Share {
 
 /// Functions by their own samples, the hottest first. A function that calls itself counts once for
 /// each sample; where no name is known the addresses of one file count together. Time off the CPU
-/// is that of what waited, and not of the kernel's scheduler.
+/// is that of the waiting function, and not of the kernel's scheduler.
 pub fn hottest(profile: &Profile, counts: &StackCounts, value: Value) -> Vec<HotFunction> {
     let mut by_stack: HashMap<_, Count> = HashMap::new();
     for (key, count) in counts.iter(profile) {

@@ -21,7 +21,7 @@ const MAX_TEXT: usize = 1 << 16;
 /// Parts of a path beyond this number are left out.
 const MAX_PARTS: usize = 1 << 10;
 
-/// A mapping as it came, with numbers in place of what they stand for.
+/// A mapping as encoded, with iids.
 #[derive(Debug, PartialEq, Eq)]
 struct RawMapping {
     build_id: u64,
@@ -40,7 +40,7 @@ struct RawFrame {
     kind: FrameKind,
 }
 
-/// An entry, and what it is in the tables of the trace once it was used.
+/// An entry, and its id in the tables of the trace once it was used.
 #[derive(Debug)]
 struct Defined<T, I> {
     raw: T,
@@ -61,8 +61,8 @@ pub(super) struct Interned {
     callstacks: InternedTable<Defined<Box<[u64]>, StackId>>,
 }
 
-/// Notes a definition; the first one holds. `bytes` is what the value takes beside itself. Returns
-/// what was taken.
+/// Notes a definition; the first one holds. `bytes` is the value's memory beside itself. Returns
+/// the bytes taken.
 fn define<T: PartialEq, I>(
     table: &mut InternedTable<Defined<T, I>>,
     iid: u64,

@@ -78,7 +78,7 @@ impl Label {
     }
 }
 
-/// The functions by which the kernel switches to another thread. A thread waits in what called
+/// The functions by which the kernel switches to another thread. A thread waits in the caller of
 /// these.
 const SWITCHING: [&str; 18] = [
     "__traceiter_sched_switch",
@@ -103,7 +103,8 @@ const SWITCHING: [&str; 18] = [
 
 /// Returns true if a function of the kernel is a part of switching to another thread.
 pub fn switches_threads(function: &str) -> bool {
-    // Compilers add to the names of what they have split off, as in `finish_task_switch.isra.0`.
+    // Compilers add suffixes to the names of parts that they split off, as in
+    // `finish_task_switch.isra.0`.
     let name = function.split('.').next().unwrap_or_default();
     SWITCHING.contains(&name)
 }
@@ -130,8 +131,9 @@ impl Profile {
         labels
     }
 
-    /// The frames of a callstack, the outermost first. One of waiting ends with what waited,
-    /// without the functions by which the kernel's scheduler then switched to another thread.
+    /// The frames of a callstack, the outermost first. One of waiting ends with the function that
+    /// waited, without the functions by which the kernel's scheduler then switched to another
+    /// thread.
     pub(super) fn shown_stack(&self, stack: StackId, is_off_cpu: bool) -> &[FrameId] {
         let frames = self.stack(stack);
         if !is_off_cpu {
@@ -142,7 +144,7 @@ impl Profile {
             lines.is_some_and(|lines| lines.iter().all(|line| self.is_switching(line.function)))
         };
         let waits = frames.iter().rposition(|frame| !is_switching(frame));
-        // A thread of which nothing else is known keeps what is.
+        // A thread of which nothing else is known keeps those.
         waits.map_or(frames, |waits| &frames[..=waits])
     }
 

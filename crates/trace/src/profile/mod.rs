@@ -145,7 +145,7 @@ pub fn read_profile(
     Ok((profile, counts))
 }
 
-/// The same within other limits. Tells what of the file had to be left out.
+/// The same within other limits. Returns the damage that had to be left out, too.
 ///
 /// # Errors
 ///

@@ -77,9 +77,9 @@ impl<T: Copy + Eq + std::hash::Hash> Numbers<T> {
 /// The samples of all processes, or of `pid` alone, as an encoded `perftools.profiles.Profile`, to
 /// be compressed with gzip.
 ///
-/// Sample types are the number of samples and what they stand for; its time is that of the
-/// calendar; labels tell process and thread; functions that were inlined are lines of the place
-/// that they were inlined at, and names are demangled.
+/// Sample types are the number of samples and their weight; its time is that of the calendar;
+/// labels tell process and thread; functions that were inlined are lines of the place that they
+/// were inlined at, and names are demangled.
 pub fn pprof(profile: &Profile, counts: &StackCounts, pid: Option<(u32, i32)>) -> Vec<u8> {
     let mut writer = Writer {
         profile,

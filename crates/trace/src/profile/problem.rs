@@ -8,7 +8,7 @@ use std::fmt;
 pub enum Problem {
     /// A packet that is not well-formed.
     MalformedPacket,
-    /// A packet that needs what was lost before it.
+    /// A packet that needs incremental state that was lost before it.
     StateInvalid,
     /// A sample without a packet sequence.
     NoSequence,

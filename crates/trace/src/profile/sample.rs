@@ -201,8 +201,8 @@ pub(super) fn stack_sample(bytes: &[u8], context: &mut Context<'_>) -> Sample {
     sample
 }
 
-/// A weight says something if it is told of what, by the sample or else by the defaults, and, for a
-/// counter of each CPU, on which one.
+/// A weight is meaningful if the sample or the defaults name its event, and, for a counter of each
+/// CPU, its CPU.
 fn weigh(
     weight: Option<u64>,
     event: Option<Event>,

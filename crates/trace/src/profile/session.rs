@@ -1,4 +1,4 @@
-//! The recording of one profiler: its event, and what it could not keep.
+//! The recording of one profiler: its event, and its losses.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -16,7 +16,7 @@ const MAX_INLINED: usize = 256;
 
 /// An entry of the table of modules, with the table of its addresses.
 const MODULE_BYTES: usize = 512;
-/// An address, or a function at one, with what is made of it.
+/// Bytes counted for an address, or a function at one, with copies in results.
 const SYMBOL_BYTES: usize = 256;
 
 /// A function at an address.

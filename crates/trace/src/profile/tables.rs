@@ -16,9 +16,9 @@ const MAX_TEXT: usize = 1 << 16;
 const MAX_BUILD_ID: usize = 1 << 10;
 /// The memory that an allocation takes beside its bytes.
 const ALLOCATION_BYTES: usize = 32;
-/// A frame, its functions, and what is made of these for those who ask.
+/// Bytes counted for a frame, its functions, and their copies in results.
 const FRAME_BYTES: usize = 800;
-/// A name as it came, demangled, and as it is in what is made of the samples.
+/// Copies of a name: as encoded, demangled, and in results.
 const TEXT_COPIES: usize = 3;
 
 /// Names a callstack of one [`Callstacks`](super::Callstacks).
@@ -156,7 +156,7 @@ impl<T> Default for Table<T> {
 }
 
 impl<T: Clone + Eq + Hash> Table<T> {
-    /// `None` if the table is full. `bytes` is what the value takes beside itself.
+    /// `None` if the table is full. `bytes` is the value's memory beside itself.
     fn add(&mut self, value: T, bytes: usize, budget: &Budget) -> Option<u32> {
         if let Some(number) = self.numbers.get(&value) {
             return Some(*number);

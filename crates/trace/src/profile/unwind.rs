@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UnwindError(u8);
 
-/// By number: the name after `ERROR`, and what it means to the user.
+/// By number: the name after `ERROR`, and its explanation for the user.
 const ERRORS: [(&str, &str); 16] = [
     ("UNKNOWN", "for an unknown reason"),
     ("NONE", "without an error"),

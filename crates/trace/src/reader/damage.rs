@@ -41,7 +41,7 @@ impl Places {
 }
 
 impl Damage {
-    /// Notes an error after which reading goes on, or ends with what there is.
+    /// Notes an error after which reading goes on, or ends with the packets so far.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ impl Damage {
         self.large.count > 0 || self.windows.count > 0
     }
 
-    /// Returns what was left out, and where, one sentence each.
+    /// Returns the omissions and their places, one sentence each.
     pub fn sentences(&self) -> Vec<String> {
         let mut sentences = Vec::new();
         let kinds = [

@@ -84,7 +84,7 @@ impl ReadError {
     }
 }
 
-/// Names what a file that is no trace looks like.
+/// Names the likely format of a file that is no trace.
 struct Hint<'a>(&'a [u8; 4]);
 
 impl fmt::Display for Hint<'_> {

@@ -99,7 +99,7 @@ impl<R: Read> TraceReader<R> {
         Ok(Some(Packet { bytes, offset }))
     }
 
-    /// Hands all packets to `each`, and returns what had to be left out.
+    /// Hands all packets to `each`, and returns the damage that had to be left out.
     ///
     /// # Errors
     ///
@@ -286,7 +286,7 @@ impl<R: Read> TraceReader<R> {
         }
     }
 
-    /// Remembers the first bytes, to name what a file is that turns out to be no trace.
+    /// Remembers the first bytes, to name the format of a file that turns out to be no trace.
     fn read_head(&mut self) -> io::Result<()> {
         let window = &mut self.outer.window;
         while window.bytes().len() < self.head.len() && window.fill()? {}

@@ -93,7 +93,7 @@ impl<R: Read> Records<R> {
             _ => return self.skip(&head),
         };
         let whole = head.bytes + length;
-        // Grows with what is really there, not with what the length claims.
+        // Grows with the bytes that are really there, not with the claimed length.
         while self.window.bytes().len() < whole {
             if !self.window.fill()? {
                 self.offset += self.window.bytes().len() as u64;

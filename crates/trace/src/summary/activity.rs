@@ -55,7 +55,7 @@ pub enum ActivityKind {
 pub struct ActivitySummary {
     /// The kind of work.
     pub kind: ActivityKind,
-    /// The name of what was done.
+    /// The name of the activity.
     pub name: String,
     /// The number of times that it began.
     pub count: u64,
@@ -130,7 +130,7 @@ enum Name {
 }
 
 impl Activity {
-    /// Reads a `SystemInfo`, which says what system calls are called.
+    /// Reads a `SystemInfo`, which tells the names of system calls.
     pub(super) fn describe(&mut self, machine: u32, bytes: &[u8]) {
         let name = Fields::find(1, bytes)
             .and_then(|utsname| Fields::find(4, utsname.as_bytes()?))
@@ -242,7 +242,7 @@ impl Activity {
         }
     }
 
-    /// Pairs the earliest `count` of what waits.
+    /// Pairs the earliest `count` of the waiting entries.
     fn pair(&mut self, count: usize) {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.sort_by_key(|edge| edge.at);

@@ -110,7 +110,7 @@ impl Command {
         }
     }
 
-    /// Returns what the command did; `has_switches` says whether times on a CPU are known.
+    /// Returns the summary of the command; `has_switches` says whether times on a CPU are known.
     pub(super) fn finish(self, threads: &Threads, has_switches: bool) -> Option<CommandSummary> {
         let command = self.words?;
         let pid = self.pid.or_else(|| threads.process_named(&command));

@@ -13,7 +13,7 @@ const MAX_BUFFERS: usize = 1 << 10;
 pub(super) struct BufferConfig {
     pub(super) size_kb: u64,
     pub(super) discard: bool,
-    /// True if the config asks for a ring, which is also what it is if nothing is said.
+    /// True if the config asks for a ring, which is also the default.
     pub(super) is_ring: bool,
     pub(super) name: String,
 }
@@ -37,7 +37,7 @@ pub(super) fn attributes(config: &[u8]) -> &[u8] {
         .unwrap_or_default()
 }
 
-/// The parts of a `PerfEventConfig`, with zero for what it leaves out.
+/// The parts of a `PerfEventConfig`, with zero for missing fields.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PerfConfig {
     /// True if the profiler ran as root, which packets tell and not the config.

@@ -10,14 +10,14 @@ const MAX_SLOW: usize = 32;
 
 /// The events of a recording, as the service tells of them.
 ///
-/// At the end of a recording it hands out what is left, says that it did, and adds its statistics.
-/// So only statistics that follow that are final; those of any time before tell nothing of what
-/// came later.
+/// At the end of a recording the service hands out the remaining packets, marks that, and adds its
+/// statistics. So only statistics behind the mark are final; earlier ones do not cover later
+/// losses.
 #[derive(Debug, Default)]
 pub(super) struct Ending {
     pub(super) started: Option<u64>,
     pub(super) stopped: Option<u64>,
-    /// When data sources were asked last for what they had.
+    /// The time of the last flush.
     flushed: Option<u64>,
     /// Data sources that did not answer the last flush.
     slow: Vec<String>,
@@ -87,7 +87,7 @@ impl Ending {
         &self.slow
     }
 
-    /// When data sources were asked last for what they had, or else when they were stopped.
+    /// Returns the time of the last flush, or else of the stop.
     pub(super) fn last_asked(&self) -> Option<u64> {
         self.flushed.or(self.stopped)
     }

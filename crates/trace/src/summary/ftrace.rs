@@ -1,4 +1,4 @@
-//! Kernel events: counts by kind, and what the kernel's buffers lost.
+//! Kernel events: counts by kind, and losses of the kernel's buffers.
 
 use std::collections::BTreeMap;
 
@@ -256,8 +256,8 @@ impl Ftrace {
         !self.end.is_empty()
     }
 
-    /// Returns the number of nanoseconds before `asked`, when it was asked for what it had for the
-    /// last time, there was the last word of who recorded kernel events, if it did not answer.
+    /// Returns the number of nanoseconds between the last packet of the recorder of kernel events
+    /// and `asked`, the time of the last flush, if it did not answer that.
     pub(super) fn missing_at_the_end(&self, asked: Option<u64>) -> Option<u64> {
         let end_at = self.end_at.filter(|_| !self.foreign_clock)?;
         asked?
@@ -265,7 +265,7 @@ impl Ftrace {
             .filter(|missing| *missing > LAST_FLUSH_NS)
     }
 
-    /// Returns what the kernel's buffers lost.
+    /// Returns the losses of the kernel's buffers.
     pub(super) fn losses(&self, config: &Config) -> Vec<Loss> {
         let mut losses = Vec::new();
         let lost = |cpu: &(u32, u32)| {

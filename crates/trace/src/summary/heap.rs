@@ -28,7 +28,7 @@ pub struct HeapSummary {
     pub live: Vec<u64>,
     /// The last dump, added up.
     pub total: HeapCount,
-    /// The functions that allocated what is not freed, the most first.
+    /// The functions that allocated memory that is not freed, the most first.
     pub sites: Vec<HeapSite>,
 }
 
@@ -41,7 +41,7 @@ pub struct HeapSite {
     pub growth: i64,
 }
 
-/// Returns what is told of each heap, the largest first.
+/// Returns the summary of each heap, the largest first.
 pub(super) fn summaries(profile: &Profile) -> Vec<HeapSummary> {
     let last = profile.chosen(&Selection::default(), DumpChoice::Last);
     let mut dumps: HashMap<_, Vec<&HeapDump>> = HashMap::new();
@@ -98,7 +98,7 @@ fn summary(profile: &Profile, dump: &HeapDump, dumps: Vec<&HeapDump>) -> HeapSum
     }
 }
 
-/// Returns what is missing in heap dumps, one sentence each.
+/// Returns the gaps in heap dumps, one sentence each.
 pub(super) fn notes(profile: &Profile) -> Vec<String> {
     let last = profile.chosen(&Selection::default(), DumpChoice::Last);
     let mut notes = Vec::new();

@@ -17,7 +17,7 @@ pub enum Cause {
     Ring,
     /// A central buffer that keeps its oldest data was full.
     BufferFull,
-    /// It came after what was written later had been read.
+    /// It arrived after later chunks of its writer had been read.
     Late,
     /// A packet could not be completed: a part of it was gone or never came.
     Incomplete,

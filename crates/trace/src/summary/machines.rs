@@ -108,7 +108,7 @@ impl Machines {
         machine.clock.add(&exchanges.collect::<Vec<_>>());
     }
 
-    /// Returns the name of a machine, or what stands for it.
+    /// Returns the name of a machine, or a substitute.
     pub(super) fn name(&self, id: u32) -> String {
         match self.0.get(&id) {
             Some(machine) if !machine.name.is_empty() => printable(machine.name.as_bytes()),

@@ -1,4 +1,4 @@
-//! The contents of a trace: events by source, CPU time by process, counters, and what was lost.
+//! The contents of a trace: events by source, CPU time by process, counters, and losses.
 //!
 //! One pass over the packets; memory grows with the number of threads, CPUs and writers in the
 //! trace and not with its length, and each of these is capped, so that a hostile file cannot
@@ -137,7 +137,7 @@ impl Summary {
     }
 }
 
-/// Summarises a trace. Damage in it becomes a note, and what stands before it counts.
+/// Summarises a trace. Damage in it becomes a note, and the packets before it count.
 ///
 /// # Errors
 ///
@@ -146,9 +146,9 @@ pub fn summarize(input: impl Read) -> Result<Summary, ReadError> {
     summarize_and_complete(input, |_| Vec::new())
 }
 
-/// The same for a trace that is not complete: `complete` is told which files samples hit that the
-/// trace has no symbols of, and returns what is to follow in the trace, encoded `Trace.packet`
-/// fields. It is called at the end of a whole trace.
+/// The same for a trace that is not complete: `complete` gets the files that samples hit and the
+/// trace has no symbols of, and returns packets to append, encoded `Trace.packet` fields. It is
+/// called at the end of a whole trace.
 ///
 /// # Errors
 ///
@@ -239,7 +239,7 @@ struct Recording {
     ending: Ending,
 }
 
-/// The incremental state of one sequence, and what is known of its writer.
+/// The incremental state of one sequence, and the facts about its writer.
 #[derive(Debug)]
 struct SequenceSummary {
     writer: Writer,
@@ -372,8 +372,7 @@ impl Summarizer {
         }
     }
 
-    /// Reads what a packet of a sequence says for later ones, and what only earlier ones explain.
-    /// Returns its boot time.
+    /// Reads a packet in the context of its sequence, and updates that. Returns its boot time.
     fn sequence_packet(&mut self, header: &PacketHeader<'_>, content: &Content<'_>) -> Option<u64> {
         let samples = &mut self.samples;
         let mut context = self
@@ -453,7 +452,7 @@ impl Summarizer {
         }
     }
 
-    /// Reads what the service of another machine says of its own recording.
+    /// Reads a packet by the service of another machine about its own recording.
     fn other(&mut self, machine: u32, kind: u32, body: &[u8], at: Option<u64>) {
         if self.others.len() >= MAX_RECORDINGS && !self.others.contains_key(&machine) {
             return;

@@ -87,9 +87,9 @@ impl Wanted {
         }
     }
 
-    /// Returns what came to nothing, one sentence each. `kinds` are the fields of `TracePacket`
-    /// that packets had, `has_reason` says that data sources told themselves why they took no
-    /// samples.
+    /// Returns the parts of the config without effect, one sentence each. `kinds` are the fields of
+    /// `TracePacket` that packets had, `has_reason` says that data sources told themselves why they
+    /// took no samples.
     pub(super) fn notes(&self, kinds: &[u32], profile: &Profile, has_reason: bool) -> Vec<String> {
         let missing = self.sources.iter().filter(|name| is_missing(name, kinds));
         let mut notes: Vec<String> = missing

@@ -31,7 +31,7 @@ impl Writer {
         self.machine = packet.machine;
         self.pid = packet.pid.or(self.pid);
         self.source = self.source.or(source);
-        // No more than that on the first packet only says that nothing is known of what was before.
+        // On the first packet, this alone only means that earlier losses are unknown.
         let is_known = packet.loss != Reasons::PRESENT || self.packets > 1;
         if !packet.loss.is_none() && is_known {
             self.drops += 1;

@@ -217,7 +217,7 @@ fn heaps_of_one_process_are_told_apart() {
     let server = tree.node(CallTree::ROOT).children[0];
     assert_eq!(tree.node(server).children.len(), 2, "a box for each heap");
     let heaps = heaps(&trace);
-    let told: Vec<_> = heaps
+    let reported: Vec<_> = heaps
         .iter()
         .map(|heap| {
             let sites = heap.sites.iter();
@@ -230,7 +230,7 @@ fn heaps_of_one_process_are_told_apart() {
         })
         .collect();
     assert_eq!(
-        told,
+        reported,
         [
             ("libc.malloc", 150, vec![(150, 50)]),
             ("arena", 39, vec![(30, 0), (9, 4)]),
@@ -270,8 +270,8 @@ fn what_is_wrong_is_told_once_for_a_process() {
     );
 }
 
-/// A recording by upstream's client and profiler, and what upstream's trace processor (v58.2) adds
-/// up of its tables: bytes and samples allocated, bytes and samples freed.
+/// A recording by upstream's client and profiler, and sums over its tables in upstream's trace
+/// processor (v58.2): bytes and samples allocated, bytes and samples freed.
 ///
 /// ```sql
 /// select heap_name, sum(iif(size > 0, size, 0)), sum(iif(size > 0, count, 0)),

@@ -122,7 +122,7 @@ fn samples_that_cannot_be_understood_are_noted() {
     assert_eq!(notes, [expected]);
 }
 
-/// Threads wait in what called the scheduler, which alone would tell nothing.
+/// Threads wait in the caller of the scheduler, which alone would tell nothing.
 #[test]
 fn time_off_the_cpu_is_that_of_what_waited() {
     let trace = Trace::begun().packet(|p| {

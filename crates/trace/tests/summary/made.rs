@@ -41,7 +41,7 @@ impl Trace {
             .drained(stats)
     }
 
-    /// Adds what the service says when it has handed out everything.
+    /// Adds the service's packets after it has handed out everything.
     pub(crate) fn drained(self, stats: impl FnOnce(&mut Packet<'_>)) -> Self {
         self.packet(|p| {
             p.nested(69, |event| event.bool(4, true));
