@@ -58,7 +58,7 @@ pub(crate) struct Callsites {
 
 /// Open addressing by the address of a place's metadata. Entries are never removed.
 struct Table {
-    /// Addresses, 0 for none, and what is there.
+    /// Addresses, 0 for none, and their entries.
     places: Box<[(AtomicUsize, OnceLock<&'static Callsite>)]>,
 }
 

@@ -299,7 +299,7 @@ impl FerrettoLayer {
         self.store.keep(id, stored, has_track, context);
     }
 
-    /// Ends what there is of a span that is gone.
+    /// Ends the slices of a closed span.
     #[inline(never)]
     fn close<S>(&self, id: Id, context: Context<'_, S>)
     where

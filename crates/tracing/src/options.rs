@@ -29,7 +29,7 @@ pub(crate) struct Options {
     pub(crate) has_tracks: bool,
     pub(crate) log_messages: bool,
     pub(crate) locations: bool,
-    /// There is no other layer that might want what nobody records.
+    /// There is no other layer that might want spans that are not recorded.
     pub(crate) is_alone: bool,
 }
 

@@ -60,7 +60,7 @@ impl<'a> Slice<'a> {
         });
     }
 
-    /// Has `emit` write what is stored, and more.
+    /// Has `emit` write the stored values, and more.
     fn write(&self, stored: &Stored, from: usize, more: &More, emit: impl FnOnce(&[Field<'_>])) {
         let metadata = self.callsite.metadata;
         let is_plain = more.is_empty() && self.track.is_none();

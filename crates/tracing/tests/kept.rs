@@ -29,7 +29,7 @@ fn end(consumer: &mut Consumer) -> Decoded {
     Decoded::new(&packets)
 }
 
-/// The lines of what `work` records.
+/// The lines of a recording of `work`.
 fn record(consumer: &mut Consumer, work: impl FnOnce()) -> Vec<String> {
     begin(consumer);
     with_default(&subscriber(), work);

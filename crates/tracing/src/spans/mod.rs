@@ -87,8 +87,8 @@ impl SpanStore {
         numbers.is_empty() || !numbers.is_more() && self.near.put_numbers(span, &numbers)
     }
 
-    /// Keeps the values of a new span. Those of a span with a track of its own are with what is
-    /// known of that.
+    /// Keeps the values of a new span. Those of a span with a track of its own are with that
+    /// track's state.
     pub(crate) fn keep<S>(
         &self,
         id: &Id,
@@ -165,7 +165,7 @@ impl SpanStore {
         }
     }
 
-    /// Returns what is noted of a span whose slice begins on this thread.
+    /// Returns the noted values of a span whose slice begins on this thread.
     #[inline]
     pub(crate) fn entered(
         &self,

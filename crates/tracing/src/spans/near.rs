@@ -51,7 +51,7 @@ impl Place {
         self.span.store(0, Ordering::Release);
     }
 
-    /// Takes the place, if it is free, for a span that has what `fill` puts there.
+    /// Takes the slot, if it is free, for a span with the values that `fill` puts there.
     #[inline]
     fn fill(&self, span: u64, fill: impl FnOnce(&Self)) -> bool {
         let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
@@ -98,14 +98,14 @@ impl Near {
         self.place(span).filter(|place| place.is_of(span))
     }
 
-    /// Takes what a new span has, if there is room.
+    /// Stores the values of a new span, if there is room.
     #[inline]
     pub(crate) fn put(&self, span: u64, stored: &mut Stored) -> bool {
         let fill = |place: &Place| *place.lock() = std::mem::take(stored);
         self.place_for(span).fill(span, fill)
     }
 
-    /// Takes what a new span has that has only numbers, if there is room.
+    /// Stores the values of a new span that has only numbers, if there is room.
     #[inline]
     pub(crate) fn put_numbers(&self, span: u64, numbers: &Numbers) -> bool {
         let fill = |place: &Place| place.numbers.set(numbers);
@@ -119,7 +119,7 @@ impl Near {
         (!numbers.is_empty()).then_some(numbers)
     }
 
-    /// Calls `act` with what a span has, if that is here.
+    /// Calls `act` with the values of a span, if they are here.
     #[inline]
     pub(crate) fn with<R>(&self, span: u64, act: impl FnOnce(&mut Stored) -> R) -> Option<R> {
         let place = self.place_of(span)?;

@@ -46,8 +46,8 @@ fn with<R>(span: u64, act: impl FnOnce(&Newest) -> R) -> R {
     NEWEST.with(|newest| act(&newest[span as usize % PLACES]))
 }
 
-/// Notes a new span, if it was made where the last one was that is noted there, and returns what is
-/// known about that place. If not, [`set`] is to be called.
+/// Notes a new span, if it is of the same callsite as the last one noted, and returns that
+/// callsite's entry. If not, [`set`] is to be called.
 #[inline]
 pub(crate) fn set_again(
     layer: usize,

@@ -89,7 +89,7 @@ impl Argument for Value<'_> {
 }
 
 impl Stored {
-    /// Returns what is remembered of a span; made if there is nothing yet.
+    /// Returns the stored values of a span; made if there are none yet.
     pub(crate) fn of<'a>(extensions: &'a mut ExtensionsMut<'_>) -> &'a mut Self {
         if extensions.get_mut::<Self>().is_none() {
             extensions.insert(Self::default());
@@ -107,7 +107,7 @@ impl Stored {
         values.record(&mut Keep(self));
     }
 
-    /// Adds what was recorded later.
+    /// Adds values recorded later.
     pub(crate) fn append(&mut self, more: Self) {
         self.has_repeats = true;
         self.bytes.push(more.bytes.get());
@@ -217,7 +217,7 @@ impl Stored {
     }
 }
 
-/// The first field, its value, and what follows.
+/// The first field, its value, and the rest.
 fn next(bytes: &[u8]) -> Option<(u8, Value<'_>, &[u8])> {
     let (&[index, tag], rest) = bytes.split_first_chunk()?;
     if tag == tag::TEXT {
