@@ -36,8 +36,8 @@ impl Budget {
         rest.is_some()
     }
 
-    /// A budget of its own for programs, with what is left of this one; [`Budget::put_back`]
-    /// returns what it leaves.
+    /// A budget of its own for programs, with the rest of this one; [`Budget::put_back`] returns
+    /// its rest.
     pub(crate) fn split_programs(&mut self) -> Self {
         Self {
             program_bytes: std::mem::take(&mut self.program_bytes),
@@ -45,7 +45,7 @@ impl Budget {
         }
     }
 
-    /// Takes back what was split off.
+    /// Takes back a part that was split off.
     pub(crate) fn put_back(&mut self, programs: &Self) {
         self.program_bytes = programs.program_bytes;
         self.exhausted |= programs.exhausted;

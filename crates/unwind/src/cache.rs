@@ -10,9 +10,8 @@ use crate::files::Devices;
 use crate::memory_budget::MemoryBudget;
 use crate::module::Module;
 
-/// Bytes of what is known about files that are kept in memory, unless asked otherwise. A program
-/// needs some dozen kilobytes, and one with a hundred thousand functions a megabyte more if it has
-/// symbols.
+/// The default limit on memory for indexes of files, in bytes. A program needs some dozen
+/// kilobytes, and one with a hundred thousand functions a megabyte more if it has symbols.
 const TABLE_BYTES: usize = 32 << 20;
 /// Files kept although no process uses them.
 const MAX_IDLE: usize = 256;
@@ -113,7 +112,7 @@ impl Cache {
         self.len() == 0
     }
 
-    /// Bytes of what is known about files in memory.
+    /// Bytes of memory for indexes of files.
     #[must_use]
     pub fn table_bytes(&self) -> usize {
         self.budget.used()
@@ -193,7 +192,7 @@ impl Entry {
 }
 
 impl Entries {
-    /// Drops the older half of what no process uses, if that is much or memory is scarce.
+    /// Drops the older half of files that no process uses, if these are many or memory is scarce.
     fn evict(&mut self, is_scarce: bool) {
         let idle = self.by_key.values().filter(|entry| entry.is_idle());
         let mut idle: Vec<u64> = idle.map(|entry| entry.used).collect();
@@ -206,8 +205,8 @@ impl Entries {
             .retain(|_, entry| !entry.is_idle() || entry.used > middle);
     }
 
-    /// Drops what no process uses, and then has those that were not used for longest forget what
-    /// they can find again, until not more than so many bytes are taken.
+    /// Drops files that no process uses, and then the caches of those that were not used for
+    /// longest, until not more than so many bytes are taken.
     fn make_room(&mut self, bytes: usize, budget: &MemoryBudget) {
         self.evict(true);
         if budget.used() <= bytes {

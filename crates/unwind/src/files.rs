@@ -19,7 +19,7 @@ pub(crate) struct Target {
     pub(crate) roots: Vec<Arc<OwnedFd>>,
 }
 
-/// Devices that maps tell, and as what their files tell the same: file systems with parts of their
+/// Device numbers of maps, with those that their files report: file systems with parts of their
 /// own, or made of several others, have two numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Devices(Mutex<Vec<((u32, u32), u64)>>);

@@ -1,8 +1,9 @@
 //! Callstacks of other processes.
 //!
 //! A profiler interrupts a thread and copies its registers and the top of its stack; the callstack
-//! is worked out from these later, while the thread runs on. [`Process`] is what is known of the
-//! process the thread belongs to, [`Cache`] what all processes share, as many run the same files.
+//! is worked out from these later, while the thread runs on. [`Process`] is the state of the
+//! process the thread belongs to, [`Cache`] the state that all processes share, as many run the
+//! same files.
 //!
 //! Frames are found by one of three [`Mode`]s: by the unwind tables of the programs (`.eh_frame`,
 //! `.debug_frame`), by frame pointers, or by the kernel, which follows frame pointers when it takes
@@ -11,7 +12,7 @@
 //!
 //! Tables, maps, memory and files are the target's, and may say anything: each walk has a budget of
 //! frames, of bytes of tables it interprets and of memory it reads, files are read only if they are
-//! the regular ones that are mapped, and what a broken table leads to is an [`UnwindError`].
+//! the regular ones that are mapped, and a broken table leads to an [`UnwindError`].
 
 #![forbid(unsafe_code)]
 

@@ -10,7 +10,7 @@ const MAX_MAPS: usize = 1 << 17;
 /// Bytes beyond are not read.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// A part of a process's memory: a line of `/proc/PID/maps`, or what `PERF_RECORD_MMAP2` says.
+/// A part of a process's memory: a line of `/proc/PID/maps`, or a record `PERF_RECORD_MMAP2`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Map {
     /// First address.
@@ -72,8 +72,8 @@ impl Map {
     }
 }
 
-/// Puts `map` into a list that ascends, in the place of what was there before; whether that changed
-/// anything.
+/// Puts `map` into a list that ascends, in the place of overlapped ones; returns whether that
+/// changed anything.
 pub(crate) fn put(maps: &mut Vec<Map>, map: Map) -> bool {
     let first = maps.partition_point(|other| other.end <= map.start);
     let count = maps[first..]

@@ -26,7 +26,7 @@ impl Pages {
     }
 }
 
-/// The copied stack laid over what `/proc/PID/mem` gives.
+/// The copied stack laid over `/proc/PID/mem`.
 pub(crate) struct Memory<'a> {
     stack: &'a [u8],
     stack_start: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Memory<'a> {
 const STACK_REACH: u64 = 64 << 20;
 
 impl<'a> Memory<'a> {
-    /// `beyond`: whether what is after the copied stack may be read from the process, as it is now.
+    /// `beyond`: whether memory behind the copied stack may be read from the process, as it is now.
     pub(crate) fn new(
         stack: &'a [u8],
         stack_start: u64,
@@ -116,7 +116,7 @@ impl<'a> Memory<'a> {
         self.stack_start.saturating_add(self.stack.len() as u64)
     }
 
-    /// Allows to read what is after the copied stack.
+    /// Allows reading behind the copied stack.
     pub(crate) fn go_beyond(&mut self) {
         self.beyond = true;
         self.cut = false;

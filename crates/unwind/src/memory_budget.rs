@@ -1,4 +1,4 @@
-//! The memory budget of what was found out about files.
+//! The memory budget of indexes of files.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -7,9 +7,9 @@ use std::sync::{Arc, OnceLock};
 pub(crate) struct MemoryBudget {
     used: AtomicUsize,
     limit: usize,
-    /// Counts uses, so that what was used last can be told.
+    /// Counts uses, to find the least recently used.
     clock: AtomicU64,
-    /// Forgets what can be found out again, until not more than so many bytes are left, if it can.
+    /// Drops caches that can be rebuilt, until not more than so many bytes are left, if possible.
     make_room: OnceLock<Box<dyn Fn(usize) + Send + Sync>>,
 }
 

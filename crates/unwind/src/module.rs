@@ -150,8 +150,7 @@ impl Module {
         }
     }
 
-    /// The name of the function at an address in the file; none if there is no room for what it
-    /// takes to find it.
+    /// The name of the function at an address in the file; none if there is no room for the index.
     pub(crate) fn function_name(&self, address: u64) -> Option<Arc<str>> {
         self.used.store(self.budget.now(), Ordering::Relaxed);
         if let Some(name) = lock(&self.names).by_address.get(&address) {

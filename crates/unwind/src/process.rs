@@ -125,7 +125,7 @@ impl Process {
     }
 
     /// Appends the frames of a sample, innermost first. Where the walk ends before the outermost
-    /// frame, the last is one that stands for the error, and what was found before it is good.
+    /// frame, the last is one that stands for the error, and the frames before it are good.
     ///
     /// # Errors
     /// Why the callstack is not complete.

@@ -1,4 +1,4 @@
-//! A process's address space: its maps, and what was found out about them.
+//! A process's address space: its maps, and the files behind them.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;

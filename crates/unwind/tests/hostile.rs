@@ -327,7 +327,7 @@ fn with_directives(directives: &str) -> (Vec<Frame>, Result<(), UnwindError>) {
 
 #[test]
 fn expressions_that_never_end_are_ended() {
-    // The canonical frame address is what comes of jumping to oneself.
+    // The canonical frame address is computed by an expression that jumps to itself.
     let (frames, result) = with_directives(".cfi_escape 0x0f, 3, 0x2f, 0xfd, 0xff");
     assert_eq!(result, Err(UnwindError::UnwindInfo));
     assert_eq!(names(&frames), ["bad", "ERROR UNWIND_INFO"]);

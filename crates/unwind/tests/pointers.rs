@@ -203,7 +203,7 @@ fn perf_050_the_kernels_chain_through_a_library_loaded_later() {
     assert_eq!(names(&frames)[..4], ["spin", "back", "in_library", "main"]);
 }
 
-/// A recursion whose stack is larger than what is copied.
+/// A recursion whose stack is larger than the copied part.
 const DEEP: &str = r#"
 #include <stdio.h>
 #include <signal.h>

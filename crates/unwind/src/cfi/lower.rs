@@ -10,7 +10,7 @@ use crate::registers::Machine;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
-/// The rule that does what `row` says; one of [`Kind::Program`] if a rule cannot say it.
+/// Returns the rule equivalent to `row`; one of [`Kind::Program`] if a rule cannot express it.
 pub(crate) fn rule<'a, S: UnwindSection<Slice<'a>>>(
     section: &S,
     row: &UnwindTableRow<usize>,

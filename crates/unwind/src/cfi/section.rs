@@ -27,7 +27,7 @@ pub(super) struct Section {
     pub(super) form: Form,
 }
 
-/// A frame description and what it has in common with others, as a section of their own.
+/// A frame description and its common entry, as a section of their own.
 #[derive(Default)]
 pub(super) struct Excerpt {
     bytes: Vec<u8>,

@@ -213,7 +213,7 @@ impl Table {
             .unwrap_or(Rule::bare(Kind::Missing))
     }
 
-    /// Follows the row for `address` when no rule can say what it does.
+    /// Follows the row for `address` when no rule can express it.
     pub(crate) fn step(
         &self,
         address: u64,
@@ -307,7 +307,7 @@ fn visit<'a, S: UnwindSection<Slice<'a>>, V: Visitor>(
     })
 }
 
-/// A row and what of its surroundings matters.
+/// A row and its context.
 struct Entry<'r> {
     row: &'r UnwindTableRow<usize>,
     encoding: gimli::Encoding,

@@ -41,7 +41,7 @@ impl Dump {
         (read >= 40).then_some(Self { file, read })
     }
 
-    /// Takes in what was written since the last time.
+    /// Reads records written since the last time.
     pub(super) fn read(&mut self, found: &mut Found<'_>) {
         for _ in 0..MAX_RECORDS {
             if found.is_full() || self.record(found).is_none() {
