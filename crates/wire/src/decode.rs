@@ -163,7 +163,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The value as text, with U+FFFD in place of what is not UTF-8; `None` if it is a number.
+    /// The value as text, with U+FFFD in place of invalid UTF-8; `None` if it is a number.
     #[inline]
     pub fn as_str_lossy(&self) -> Option<Cow<'a, str>> {
         self.as_bytes().map(String::from_utf8_lossy)
@@ -328,7 +328,7 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
-    /// Reads any field, or says what is wrong with it.
+    /// Reads any field, or returns its error.
     #[inline(never)]
     fn field(&mut self) -> Result<Field<'a>, DecodeError> {
         let start = self.offset();
