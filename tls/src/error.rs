@@ -9,7 +9,7 @@ use rustls::{AlertDescription, CertificateError, Error};
 /// Why certificates cannot be used, or made.
 #[derive(Debug)]
 pub enum TlsError {
-    /// A file cannot be read or written, or does not hold what it should.
+    /// A file cannot be read or written, or is malformed.
     File(PathBuf, String),
     /// This is no name that a certificate can have.
     Name(String),

@@ -75,7 +75,7 @@ impl TlsLayer {
         }
     }
 
-    /// Decrypts some of what has arrived.
+    /// Decrypts some of the arrived bytes.
     fn digest(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
         if let Some(error) = &self.failed {
             return Err(io_error(error));

@@ -45,7 +45,7 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// If a file is missing or does not hold what it should, or the CPU is too old.
+    /// If a file is missing or malformed, or the CPU is too old.
     pub fn from_folder(folder: &Path) -> Result<Self, TlsError> {
         if !graviola::util::is_cpu_supported() {
             return Err(TlsError::OldCpu);

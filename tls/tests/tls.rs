@@ -52,7 +52,7 @@ impl Issuer {
     }
 }
 
-/// A service that other machines reach with this security, and what it tells its operator.
+/// A service that other machines reach with this security, and its notices.
 struct Secured {
     world: World,
     notices: Mutex<Receiver<String>>,
