@@ -31,7 +31,7 @@ fn out_dir() -> PathBuf {
     root().join("crates/proto/src/generated")
 }
 
-/// Regenerates everything, removing what no longer belongs.
+/// Regenerates everything, and removes stale files.
 pub(crate) fn write() -> Result<()> {
     let output = generate()?;
     let dir = out_dir();
@@ -53,7 +53,7 @@ pub(crate) fn write() -> Result<()> {
     Ok(())
 }
 
-/// Fails if what is checked in is not what [`write`] would write.
+/// Fails if the checked-in files differ from the output of [`write`].
 pub(crate) fn check() -> Result<()> {
     let output = generate()?;
     let existing = existing(&out_dir())?;

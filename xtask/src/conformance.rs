@@ -39,7 +39,7 @@ pub(crate) fn write() -> Result<()> {
     fs::write(root.join(PAGE), page(&root)?).with_context(|| format!("writing {PAGE}"))
 }
 
-/// Fails if the page is not what rules and tests say.
+/// Fails if the page does not match rules and tests.
 pub(crate) fn check() -> Result<()> {
     let root = root();
     let there = fs::read_to_string(root.join(PAGE)).with_context(|| format!("reading {PAGE}"))?;

@@ -22,7 +22,7 @@ pub(crate) fn run(prefix: &str, profile: &str) -> Result<()> {
     Ok(())
 }
 
-/// Puts what was built into a folder under `prefix`.
+/// Installs the build into a folder under `prefix`.
 pub(crate) fn place(built: &Path, prefix: &Path) -> Result<()> {
     let libraries = prefix.join("lib");
     let descriptions = libraries.join("pkgconfig");

@@ -56,7 +56,7 @@ pub(crate) fn check(crates: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Removes what earlier runs built.
+/// Removes builds of earlier runs.
 fn forget_built() -> Result<()> {
     let built = root().join(BUILT);
     if built.is_dir() {
@@ -65,8 +65,8 @@ fn forget_built() -> Result<()> {
     Ok(())
 }
 
-/// Removes what earlier runs unpacked. Cargo takes a package of the same name and version from the
-/// same folder for the same package, but here versions stay while contents change.
+/// Removes packages unpacked by earlier runs. Cargo takes a package of the same name and version
+/// from the same folder for the same package, but here versions stay while contents change.
 fn forget_unpacked(packages: &BTreeSet<&str>) -> Result<()> {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(env::home_dir()?.join(".cargo")));

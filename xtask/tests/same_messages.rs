@@ -129,7 +129,7 @@ fn check<M: Message>(pool: &DescriptorPool, name: &str, random: &mut Random) {
     let descriptor = pool
         .get_message_by_name(&format!("perfetto.protos.{name}"))
         .expect("a message of the schema");
-    // Sorted, so that what means the same is the same.
+    // Sorted, so that equivalent messages are equal.
     let read = |bytes: &[u8]| {
         let message = DynamicMessage::decode(descriptor.clone(), bytes).expect("decodes");
         message.encode_to_vec()
@@ -145,7 +145,7 @@ fn check<M: Message>(pool: &DescriptorPool, name: &str, random: &mut Random) {
             read(&original) == read(&again),
             "{name}: {original:02x?} became {again:02x?}"
         );
-        // Encoding has settled, and what is decoded twice is the same.
+        // The second encoding equals the first, and so do the decoded messages.
         let twice = M::decode_from_slice(&again).expect("decodes");
         assert_eq!(twice.encode_to_vec(), again);
         assert_eq!(twice, ours);

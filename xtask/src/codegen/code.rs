@@ -27,7 +27,7 @@ impl Code {
         self.text.push('\n');
     }
 
-    /// A line that ends with `{`, what is inside, and `}`.
+    /// A line that ends with `{`, the body, and `}`.
     pub(super) fn block<R>(&mut self, head: &str, inside: impl FnOnce(&mut Self) -> R) -> R {
         line!(self, "{head} {{");
         self.depth += 1;

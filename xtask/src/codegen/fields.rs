@@ -1,6 +1,6 @@
-//! The `fields` module: every field number of every message, as constants. Those of what has no
-//! Rust type come with the descriptors, which describe it: they are most of the schema, and take
-//! time to compile.
+//! The `fields` module: every field number of every message, as constants. Those of messages
+//! without a Rust type come with the descriptors, which describe them: they are most of the schema,
+//! and take time to compile.
 
 use std::fmt::Write;
 

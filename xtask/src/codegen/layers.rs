@@ -1,9 +1,8 @@
 //! The parts of the schema that get Rust types, in layers behind Cargo features.
 //!
-//! The embedded descriptors know the whole schema, but Rust types are made
-//! only for what the programs here look into: a field whose type has none is
-//! an unknown field to Rust, and unknown fields are kept byte for byte. That
-//! keeps the crate quick to compile.
+//! The embedded descriptors know the whole schema, but Rust types are made only for messages that
+//! the programs here read: a field whose type has none is an unknown field to Rust, and unknown
+//! fields are kept byte for byte. That keeps the crate quick to compile.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +19,7 @@ pub(super) enum Layer {
     /// With the feature `sources`: configs and descriptors of single data sources. The service
     /// passes it on unread.
     Sources,
-    /// With the feature `trace`: `TracePacket` and what it holds.
+    /// With the feature `trace`: `TracePacket` and its parts.
     Trace,
     /// Never, but fields of these types are there as bytes: the program that runs them decodes
     /// them, and the service passes them on unchanged. Their field numbers are always there.

@@ -66,7 +66,7 @@ fn comments(file: &FileDescriptorProto) -> BTreeMap<Vec<i32>, String> {
 }
 
 impl Code {
-    /// A message with what is nested in it. `path` is its place in the descriptor.
+    /// A message with its nested types. `path` is its place in the descriptor.
     fn message(&mut self, message: &DescriptorProto, full_name: &str, path: &[i32]) -> Result<()> {
         let members = members(message, full_name)
             .with_context(|| format!("in message {}", message.name()))?;

@@ -39,7 +39,7 @@ pub(super) const DEVELOPMENT: Package = Package {
     scripts: &[],
 };
 
-/// Makes the package of what lies in a folder.
+/// Makes the package of the files in a folder.
 pub(super) fn package(into: &Path, staged: &Path, package: &Package) -> Result<()> {
     let control = staged.join("DEBIAN");
     fs::create_dir_all(&control)?;

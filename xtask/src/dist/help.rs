@@ -1,4 +1,4 @@
-//! Manual pages and completions, made of what the programs print for `--help`: the tables that they
+//! Manual pages and completions, made of the programs' output for `--help`: the tables that they
 //! read their options by.
 
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ impl Help {
         sentence.unwrap_or_default().trim_end_matches('.')
     }
 
-    /// Returns the subcommands with what they do.
+    /// Returns the subcommands with their descriptions.
     pub(super) fn commands(&self) -> Vec<(&str, &str)> {
         let lines = self.text.lines().skip_while(|line| *line != "Commands:");
         let lines = lines.skip(1).take_while(|line| !line.is_empty());

@@ -1,4 +1,4 @@
-//! Code blocks of Markdown, and what comments before them say about running them.
+//! Code blocks of Markdown, and directives on running them in comments before them.
 
 use anyhow::{Result, bail, ensure};
 
@@ -23,7 +23,7 @@ pub(super) struct Note {
     pub(super) interrupt: Option<u32>,
     /// `code: N`: the exit code of the last command, if not 0.
     pub(super) code: i32,
-    /// `setup:` and lines of shell that are run before it, for what the reader has of his own.
+    /// `setup:` and lines of shell that are run before it, for files that the reader has.
     pub(super) setup: String,
     /// `within:` and lines around the line `BLOCK`, for which it stands.
     pub(super) within: Option<String>,
@@ -120,7 +120,7 @@ fn parse_note(comment: &str, note: &mut Note) -> Result<()> {
 }
 
 impl Block {
-    /// The text with what is to stand around it.
+    /// The text with the lines around it.
     pub(super) fn whole(&self) -> String {
         let Some(within) = &self.note.within else {
             return self.text.clone();

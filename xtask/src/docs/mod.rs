@@ -1,4 +1,4 @@
-//! `cargo xtask docs`: does what the documents say.
+//! `cargo xtask docs`: runs the code blocks of the documents.
 //!
 //! Every block of code is run, compiled or checked as it is printed. Blocks that cannot be tried
 //! are marked with the reason in a comment before them, and reported. The blocks of one document

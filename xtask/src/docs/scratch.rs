@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 /// Longer than any block takes, even on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(280);
 
-/// A folder for one document, and what its commands find there. In the end no process is left.
+/// A folder for one document, with the files for its commands. In the end no process is left.
 pub(super) struct Scratch {
     root: PathBuf,
     repository: PathBuf,
@@ -72,8 +72,7 @@ exit 1
 impl Scratch {
     /// `programs` is where the programs were built.
     pub(super) fn new(name: &str, repository: &Path, programs: &Path) -> Result<Self> {
-        // Always the same place for a checkout, so that what was compiled there before need not be
-        // again.
+        // Always the same place for a checkout, so that earlier builds there are used again.
         let checkout = repository.display().to_string().replace('/', "-");
         let root = std::env::temp_dir()
             .join(format!("ferretto-docs{checkout}"))
@@ -182,7 +181,8 @@ impl Scratch {
             .env_remove("CARGO_MANIFEST_DIR")
     }
 
-    /// Ends what is still running, daemons included: all that has our mark in its environment.
+    /// Ends processes that still run, daemons included: all that have our mark in their
+    /// environment.
     fn end_processes(&self) {
         for (signal, wait) in [("-TERM", 100), ("-KILL", 20)] {
             let pids = self.processes();
