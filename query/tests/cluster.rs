@@ -41,7 +41,7 @@ impl Cluster {
         let mut line = String::new();
         let mut output = BufReader::new(scheduler.stderr.take().expect("a pipe"));
         output.read_line(&mut line).expect("a line");
-        // What it says later must find room.
+        // Its later output must find room.
         std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
         let address = line
             .trim()

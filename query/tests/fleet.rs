@@ -164,7 +164,7 @@ fn joins_stay_within_traces() {
     let mixed =
         traces.refusal("select name from slice where track_id in (select id from thread_track)");
     assert!(mixed.contains("joined across traces"), "{mixed}");
-    // What is compared with all traces together is no mistake.
+    // A comparison with all traces together is no mistake.
     let above = "select count(*) from slice s
       join (select name, avg(dur) as mean from slice group by 1) m on s.name = m.name
       where s.dur >= m.mean";

@@ -1,4 +1,5 @@
-//! `cargo xtask language`: comments of one width, and doc comments that begin as Rust's do.
+//! `cargo xtask language`: comments of one width, doc comments that begin as Rust's do, and
+//! sentences of comments that name their subjects.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,8 @@ const FOLDERS: [&str; 7] = [
 const WIDTH: usize = 100;
 /// Beginnings of a question, and not of a description.
 const QUESTIONS: [&str; 7] = ["How", "What", "Where", "Whether", "Which", "Who", "Whose"];
+/// Beginnings of a sentence that does not name its subject.
+const PRONOUNS: [&str; 5] = ["What", "Whatever", "Who", "Whoever", "Whose"];
 
 /// Wraps the comments that are too wide.
 pub(crate) fn write() -> Result<()> {
@@ -26,7 +29,7 @@ pub(crate) fn write() -> Result<()> {
     Ok(())
 }
 
-/// Fails if comments are too wide, or begin with a question word.
+/// Fails if comments are too wide, begin with a question word, or do not name their subject.
 pub(crate) fn check() -> Result<()> {
     let found: Vec<String> = files()?.iter().flat_map(findings).collect();
     ensure!(found.is_empty(), "{}", found.join("\n"));
@@ -50,6 +53,12 @@ fn findings(file: &File) -> Vec<String> {
             "{name}:{number}: begin with a verb or a noun phrase: {line}"
         ));
     }
+    if name.ends_with(".rs") {
+        for (number, line) in unnamed(&file.text) {
+            let line = line.trim();
+            found.push(format!("{name}:{number}: name the subject: {line}"));
+        }
+    }
     if name.ends_with(".rs") && wrap(&file.text) != file.text {
         found.push(format!(
             "{name}: comments wider than {WIDTH} columns; `cargo xtask language` wraps them"
@@ -61,10 +70,7 @@ fn findings(file: &File) -> Vec<String> {
 /// Finds the lines that begin a description with a question word: of doc comments, and of entries
 /// of the changelog.
 fn questions<'a>(name: &str, text: &'a str) -> Vec<(usize, &'a str)> {
-    let asks = |text: &str| {
-        let word = text.split(|c: char| !c.is_alphanumeric()).next();
-        QUESTIONS.contains(&word.unwrap_or_default())
-    };
+    let asks = |text: &str| QUESTIONS.contains(&first_word(text));
     let mut found = Vec::new();
     let mut before = None;
     for (index, line) in text.lines().enumerate() {
@@ -84,6 +90,44 @@ fn questions<'a>(name: &str, text: &'a str) -> Vec<(usize, &'a str)> {
         before = doc.map(|doc| doc.marker);
     }
     found
+}
+
+/// Finds the lines of comments in which a sentence begins with a pronoun: in "What is left is
+/// freed", readers have to find out that pages are meant.
+fn unnamed(text: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    // The marker of the line before, and whether a sentence ended with it.
+    let mut before: Option<(&str, bool)> = None;
+    for (index, line) in text.lines().enumerate() {
+        let comment = Comment::parse(line);
+        if let Some(comment) = comment {
+            let continues = before == Some((comment.marker, false)) && !comment.is_item();
+            let body = comment.text.trim_start_matches(['-', '*', ' ']);
+            let mut sentences = body.split(". ");
+            let first = sentences.next().filter(|_| !continues);
+            if first
+                .into_iter()
+                .chain(sentences)
+                .any(|sentence| PRONOUNS.contains(&first_word(sentence)))
+            {
+                found.push((index + 1, line));
+            }
+        }
+        before = comment.map(|comment| {
+            let text = comment.text.trim_end();
+            (
+                comment.marker,
+                text.is_empty() || text.ends_with(['.', ':']),
+            )
+        });
+    }
+    found
+}
+
+fn first_word(text: &str) -> &str {
+    text.split(|c: char| !c.is_alphanumeric())
+        .next()
+        .unwrap_or_default()
 }
 
 /// A line that is a comment.
@@ -231,7 +275,7 @@ fn visit(folder: &str, names: &mut Vec<String>) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{questions, wrap};
+    use super::{questions, unnamed, wrap};
 
     #[test]
     fn only_the_first_line_of_a_description_is_looked_at() {
@@ -248,6 +292,26 @@ mod tests {
             1
         );
         assert!(questions("a.rs", "/// Whoever comes").is_empty());
+    }
+
+    #[test]
+    fn each_sentence_of_a_comment_is_looked_at() {
+        let numbers = |text: &str| -> Vec<usize> {
+            let found = unnamed(text).into_iter();
+            found.map(|(number, _)| number).collect()
+        };
+        let lines = [
+            "// Whoever comes",
+            "// What follows.",
+            "// Whose it is.",
+            "let a; // Who",
+            "/// Pages. What is left is freed.",
+            "/// - What is in a list",
+            "/// that",
+            "/// Who reads",
+        ];
+        assert_eq!(numbers(&lines.join("\n")), [1, 3, 5, 6]);
+        assert!(numbers("// However, it\n// tells who, and what. Nothing else.\n").is_empty());
     }
 
     #[test]

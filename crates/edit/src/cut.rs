@@ -159,7 +159,7 @@ impl<W: Write> Cutter<'_, W> {
                     is_kept |= seen.time.is_none_or(is_within);
                 }
                 number if seen.content.contains(&number) => {
-                    // What has no time is of the time of what was written before.
+                    // A packet without a time counts as of the time of the one before.
                     let time = seen.time.unwrap_or(latest);
                     is_kept |= time >= from && time < to;
                 }

@@ -13,7 +13,7 @@ pub(crate) fn copy(field: &Field<'_>, out: &mut Encoder<'_, Vec<u8>>) {
 }
 
 /// Writes all fields of a message; `change` writes those that are to be different, and returns true
-/// then. What follows a damaged field is lost, as it is for every reader.
+/// then. Fields behind a damaged one are lost, as they are for every reader.
 pub(crate) fn rewrite(
     message: &[u8],
     out: &mut Encoder<'_, Vec<u8>>,

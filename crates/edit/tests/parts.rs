@@ -469,7 +469,7 @@ fn packets_of_parts_are_those_of_the_whole_and_each_part_opens_alone() {
     let count = |bytes: &[u8], query: &dyn Fn(&Trace) -> usize| {
         query(&Trace::read(bytes, &Options::default()).unwrap())
     };
-    // What begins in a part, without what was begun before.
+    // Slices that begin in a part, without those begun before.
     let new_slices = |trace: &Trace| {
         let slices = &trace.tables().slice;
         let names = (0..slices.len()).map(|row| trace.strings().text(slices.name().get(row)));
@@ -535,7 +535,7 @@ fn parts_merged_again_say_what_the_whole_says() {
     let slices = |bytes: &[u8]| -> Vec<String> {
         let all = said(bytes, window).into_iter();
         let parsed = all.filter(|line| line.starts_with("slice") && line.contains("parse"));
-        // What went on where the parts met was begun again, so there is more around them.
+        // Slices that crossed the boundary were begun again, so there is more around it.
         parsed
             .map(|line| line.splitn(5, ' ').last().unwrap().to_owned())
             .collect()

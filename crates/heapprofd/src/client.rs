@@ -138,7 +138,7 @@ impl Client {
                 Read::Nothing => {
                     if done == 0 {
                         self.reader.pause();
-                        // What came in between was not announced.
+                        // Operations in between were not announced.
                         return match self.reader.unread() {
                             0 => Progress::None,
                             _ => Progress::Some,

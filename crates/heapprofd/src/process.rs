@@ -178,7 +178,7 @@ impl Process {
         self.is_due = false;
         let now = now();
         if self.heaps.is_empty() && (self.state.is_corrupt || self.state.has_overrun) {
-            // What went wrong is told though there is nothing else to tell.
+            // Errors are reported even if there is nothing else to report.
             let state = HeapState {
                 name: b"",
                 interval: 0,

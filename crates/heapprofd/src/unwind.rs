@@ -82,8 +82,8 @@ impl Unwinder {
         let Some(registers) = registers(metadata) else {
             return (Vec::new(), Err(UnwindError::Unsupported));
         };
-        // Upstream's client copies its callers' part of the stack. What lies before it are
-        // registers that it has saved, perhaps still.
+        // Upstream's client copies its callers' part of the stack. Before it are registers that it
+        // has saved, perhaps still.
         let gap = metadata.stack_pointer.wrapping_sub(registers.sp());
         let stack = match gap {
             1..=MAX_GAP => {
@@ -111,7 +111,7 @@ impl Unwinder {
         };
         let result = self.process.unwind(cache, &copy, mode, &mut self.frames);
         if !by_chain && self.addresses.len() > 1 {
-            // What frame pointers tell, beside what the tables told.
+            // The callstack by frame pointers, beside that by the tables.
             self.by_chain.clear();
             let chain = &mut self.by_chain;
             let unwound = self.process.unwind(cache, &copy, Mode::KernelChain, chain);

@@ -14,8 +14,8 @@
 //! ```
 //!
 //! - [`Trace`] imports a file; [`Options`] say what of it, and with what means.
-//! - [`Tables`] are the tables, a struct each with typed columns. Whoever does not know the tables
-//!   reads them as [`Table`]s with [`ColumnView`]s; [`TableSpec`] says what they are.
+//! - [`Tables`] are the tables, a struct each with typed columns. Programs that do not know the
+//!   tables read them as [`Table`]s with [`ColumnView`]s; [`TableSpec`] describes them.
 //! - Tables of the scheduler are [`Derived`]: computed when they are first asked for.
 //! - Texts are numbers in the [`StringPool`].
 //! - [`Stat`] names what was counted.
@@ -36,7 +36,7 @@
 //!    variant if `Event::Packet` does not do). `parse(cx, ts, …)` sees the events in the order of
 //!    time, and fills rows.
 //! 3. `import/topics.rs`: a field of `Topics`, and lines in `tokenize` and `parse`.
-//! 4. Whatever concerns more than one topic is done by a tracker (`trackers`): threads and
+//! 4. State that concerns more than one topic is kept by a tracker (`trackers`): threads and
 //!    processes and their names, tracks, slices, counters, states, flows, arguments, callstacks,
 //!    CPUs, clocks. Arguments are collected in an `ArgSet`.
 //! 5. A topic asks `cx.store.wants(TableId::…)` before work that only fills tables nobody wants.

@@ -36,8 +36,9 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// All tables, as many threads as there are CPUs, and half of the machine's memory. Who imports
-    /// several traces at a time, or has less than the machine, has to set a bound of their own.
+    /// All tables, as many threads as there are CPUs, and half of the machine's memory. Programs
+    /// that import several traces at a time, or may use only a part of the machine, have to set a
+    /// bound of their own.
     fn default() -> Self {
         Self {
             tables: TableSet::ALL,

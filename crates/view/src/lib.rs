@@ -1,7 +1,7 @@
 //! Pictures of a trace: its tables at every level of detail, and the page that draws them.
 //!
-//! [`View`] is a trace that is ready to be looked at. What the page asks of it, and in which
-//! encoding it is answered, is described in `PROTOCOL.md`.
+//! [`View`] is a trace that is ready to be looked at. The requests of the page, and the encoding of
+//! the answers, are described in `PROTOCOL.md`.
 #![forbid(unsafe_code)]
 
 mod answers;

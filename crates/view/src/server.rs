@@ -70,7 +70,7 @@ struct State {
 }
 
 impl Server {
-    /// Listens on any free port of the loopback address. Whoever shows the token is answered;
+    /// Listens on any free port of the loopback address. Requests with the token are answered;
     /// nobody else can guess it.
     ///
     /// # Errors
@@ -185,7 +185,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         };
         let shared = shared.clone();
         let thread = thread::Builder::new().name("view".to_owned());
-        // Whoever gets no thread is not answered.
+        // A connection without a thread is not answered.
         let _ = thread.spawn(move || {
             // A client that goes away needs no answer.
             let _ = shared.serve(stream, &mut || entry.admit());

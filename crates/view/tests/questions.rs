@@ -161,7 +161,7 @@ fn a_thread_tells_who_woke_it() {
         })
         .collect();
     assert_eq!(threads, [("ping 10", 6_000_000), ("pong 20", 3_000_000)]);
-    // Who was idle is not shown.
+    // Idle processes are not shown.
     assert_eq!(rows(&view, cpu, "swapper").len(), 0);
 }
 

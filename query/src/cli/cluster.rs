@@ -11,8 +11,8 @@ const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Hand out parts of questions to executors, for 'ferretto-query --cluster'.
 ///
-/// Whoever reaches the port can ask questions, and so read all files that the executors can read:
-/// it is open to this machine alone unless --bind says otherwise. There is no encryption.
+/// Every client that reaches the port can ask questions, and so read all files that the executors
+/// can read: it is open to this machine alone unless --bind says otherwise. There is no encryption.
 #[derive(Debug, Parser)]
 #[command(name = "ferretto-query scheduler", max_term_width = 100)]
 struct Scheduler {

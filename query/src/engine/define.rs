@@ -97,7 +97,7 @@ impl Engine {
     /// Returns whether a query reads the table or view of this name.
     fn reads(&self, body: &[TokenWithSpan], name: &str) -> Result<bool, SqlError> {
         let mut parser = Parser::new(&TraceDialect).with_tokens_with_locations(self.expand(body)?);
-        // What cannot be read is told when it is planned.
+        // Unreadable definitions are reported when they are planned.
         Ok(parser.parse_query().is_ok_and(|query| reads(&query, name)))
     }
 

@@ -221,7 +221,7 @@ fn asks_for_unreadable(plan: &LogicalPlan) -> Result<bool> {
     })
 }
 
-/// Returns a row for each trace that cannot be read. What was tried here is known.
+/// Returns a row for each trace that cannot be read. Traces tried here are known.
 async fn unreadable(
     scope: &Scope,
     files: Vec<TraceFile>,

@@ -158,7 +158,7 @@ impl SchemaProvider for Relations {
     }
 
     fn table_exist(&self, _: &str) -> bool {
-        // Who wants to know asks for the table.
+        // The table tells the reasons.
         true
     }
 }

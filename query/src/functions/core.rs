@@ -39,7 +39,8 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
         ArrayFunction::new("__cast_real", 1..=1, Float64, |args, _| cast_real(&args[0])).identity(),
         ArrayFunction::new("__cast_text", 1..=1, Utf8, |args, _| to_text(&args[0])).identity(),
         numeric("__cast_numeric"),
-        // What sums add up: truth values count as 0 and 1, texts by the number at their start.
+        // The value of an argument in sums: truth values count as 0 and 1, texts by the number at
+        // their start.
         numeric("__num").identity(),
         // A text compared with a number column: its number, or NULL.
         ArrayFunction::new("__numeric", 1..=1, Float64, |args, _| {

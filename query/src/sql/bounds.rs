@@ -128,7 +128,7 @@ pub fn check(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
     for token in tokens {
         match &token.token {
             Token::LParen | Token::LBracket => {
-                // What stands in brackets may be an operator itself: `a[0][0]`.
+                // The expression in brackets may be an operator itself: `a[0][0]`.
                 level.operators += usize::from(token.token == Token::LBracket);
                 outer.push(std::mem::take(&mut level));
             }

@@ -235,7 +235,7 @@ impl Reader {
     fn step_value(&mut self, each: &mut impl FnMut(Part<'_>)) -> Result<bool, Broken> {
         let Some(end) = self.find_end() else {
             if self.buffer.len() - self.start > self.max_value {
-                // What is looked at already is not needed.
+                // Bytes already read are not needed.
                 self.scan.dropped += (self.buffer.len() - self.start) as u64;
                 self.scan.at = 0;
                 self.start = self.buffer.len();

@@ -303,8 +303,8 @@ impl Contents {
     }
 }
 
-/// Hands out the kind and the bytes of each record. What stands behind some of `perf`'s own is
-/// passed over.
+/// Hands out the kind and the bytes of each record. Data behind some of `perf`'s own is
+/// skipped.
 fn raw_records<E: From<PerfError>>(
     file: &mut (impl Read + Seek),
     (mut at, end): (u64, Option<u64>),

@@ -178,7 +178,7 @@ fn is_of_interest(address: *mut c_void) -> bool {
     interval != 0 && (interval & ALL_FREES != 0 || set::may_contain(address as u64))
 }
 
-/// Memory of `malloc` is about to be moved. What this returns has to be given to [`moved`].
+/// Memory of `malloc` is about to be moved. The result has to be given to [`moved`].
 #[inline(always)]
 #[must_use]
 pub fn moving(address: *mut c_void) -> Option<Taken> {

@@ -214,7 +214,7 @@ pub(crate) fn enable_late(id: u32, heap: &'static Heap) {
     enable(id, heap);
 }
 
-/// Ends the session. Whoever calls has left it.
+/// Ends the session. The caller has left it.
 pub(super) fn end() {
     if OWNER.swap(0, Ordering::SeqCst) == 0 {
         return;

@@ -43,7 +43,7 @@ struct Slot {
     padding: u32,
 }
 
-/// The table. Whoever holds the client's lock may use it.
+/// The table. The holder of the client's lock may use it.
 #[derive(Debug)]
 pub(super) struct Set {
     slots: *mut Slot,
@@ -188,7 +188,7 @@ impl Set {
             u8::MAX => u8::MAX,
             count => count.saturating_sub(1),
         });
-        // What follows without a gap may have wanted the place.
+        // Entries that follow without a gap may belong to this place.
         let mask = self.capacity - 1;
         let mut at = (hole + 1) & mask;
         while self.slot(at).heap != 0 {

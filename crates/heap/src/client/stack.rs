@@ -189,7 +189,7 @@ pub(super) fn end(thread: &mut Thread, sp: u64) -> Option<u64> {
         .then_some(thread.stack_end)
 }
 
-/// Returns the bounds of this thread's stack. What the C library has of a thread lies behind its
+/// Returns the bounds of this thread's stack. The C library's data of a thread lies behind its
 /// stack, in the same mapping, and the thread pointer there. The C library itself is not asked: it
 /// would take a lock that this thread may hold, as it allocates under it.
 fn bounds() -> Option<(u64, u64)> {
@@ -272,7 +272,7 @@ pub(super) fn copy_foreign(from: u64, to: *mut u8) {
         base: to.cast(),
         length: FOREIGN_BYTES,
     };
-    // SAFETY: the kernel checks what it reads, and `to` has room. What cannot be read stays 0.
+    // SAFETY: the kernel checks what it reads, and `to` has room. Bytes that cannot be read stay 0.
     unsafe {
         sys::process_vm_readv(sys::pid(), &local, 1, parts.as_ptr(), count as u64, 0);
     }

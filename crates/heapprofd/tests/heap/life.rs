@@ -129,7 +129,7 @@ fn heap_017_what_finds_no_room_is_told_and_the_books_stay_right() {
         let recorded = world.record(&config, |world| world.run(&["leak", "5000"]));
         let dump = &recorded.dumps()[0];
         assert!(dump.has_overrun);
-        // What was recorded was freed, too, and nothing twice.
+        // Recorded allocations were freed, too, and none twice.
         assert_eq!(recorded.sums(dump, "passing").live(), 0);
     });
 }

@@ -284,7 +284,7 @@ fn a_server_with_many_threads_is_recorded() {
     let dump = dump.expect("a dump");
     assert!(!dump.has_overrun && !dump.is_corrupt);
     let total = dump.total();
-    // What is kept, and the bodies that were not.
+    // The memory that is kept, and the bodies that were not.
     assert!(
         total.allocated.weight >= 80 * (50_001 + 20_000),
         "{total:?}"

@@ -7,7 +7,7 @@ use ferretto_wire::{Field, Fields, Value};
 pub(crate) struct Message<'a, const N: usize>([Option<Value<'a>>; N]);
 
 impl<'a, const N: usize> Message<'a, N> {
-    /// Reads a message. What is malformed ends it.
+    /// Reads a message. A malformed field ends it.
     #[inline]
     pub(crate) fn read(bytes: &'a [u8]) -> Self {
         let mut fields = [None; N];

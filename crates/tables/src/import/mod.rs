@@ -96,7 +96,7 @@ struct Parked {
 const MAX_PARKED: usize = 256 << 20;
 
 impl Importer {
-    /// Returns an import of which nothing was read. What sequences keep is taken from `budget`.
+    /// Returns an import of which nothing was read. Memory of sequences is taken from `budget`.
     pub(crate) fn new(store: Store, budget: &Budget, options: &Options) -> Self {
         let mut context = Context::new(store);
         let (machine, _) = context.machines.intern(&mut context.store, 0);
@@ -120,7 +120,7 @@ impl Importer {
 
     /// Takes packets in the order of the file.
     pub(crate) fn batch(&mut self, batch: Batch) {
-        // What packets tell of is Linux.
+        // Packets describe Linux.
         self.context.store.set_machine(self.machines.place.machine);
         self.context.processes.zero_is_idle(&mut self.context.store);
         let number = self.arena.add(batch);
@@ -216,7 +216,7 @@ impl Importer {
         (self.context, self.is_over)
     }
 
-    /// Takes packets that were parked. What they say for later ones was taken in then.
+    /// Takes packets that were parked. Their incremental state was read then.
     fn parked_batch(&mut self, batch: Batch) {
         let number = self.arena.add(batch);
         for place in 0..self.arena.packets(number) {

@@ -88,7 +88,7 @@ impl Parser<'_> {
         } = self;
         self.events = self.events.wrapping_add(1);
         if self.events.is_multiple_of(EVENTS_A_CHECK) {
-            // What waits has been allowed: tables take its place.
+            // Memory of waiting packets has been counted already: tables take its place.
             *self.is_over |= context.store.memory() > self.allowed;
         }
         if !is_late && !*self.is_over {

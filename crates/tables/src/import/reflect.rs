@@ -307,7 +307,7 @@ fn join(scope: &str, name: &str) -> String {
 }
 
 impl Pool {
-    /// Reads a `FileDescriptorSet`. What is there already stays.
+    /// Reads a `FileDescriptorSet`. Present entries stay.
     fn add_files(&mut self, set: &[u8]) {
         if self.bytes + set.len() > MAX_DESCRIPTORS {
             return;

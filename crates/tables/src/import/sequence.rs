@@ -125,7 +125,7 @@ const TEXTS: [u32; 10] = [
 ];
 
 impl Sequences {
-    /// Returns none. What they keep is taken from `budget`.
+    /// Returns none. Their memory is taken from `budget`.
     pub(crate) fn new(budget: &Budget) -> Self {
         Self {
             places: FxHashMap::default(),
@@ -235,7 +235,7 @@ impl Sequences {
         self.replace(place, state);
     }
 
-    /// Reads an `InternedData`. What is there already stays.
+    /// Reads an `InternedData`. Present entries stay.
     pub(crate) fn intern(&mut self, place: u32, bytes: &[u8], strings: &mut StringPool) {
         let state = &self.states[self.all[place as usize].state as usize];
         let interned = Arc::make_mut(&mut self.interned[state.interned as usize]);

@@ -87,7 +87,7 @@ const ROUND_NS: i64 = 30_000_000_000;
 /// recorded.
 pub(super) fn remote_sync(cx: &mut Context, bytes: &[u8]) {
     let mut pairs: Vec<Pair> = Vec::new();
-    // Whoever states the error has its reader take what is best.
+    // A writer that states the error has its readers take the best comparison.
     let mut is_stated = false;
     for field in Fields::new(bytes).map_while(Result::ok) {
         is_stated |= field.number == machine_clock::STATED;

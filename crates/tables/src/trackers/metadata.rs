@@ -34,7 +34,7 @@ const MAX_FACTS: u32 = 1 << 16;
 pub(crate) struct MetadataTracker;
 
 impl MetadataTracker {
-    /// Sets a fact of which there is one. What was said before is replaced.
+    /// Sets a fact of which there is one. An earlier value is replaced.
     pub(crate) fn set(&mut self, store: &mut Store, name: &str, fact: Fact, scope: FactScope) {
         let row = Self::row(store, name, "single", fact, scope);
         let table = &mut store.tables.metadata;

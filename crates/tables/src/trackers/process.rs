@@ -319,7 +319,7 @@ impl ProcessTracker {
         }
     }
 
-    /// Says who created a process. What was said first stays.
+    /// Says who created a process. The first statement stays.
     pub(crate) fn set_parent(
         &mut self,
         store: &mut Store,

@@ -177,8 +177,8 @@ impl StackProfileTracker {
         Some(id)
     }
 
-    /// Returns the row of a callstack, the outermost frame first. What is too deep is cut off;
-    /// `None` if there are no frames.
+    /// Returns the row of a callstack, the outermost frame first. Frames that are too deep are cut
+    /// off; `None` if there are no frames.
     pub(crate) fn callstack(
         &mut self,
         store: &mut Store,

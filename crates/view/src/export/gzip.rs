@@ -4,7 +4,7 @@ use flate2::{Compress, Compression, Crc, FlushCompress, Status};
 
 use crate::parallel;
 
-/// The length of a piece. What is behind its beginning cannot refer to what is before it.
+/// The length of a piece. Data behind its beginning cannot refer to data before it.
 const PIECE: usize = 1 << 20;
 const LEVEL: Compression = Compression::new(6);
 /// The header: deflate, no name, no time, any system.
@@ -57,7 +57,7 @@ fn deflate(bytes: &[u8], is_last: bool) -> Vec<u8> {
         let status = compress.compress_vec(rest, &mut out, flush);
         let is_written = match status {
             Ok(Status::StreamEnd) | Err(_) => true,
-            // What is left over is written as soon as there is room for it.
+            // The rest is written as soon as there is room for it.
             Ok(_) => !is_last && out.len() < out.capacity(),
         };
         if is_written {

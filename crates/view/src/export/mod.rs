@@ -45,7 +45,7 @@ struct Part {
 }
 
 impl Export {
-    /// Makes a page of a trace that has at most so many bytes. What does not fit is left out.
+    /// Makes a page of a trace that has at most so many bytes. Parts that do not fit are left out.
     ///
     /// # Errors
     ///

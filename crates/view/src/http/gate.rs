@@ -43,7 +43,7 @@ impl Gate {
         if state.strangers.len() >= MAX_STRANGERS
             && let Some((_, oldest)) = state.strangers.pop_front()
         {
-            // Whoever serves it sees its end.
+            // The thread that serves it sees its end.
             let _ = oldest.shutdown(Shutdown::Both);
         }
         if state.all >= MAX_ALL {

@@ -198,7 +198,7 @@ impl Connection {
     /// Ends the connection so that the answer arrives.
     pub fn close(mut self) {
         let _ = self.stream.shutdown(Shutdown::Write);
-        // What is left unread would cut the answer off.
+        // Unread bytes would cut the answer off.
         let until = Instant::now() + Duration::from_secs(1);
         for _ in 0..16 {
             if !matches!(self.read(until), Ok(1..)) {

@@ -152,8 +152,8 @@ impl Lanes {
         &rows[..end]
     }
 
-    /// Hands out what is seen of a lane in a window, in the order of time. What is shorter than a
-    /// step, 2^`level` ns, is merged with its neighbours in the same step.
+    /// Hands out the visible slices of a lane in a window, in the order of time. A slice shorter
+    /// than a step, 2^`level` ns, is merged with its neighbours in the same step.
     pub(crate) fn show(
         &self,
         lane: u32,

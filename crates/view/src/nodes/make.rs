@@ -282,7 +282,7 @@ impl Maker<'_> {
         };
         let is_main = table.is_main_thread().get(utid) == Some(true);
         let time = self.rows.cpu_time.get(utid as usize).copied().unwrap_or(0);
-        // Whoever computed most of all comes first.
+        // The process that computed most of all comes first.
         let rank = if is_main { i64::MIN } else { -time };
         let name = Name::Pool(table.name().get(utid));
         let draft = self.add(parent, Class::Thread, rank, Kind::Thread, name);
@@ -464,7 +464,7 @@ impl Maker<'_> {
         if let Some(key) = key.filter(|_| kind == Kind::Slices) {
             self.groups.insert(key, draft);
         }
-        // What programs tell of themselves comes before what only computes.
+        // Tracks of programs come before threads that only compute.
         if kind == Kind::Slices {
             self.prefer(owner);
         }

@@ -123,7 +123,7 @@ impl Tree {
             return vec![true; self.rows.len()];
         }
         let mut order: Vec<usize> = (0..total.len()).collect();
-        // What is above is at least as large, and comes first.
+        // The box above is at least as large, and comes first.
         order.sort_by(|a, b| total[*b].abs().total_cmp(&total[*a].abs()).then(a.cmp(b)));
         let mut kept = vec![false; total.len()];
         let mut count = 0;

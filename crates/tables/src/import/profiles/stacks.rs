@@ -218,7 +218,7 @@ impl Resolved {
                 mapping::LOAD_BIAS => of.load_bias = number,
                 mapping::PATH_STRING_IDS => {
                     for part in field.as_varints() {
-                        // What is there of a path is better than nothing.
+                        // A part of a path is better than nothing.
                         match bytes_of(state, interned_data::MAPPING_PATHS, part) {
                             Some(part) if !is_cut && path.len() + part.len() < MAX_PATH => {
                                 path.push(b'/');

@@ -266,7 +266,7 @@ impl Applying<'_, '_> {
     fn track(&mut self, legacy: &Legacy<'_>, part: Part) -> Result<u32, Fault> {
         match legacy.phase {
             Some(phase @ (b'b' | b'e' | b'n' | b'S' | b'T' | b'p' | b'F')) => {
-                // Whatever the event's own track is, it counts as used.
+                // The event's own track counts as used in any case.
                 if !self.of.is_on_thread {
                     self.own_row(part);
                 }

@@ -99,7 +99,7 @@ pub(super) enum Part {
     Begin,
     End,
     Instant,
-    /// Whatever needs a track that is no group of lanes.
+    /// For events that need a track that is no group of lanes.
     Alone,
     /// A value of a state.
     State,
