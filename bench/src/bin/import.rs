@@ -5,7 +5,7 @@
 //! unless said otherwise. `FERRETTO_UPSTREAM` names the folder of upstream's programs. Each import
 //! is a process of its own, in turns; the least and the median of each count: wall time, processor
 //! time of all its threads, and the most memory that it had at a time. In a row of its own, all
-//! columns of all tables are asked for, also those that are computed then.
+//! columns of all tables are asked for, also those that are computed then, and read once.
 
 use std::error::Error;
 use std::fs::File;
@@ -14,12 +14,12 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use ferretto_bench::traces::Kind;
-use ferretto_tables::{Continue, Options, Trace};
+use ferretto_tables::{ColumnView, Continue, Options, Trace, Values};
 use nix::sys::resource::{UsageWho, getrusage};
 
 /// Imports the file named behind it, with as many threads as are named between them.
 const IMPORT: &str = "--import";
-/// Does the same, and asks for all columns of all tables.
+/// Does the same, asks for all columns of all tables, and reads them.
 const IMPORT_ALL: &str = "--import-all";
 /// Runs the program named behind it, and tells what it took.
 const RUN: &str = "--run";
@@ -44,8 +44,8 @@ fn import(threads: &str, path: &Path, asks_all: bool) -> Result<(), Box<dyn Erro
     let trace = Trace::open(path, &options, |_| Continue::Yes)?;
     if asks_all {
         for table in trace.tables().all() {
-            for place in 0..table.spec().columns.len() {
-                std::hint::black_box(table.column(place));
+            for column in (0..table.spec().columns.len()).filter_map(|place| table.column(place)) {
+                read(&column);
             }
         }
     }
@@ -53,6 +53,21 @@ fn import(threads: &str, path: &Path, asks_all: bool) -> Result<(), Box<dyn Erro
     // A program that ends need not give its memory back; upstream's does not either.
     std::mem::forget(trace);
     Ok(())
+}
+
+/// Reads all values of a column that is not a slice, as whoever copies the table would.
+fn read(column: &ColumnView<'_>) {
+    /// Rows that are read at a time.
+    const ROWS: usize = 8192;
+    if let Values::Numbers(numbers) = column.values {
+        let mut read = Vec::with_capacity(ROWS);
+        for row in (0..numbers.len()).step_by(ROWS) {
+            read.clear();
+            numbers.read(row..row + ROWS, &mut read);
+            std::hint::black_box(&read);
+        }
+    }
+    std::hint::black_box(column);
 }
 
 fn run(program: &str, arguments: &[String]) -> Result<(), Box<dyn Error>> {

@@ -61,7 +61,7 @@ mod table;
 mod trace;
 mod trackers;
 
-pub use column::{Bitmap, ColumnKind, ColumnView, Value, Values};
+pub use column::{Bitmap, ColumnKind, ColumnView, Numbers, Value, Values};
 pub use derived::Derived;
 pub use formats::Format;
 pub use options::Options;

@@ -135,6 +135,21 @@ macro_rules! table {
                 ],
             };
 
+            /// Returns an empty table of which the columns are packed while they are filled.
+            pub(crate) fn packing() -> Self {
+                use $crate::column::Keep;
+                Self {
+                    $( $column: Keep::packing(), )+
+                    len: 0,
+                }
+            }
+
+            /// Packs all columns. There will be no more rows.
+            pub(crate) fn pack(&mut self) {
+                use $crate::column::Keep;
+                $( self.$column.pack(); )+
+            }
+
             /// Appends a row, and returns its id.
             #[inline]
             pub(crate) fn push(&mut self, row: $row) -> u32 {

@@ -424,16 +424,16 @@ fn count(tables: &Tables, end: i64) -> MachineRows {
             add(&mut rows.ran, upid);
         }
     }
-    for utid in tables.thread_state.utid().as_slice() {
-        add(&mut rows.states, *utid);
+    for utid in tables.thread_state.utid().iter() {
+        add(&mut rows.states, utid);
     }
     for row in 0..tables.profiler_sample.len() {
         if let Some(utid) = sample_thread(tables, row) {
             add(&mut rows.samples, utid);
         }
     }
-    for ucpu in tables.ftrace_event.ucpu().as_slice() {
-        add(&mut rows.ftrace, *ucpu);
+    for ucpu in tables.ftrace_event.ucpu().iter() {
+        add(&mut rows.ftrace, ucpu);
     }
     for upid in tables.heap_profile.upid().as_slice() {
         add(&mut rows.heap, *upid);

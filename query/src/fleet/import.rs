@@ -125,7 +125,7 @@ impl Importer {
         let reason = outcome.as_ref().err().map(|error| error.message.clone());
         self.outcomes().insert(file.path.clone(), reason);
         let trace = outcome.ok()?;
-        let taken = (trace.tables().memory() as u64 / MIB + 1) as u32;
+        let taken = (trace.tables().most_memory() as u64 / MIB + 1) as u32;
         if taken < wanted {
             room.split((wanted - taken) as usize);
         }

@@ -120,5 +120,23 @@ pub(super) fn array(
             let numbers = UInt32Array::from_iter_values(values[rows].iter().map(|id| id.raw()));
             take(&texts.0, &numbers, None)?
         }
+        Values::Numbers(numbers) => {
+            let mut values = Vec::with_capacity(rows.len());
+            numbers.read(rows, &mut values);
+            match numbers.kind() {
+                ColumnKind::Text => {
+                    let texts_of = values.iter().map(|id| *id as u32);
+                    take(&texts.0, &UInt32Array::from_iter_values(texts_of), None)?
+                }
+                ColumnKind::F64 => {
+                    let values: Vec<f64> = values
+                        .iter()
+                        .map(|bits| f64::from_bits(*bits as u64))
+                        .collect();
+                    Arc::new(Float64Array::new(ScalarBuffer::from(values), nulls))
+                }
+                _ => integers(values),
+            }
+        }
     })
 }

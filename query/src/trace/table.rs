@@ -98,18 +98,24 @@ fn narrow(values: &Values<'_>, op: Operator, bound: i64, rows: &mut Range<usize>
     fn split<T: Copy + Into<i64>>(values: &[T], below: impl Fn(i64) -> bool) -> usize {
         values.partition_point(|v| below((*v).into()))
     }
-    let first = |below: &dyn Fn(i64) -> bool| match values {
-        Values::Id(count) => {
-            let (mut low, mut high) = (0, *count);
-            while low < high {
-                let middle = low + (high - low) / 2;
-                if below(middle as i64) {
-                    low = middle + 1
-                } else {
-                    high = middle
-                }
+    /// Returns the first of so many rows whose value is not below.
+    fn split_rows(count: usize, is_below: impl Fn(usize) -> bool) -> usize {
+        let (mut low, mut high) = (0, count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if is_below(middle) {
+                low = middle + 1
+            } else {
+                high = middle
             }
-            Some(low)
+        }
+        low
+    }
+    let first = |below: &dyn Fn(i64) -> bool| match values {
+        Values::Id(count) => Some(split_rows(*count, |row| below(row as i64))),
+        Values::Numbers(numbers) => {
+            let count = numbers.len();
+            Some(split_rows(count, |row| below(numbers.get(row))))
         }
         Values::I64(values) => Some(split(values, below)),
         Values::U32(values) => Some(split(values, below)),

@@ -1,7 +1,8 @@
 //! Tables that are computed when they are first asked for.
 //!
 //! Of what the scheduler does, an import keeps a [log](log::SchedLog) of some ten bytes an event.
-//! The tables that follow from it take twenty times as much, and few questions need all of them.
+//! The tables that follow from it take several times as much, though they are packed, and few
+//! questions need all of them.
 
 mod log;
 mod raw;
@@ -10,7 +11,7 @@ mod states;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-use crate::column::ColumnView;
+use crate::column::{ColumnView, Packed};
 use crate::schema::TableId;
 use crate::table::{Table, TableSpec};
 
@@ -86,7 +87,8 @@ impl<T: Derive> Table for Derived<T> {
         match &self.log {
             Some(log) if !self.is_computed() => {
                 let rows = T::most_rows(log) + self.rows.rows();
-                self.rows.memory() + self.spec().memory_of(rows)
+                let packed = self.spec().columns.len() * Packed::overhead(rows);
+                self.rows.memory() + self.spec().memory_of(rows) + packed
             }
             _ => self.memory(),
         }

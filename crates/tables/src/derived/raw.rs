@@ -1,7 +1,11 @@
 //! Events of the scheduler as the kernel wrote them, and their arguments.
 
+use std::array;
+use std::ops::Range;
+
 use super::Derive;
 use super::log::{Entry, SchedLog};
+use crate::column::Packed;
 use crate::schema::{Arg, ArgValue, FtraceEventRow, FtraceEventTable, TableId};
 use crate::strings::{StringId, StringPool};
 
@@ -63,12 +67,13 @@ impl Derive for FtraceEventTable {
     }
 
     fn derive(log: &SchedLog, rows: &Self) -> Self {
-        let mut table = Self::default();
+        let mut table = Self::packing();
         let Some(names) = log.names else {
             // All rows are those that do not follow from the log.
             for row in 0..rows.len() {
                 rows.row(row).map(|row| table.push(row));
             }
+            table.pack();
             return table;
         };
         // Sets of switches come first, then those of wake-ups.
@@ -116,7 +121,7 @@ impl Derive for FtraceEventTable {
         for row in copied..rows.len() {
             rows.row(row).map(|row| table.push(row));
         }
-        table.shrink();
+        table.pack();
         table
     }
 }
@@ -126,134 +131,133 @@ impl Derive for FtraceEventTable {
 pub(crate) struct RawArgs {
     names: Names,
     first: u32,
-    switches: Vec<SwitchArgs>,
-    wakes: Vec<WakeArgs>,
+    /// A column for each argument, which has a row for each event.
+    switches: [Packed; SWITCH_ARGS as usize],
+    wakes: [Packed; WAKE_ARGS as usize],
 }
 
-#[derive(Debug)]
-struct SwitchArgs {
-    prev_comm: StringId,
-    prev_tid: u32,
-    prev_prio: i32,
-    prev_state: i64,
-    next_comm: StringId,
-    next_tid: u32,
-    next_prio: i32,
-}
-
-#[derive(Debug)]
-struct WakeArgs {
-    comm: StringId,
-    tid: u32,
-    prio: u16,
-    target_cpu: u16,
-}
+/// The bytes of the arguments of a switch and of a wake-up, if nothing is packed.
+const SWITCH_BYTES: usize = 6 * 4 + 8;
+const WAKE_BYTES: usize = 4 + 4 + 2 + 2;
 
 impl RawArgs {
     /// Reads the arguments from a log that has any.
     pub(crate) fn read(log: &SchedLog) -> Option<Self> {
-        let mut args = Self {
-            names: log.names?,
-            first: log.first_args?,
-            switches: Vec::with_capacity(log.raw[0] as usize),
-            wakes: Vec::with_capacity(log.raw[1] as usize),
-        };
+        let (names, first) = (log.names?, log.first_args?);
+        let mut switches: [Packed; SWITCH_ARGS as usize] = array::from_fn(|_| Packed::default());
+        let mut wakes: [Packed; WAKE_ARGS as usize] = array::from_fn(|_| Packed::default());
         for entry in log.entries() {
             match entry {
-                Entry::Switch(switch) if switch.is_raw => args.switches.push(SwitchArgs {
-                    prev_comm: switch.prev_comm,
-                    prev_tid: log.thread(switch.prev).tid,
-                    prev_prio: switch.prev_prio,
-                    prev_state: switch.state.0,
-                    next_comm: switch.next_comm,
-                    next_tid: log.thread(switch.next).tid,
-                    next_prio: switch.next_prio,
-                }),
-                Entry::Wake(wake) => args.wakes.extend(wake.raw.map(|raw| WakeArgs {
-                    comm: raw.comm,
-                    tid: log.thread(wake.utid).tid,
-                    prio: raw.prio,
-                    target_cpu: raw.target_cpu,
-                })),
+                Entry::Switch(switch) if switch.is_raw => {
+                    let numbers = [
+                        switch.prev_comm.raw().into(),
+                        log.thread(switch.prev).tid.into(),
+                        switch.prev_prio.into(),
+                        switch.state.0,
+                        switch.next_comm.raw().into(),
+                        log.thread(switch.next).tid.into(),
+                        switch.next_prio.into(),
+                    ];
+                    push(&mut switches, numbers);
+                }
+                Entry::Wake(wake) => {
+                    if let Some(raw) = wake.raw {
+                        let numbers = [
+                            raw.comm.raw().into(),
+                            log.thread(wake.utid).tid.into(),
+                            raw.prio.into(),
+                            raw.target_cpu.into(),
+                        ];
+                        push(&mut wakes, numbers);
+                    }
+                }
                 _ => {}
             }
         }
-        Some(args)
+        switches.iter_mut().for_each(Packed::shrink);
+        wakes.iter_mut().for_each(Packed::shrink);
+        Some(Self {
+            names,
+            first,
+            switches,
+            wakes,
+        })
     }
 
-    /// Returns the memory that those of a log take, in bytes.
+    /// Returns the memory that those of a log take at most, in bytes.
     pub(crate) fn memory_of(log: &SchedLog) -> usize {
         let [switches, wakes] = log.raw.map(|count| count as usize);
-        switches * size_of::<SwitchArgs>() + wakes * size_of::<WakeArgs>()
+        switches * SWITCH_BYTES
+            + wakes * WAKE_BYTES
+            + SWITCH_ARGS as usize * Packed::overhead(switches)
+            + WAKE_ARGS as usize * Packed::overhead(wakes)
     }
 
     /// Returns the memory that they take, in bytes.
     pub(crate) fn memory(&self) -> usize {
-        self.switches.capacity() * size_of::<SwitchArgs>()
-            + self.wakes.capacity() * size_of::<WakeArgs>()
+        self.switches
+            .iter()
+            .chain(&self.wakes)
+            .map(Packed::memory)
+            .sum()
     }
 
-    /// Returns the sets in the order of their numbers.
-    pub(crate) fn sets(&self) -> impl Iterator<Item = (u32, Vec<Arg>)> {
-        let wakes = self.first + self.switches.len() as u32 * SWITCH_ARGS;
-        let switches = (self.first..).step_by(SWITCH_ARGS as usize);
-        let switches = switches.zip(&self.switches);
-        let wakes = (wakes..).step_by(WAKE_ARGS as usize).zip(&self.wakes);
-        let switches = switches.map(|(set, args)| (set, self.of_switch(args)));
-        switches.chain(wakes.map(|(set, args)| (set, self.of_wake(args))))
+    /// Returns the set that an argument is in, and the argument, by its place among all of them. It
+    /// has no name if there are not so many.
+    #[inline]
+    pub(crate) fn arg(&self, place: u32) -> (u32, Arg) {
+        let of_switches = self.switches[0].len() as u32 * SWITCH_ARGS;
+        let (place, before, args, columns, names) = match place.checked_sub(of_switches) {
+            None => (
+                place,
+                0,
+                SWITCH_ARGS,
+                &self.switches[..],
+                &self.names.switch[..],
+            ),
+            Some(place) => (
+                place,
+                of_switches,
+                WAKE_ARGS,
+                &self.wakes[..],
+                &self.names.waking[..],
+            ),
+        };
+        let (event, number) = (place / args, (place % args) as usize);
+        let value = columns[number].get(event as usize);
+        let value = match (args, number) {
+            (SWITCH_ARGS, 0 | 4) | (WAKE_ARGS, 0) => ArgValue::Text(StringId(value as u32)),
+            _ => ArgValue::Int(value),
+        };
+        let arg = Arg {
+            flat_key: names[number],
+            key: names[number],
+            value,
+        };
+        (self.first + before + event * args, arg)
     }
 
-    /// Returns the arguments of a set, none if there is no such set.
-    pub(crate) fn set(&self, id: u32) -> Vec<Arg> {
+    /// Returns the arguments of a set by their places, none if there is no such set.
+    pub(crate) fn set(&self, id: u32) -> Range<u32> {
         let Some(place) = id.checked_sub(self.first) else {
-            return Vec::new();
+            return 0..0;
         };
-        let of_switches = self.switches.len() as u32 * SWITCH_ARGS;
-        let (place, args) = match place.checked_sub(of_switches) {
-            None => (place, SWITCH_ARGS),
-            Some(place) => (place, WAKE_ARGS),
+        let [switches, wakes] = [&self.switches[0], &self.wakes[0]].map(|rows| rows.len() as u32);
+        let of_switches = switches * SWITCH_ARGS;
+        let (is_start, args) = match place.checked_sub(of_switches) {
+            None => (place.is_multiple_of(SWITCH_ARGS), SWITCH_ARGS),
+            Some(of_wakes) => {
+                let is_one = of_wakes < wakes * WAKE_ARGS && of_wakes.is_multiple_of(WAKE_ARGS);
+                (is_one, WAKE_ARGS)
+            }
         };
-        if !place.is_multiple_of(args) {
-            return Vec::new();
-        }
-        let number = (place / args) as usize;
-        match args {
-            SWITCH_ARGS => self.switches.get(number).map(|args| self.of_switch(args)),
-            _ => self.wakes.get(number).map(|args| self.of_wake(args)),
-        }
-        .unwrap_or_default()
-    }
-
-    fn of_switch(&self, args: &SwitchArgs) -> Vec<Arg> {
-        let values = [
-            ArgValue::Text(args.prev_comm),
-            ArgValue::Int(args.prev_tid.into()),
-            ArgValue::Int(args.prev_prio.into()),
-            ArgValue::Int(args.prev_state),
-            ArgValue::Text(args.next_comm),
-            ArgValue::Int(args.next_tid.into()),
-            ArgValue::Int(args.next_prio.into()),
-        ];
-        let names = self.names.switch.iter().zip(values);
-        names.map(|(name, value)| arg(*name, value)).collect()
-    }
-
-    fn of_wake(&self, args: &WakeArgs) -> Vec<Arg> {
-        let values = [
-            ArgValue::Text(args.comm),
-            ArgValue::Int(args.tid.into()),
-            ArgValue::Int(args.prio.into()),
-            ArgValue::Int(args.target_cpu.into()),
-        ];
-        let names = self.names.waking.iter().zip(values);
-        names.map(|(name, value)| arg(*name, value)).collect()
+        if is_start { place..place + args } else { 0..0 }
     }
 }
 
-fn arg(name: StringId, value: ArgValue) -> Arg {
-    Arg {
-        flat_key: name,
-        key: name,
-        value,
+#[inline]
+fn push<const N: usize>(columns: &mut [Packed; N], numbers: [i64; N]) {
+    for (column, number) in columns.iter_mut().zip(numbers) {
+        column.push(number);
     }
 }

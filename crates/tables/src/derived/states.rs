@@ -2,6 +2,7 @@
 
 use super::log::{Entry, SchedLog, Switch, Wake};
 use super::{Created, Derive};
+use crate::column::{Column, NullableColumn};
 use crate::schema::{
     SchedSliceRow, SchedSliceTable, SpuriousSchedWakeupRow, SpuriousSchedWakeupTable, TableId,
     ThreadStateRow, ThreadStateTable,
@@ -19,7 +20,9 @@ impl Derive for SchedSliceTable {
     }
 
     fn derive(log: &SchedLog, rows: &Self) -> Self {
-        let mut table = Self::default();
+        let mut table = Self::packing();
+        // Both are told when a row ends.
+        (table.dur, table.end_state) = (Column::default(), Column::default());
         // The last rows, by row of `cpu`.
         let mut cpus: Vec<u32> = Vec::new();
         let mut copied = 0;
@@ -58,7 +61,7 @@ impl Derive for SchedSliceTable {
         for row in copied..rows.len() {
             rows.row(row).map(|row| table.push(row));
         }
-        table.shrink();
+        table.pack();
         table
     }
 }
@@ -83,10 +86,27 @@ impl Derive for ThreadStateTable {
     }
 
     fn derive(log: &SchedLog, rows: &Self) -> Self {
-        let mut states = States::new(log);
-        states.run(rows);
-        states.table.shrink();
-        states.table
+        let mut table = Self::packing();
+        // These are told when a state ends, or later.
+        table.dur = Column::default();
+        table.io_wait = NullableColumn::default();
+        table.blocked_function = Column::default();
+        let mut states = States::new(log, Target::States(table));
+        let mut copied = 0;
+        states.run(|states, count| {
+            for row in copied..copied + count {
+                states.copy(rows.row(row));
+            }
+            copied += count;
+        });
+        for row in copied..rows.len() {
+            states.copy(rows.row(row));
+        }
+        let Target::States(mut table) = states.target else {
+            return Self::default();
+        };
+        table.pack();
+        table
     }
 }
 
@@ -98,10 +118,13 @@ impl Derive for SpuriousSchedWakeupTable {
     }
 
     fn derive(log: &SchedLog, _: &Self) -> Self {
-        let mut states = States::new(log);
-        states.run(&ThreadStateTable::default());
-        states.spurious.shrink();
-        states.spurious
+        let mut states = States::new(log, Target::Spurious(Self::packing()));
+        states.run(|states, count| states.rows += count);
+        let Target::Spurious(mut table) = states.target else {
+            return Self::default();
+        };
+        table.pack();
+        table
     }
 }
 
@@ -109,14 +132,26 @@ impl Derive for SpuriousSchedWakeupTable {
 #[derive(Debug, Clone, Copy)]
 struct Last {
     row: u32,
+    kind: Kind,
+    ts: i64,
     /// The last row in which it waited.
     blocked: u32,
 }
 
 const NO_STATE: Last = Last {
     row: NONE,
+    kind: Kind::Blocked,
+    ts: 0,
     blocked: NONE,
 };
+
+/// A kind of state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Running,
+    Runnable,
+    Blocked,
+}
 
 /// The columns of a state that not all states have.
 #[derive(Debug, Clone, Copy, Default)]
@@ -127,28 +162,36 @@ struct More {
     irq_context: Option<bool>,
 }
 
+/// The table that is wanted of those that follow from the states of threads.
+#[derive(Debug)]
+enum Target {
+    States(ThreadStateTable),
+    Spurious(SpuriousSchedWakeupTable),
+}
+
 /// The states of all threads.
 #[derive(Debug)]
 struct States<'a> {
     log: &'a SchedLog,
-    table: ThreadStateTable,
-    spurious: SpuriousSchedWakeupTable,
+    target: Target,
+    /// The number of rows of `thread_state` so far.
+    rows: u32,
     /// By row of `thread`.
     last: Vec<Last>,
 }
 
 impl<'a> States<'a> {
-    fn new(log: &'a SchedLog) -> Self {
+    fn new(log: &'a SchedLog, target: Target) -> Self {
         Self {
             log,
-            table: ThreadStateTable::default(),
-            spurious: SpuriousSchedWakeupTable::default(),
+            target,
+            rows: 0,
             last: vec![NO_STATE; log.threads.len()],
         }
     }
 
-    fn run(&mut self, rows: &ThreadStateTable) {
-        let mut copied = 0;
+    /// Reads the log. `copy` sees where rows are that do not follow from it, and how many.
+    fn run(&mut self, mut copy: impl FnMut(&mut Self, u32)) {
         for entry in self.log.entries() {
             match entry {
                 Entry::Switch(switch) => self.switch(&switch),
@@ -160,74 +203,74 @@ impl<'a> States<'a> {
                     utid,
                     io_wait,
                     function,
-                } => {
-                    let row = self.last(utid).blocked;
-                    if row != NONE && io_wait.is_some() {
-                        self.table.io_wait.set(row, io_wait);
-                    }
-                    if let Some(function) = function.filter(|_| row != NONE) {
-                        self.table.blocked_function.set(row, function);
-                    }
-                }
-                Entry::Rows([_, count, _]) => {
-                    for row in copied..copied + count {
-                        rows.row(row).map(|row| self.table.push(row));
-                    }
-                    copied += count;
-                }
+                } => self.blocked(utid, io_wait, function),
+                Entry::Rows([_, count, _]) => copy(self, count),
                 Entry::End { .. } => {}
             }
         }
-        for row in copied..rows.len() {
-            rows.row(row).map(|row| self.table.push(row));
+    }
+
+    fn copy(&mut self, row: Option<ThreadStateRow>) {
+        if let (Target::States(table), Some(row)) = (&mut self.target, row) {
+            table.push(row);
+            self.rows += 1;
         }
     }
 
     fn switch(&mut self, switch: &Switch) {
-        let running = self.log.running;
-        let last = self.last(switch.prev).row;
+        let last = self.last(switch.prev);
         // Otherwise events are missing, and nobody knows when the state ended.
-        if last == NONE || self.table.state.get(last) == running {
-            self.close(switch.ts, switch.prev);
+        if last.kind == Kind::Running {
+            self.close(switch.ts, last);
         }
         self.open(switch.ts, switch.prev, switch.state.1, More::default());
-        self.close(switch.ts, switch.next);
+        self.close(switch.ts, self.last(switch.next));
         let on = More {
             ucpu: Some(switch.ucpu),
             ..More::default()
         };
-        self.open(switch.ts, switch.next, running, on);
+        self.open(switch.ts, switch.next, self.log.running, on);
     }
 
     fn wake(&mut self, wake: &Wake) {
-        let last = self.last(wake.utid).row;
-        if last != NONE {
-            let state = self.table.state.get(last);
-            if state == self.log.running || state == self.log.runnable {
-                self.spurious.push(SpuriousSchedWakeupRow {
+        let last = self.last(wake.utid);
+        if last.kind != Kind::Blocked {
+            if let Target::Spurious(table) = &mut self.target {
+                table.push(SpuriousSchedWakeupRow {
                     ts: wake.ts,
-                    thread_state_id: last,
+                    thread_state_id: last.row,
                     irq_context: wake.irq_context,
                     utid: wake.utid,
                     waker_utid: wake.waker,
                 });
-                return;
             }
-            self.close(wake.ts, wake.utid);
+            return;
         }
+        self.close(wake.ts, last);
         self.runnable(wake.ts, wake.utid, wake.waker, wake.irq_context);
     }
 
     fn runnable(&mut self, ts: i64, utid: u32, waker: u32, irq_context: Option<bool>) {
-        let row = self.last(waker).row;
-        let waker_runs = row != NONE && self.table.state.get(row) == self.log.running;
+        let last = self.last(waker);
         let more = More {
             ucpu: None,
             waker_utid: Some(waker),
-            waker_id: waker_runs.then_some(row),
+            waker_id: (last.kind == Kind::Running).then_some(last.row),
             irq_context,
         };
         self.open(ts, utid, self.log.runnable, more);
+    }
+
+    fn blocked(&mut self, utid: u32, io_wait: Option<bool>, function: Option<StringId>) {
+        let row = self.last(utid).blocked;
+        if let (Target::States(table), true) = (&mut self.target, row != NONE) {
+            if io_wait.is_some() {
+                table.io_wait.set(row, io_wait);
+            }
+            if let Some(function) = function {
+                table.blocked_function.set(row, function);
+            }
+        }
     }
 
     #[inline]
@@ -238,29 +281,40 @@ impl<'a> States<'a> {
         if self.log.thread(utid).is_idle {
             return;
         }
-        last.row = self.table.push(ThreadStateRow {
-            ts,
-            dur: OPEN,
-            utid,
-            state,
-            io_wait: None,
-            blocked_function: StringId::NULL,
-            waker_utid: more.waker_utid,
-            waker_id: more.waker_id,
-            irq_context: more.irq_context,
-            ucpu: more.ucpu,
-        });
-        if state != self.log.running && state != self.log.runnable {
-            last.blocked = last.row;
+        let kind = match state {
+            state if state == self.log.running => Kind::Running,
+            state if state == self.log.runnable => Kind::Runnable,
+            _ => Kind::Blocked,
+        };
+        let row = self.rows;
+        self.rows = row.saturating_add(1);
+        (last.row, last.kind, last.ts) = (row, kind, ts);
+        if kind == Kind::Blocked {
+            last.blocked = row;
+        }
+        if let Target::States(table) = &mut self.target {
+            table.push(ThreadStateRow {
+                ts,
+                dur: OPEN,
+                utid,
+                state,
+                io_wait: None,
+                blocked_function: StringId::NULL,
+                waker_utid: more.waker_utid,
+                waker_id: more.waker_id,
+                irq_context: more.irq_context,
+                ucpu: more.ucpu,
+            });
         }
     }
 
     #[inline]
-    fn close(&mut self, ts: i64, utid: u32) {
-        let row = self.last(utid).row;
-        if row != NONE {
-            let dur = ts.wrapping_sub(self.table.ts.get(row));
-            self.table.dur.set(row, dur);
+    fn close(&mut self, ts: i64, last: Last) {
+        if let Target::States(table) = &mut self.target {
+            // The first state of a thread has none before it.
+            if last.row != NONE {
+                table.dur.set(last.row, ts.wrapping_sub(last.ts));
+            }
         }
     }
 

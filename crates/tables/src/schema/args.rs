@@ -1,11 +1,12 @@
 //! Keys and values that belong to rows of other tables.
 
 use std::hash::{Hash, Hasher};
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use rustc_hash::{FxHashMap, FxHasher};
 
-use crate::column::{Column, ColumnKind, ColumnView, Keep, NullableColumn, Values};
+use crate::column::{Bitmap, ColumnKind, ColumnView, Numbers, Source, Values};
 use crate::derived::{RawArgs, SchedLog};
 use crate::strings::{StringId, StringPool};
 use crate::table::{ColumnSpec, ID, Table, TableSpec};
@@ -94,6 +95,9 @@ pub struct Arg {
 /// All arguments of a row are a set: rows one behind the other, of which the first one's number is
 /// that of the set. Equal sets are there once, but for those of switches and wake-ups, which are
 /// computed when they are asked for, and one for each.
+///
+/// Its columns are not kept as slices: each value is made from a number, a type and the number of
+/// its keys, which take a third of the memory.
 #[derive(Debug, Default)]
 pub struct ArgsTable {
     /// Pairs of keys, by number.
@@ -108,43 +112,22 @@ pub struct ArgsTable {
     /// Open addressing: places in `starts`, each one more than it is.
     slots: Vec<u32>,
     type_names: [StringId; TYPE_NAMES.len()],
-    columns: OnceLock<Columns>,
+    /// The rows that have a value in `int_value`, and in `real_value`.
+    valid: OnceLock<[Bitmap; 2]>,
     /// Of events of the scheduler, behind the others.
     log: Option<Arc<SchedLog>>,
     raw: OnceLock<Option<RawArgs>>,
 }
 
-/// The columns as SQL has them, which take three times as much memory.
-#[derive(Debug, Default)]
-struct Columns {
-    set: Column<u32>,
-    flat_key: Column<StringId>,
-    key: Column<StringId>,
-    int: NullableColumn<i64>,
-    text: Column<StringId>,
-    real: NullableColumn<f64>,
-    kind: Column<StringId>,
-}
-
-impl Columns {
-    fn push(&mut self, set: u32, arg: Arg, type_names: &[StringId]) {
-        let text = match arg.value {
-            ArgValue::Text(text) | ArgValue::Json(text) => text,
-            _ => StringId::NULL,
-        };
-        let real = match arg.value {
-            ArgValue::Real(value) => Some(value),
-            _ => None,
-        };
-        self.set.push(set);
-        self.flat_key.push(arg.flat_key);
-        self.key.push(arg.key);
-        self.int.push(arg.value.as_int());
-        self.text.push(text);
-        self.real.push(real);
-        let (kind, _) = arg.value.encode();
-        self.kind.push(type_names[usize::from(kind)]);
-    }
+/// The places of columns in [`ArgsTable::SPEC`].
+mod place {
+    pub(super) const SET: usize = 1;
+    pub(super) const FLAT_KEY: usize = 2;
+    pub(super) const KEY: usize = 3;
+    pub(super) const INT: usize = 4;
+    pub(super) const TEXT: usize = 5;
+    pub(super) const REAL: usize = 6;
+    pub(super) const KIND: usize = 7;
 }
 
 const fn column(
@@ -159,18 +142,6 @@ const fn column(
         kind,
         is_nullable: !matches!(kind, ColumnKind::U32),
         is_sorted,
-    }
-}
-
-impl Columns {
-    fn shrink(&mut self) {
-        self.set.shrink();
-        self.flat_key.shrink();
-        self.key.shrink();
-        self.int.shrink();
-        self.text.shrink();
-        self.real.shrink();
-        self.kind.shrink();
     }
 }
 
@@ -258,9 +229,9 @@ impl ArgsTable {
             Ok(place) => id as usize..self.end(place),
             Err(_) => 0..0,
         };
-        let is_raw = id as usize >= self.row_keys.len();
-        let raw = self.raw().filter(|_| is_raw);
-        let raw = raw.map_or(Vec::new(), |raw| raw.set(id));
+        let raw = self.raw().filter(|_| rows.is_empty());
+        let of_raw = raw.map_or(0..0, |raw| raw.set(id));
+        let raw = of_raw.filter_map(move |place| Some(raw?.arg(place).1));
         rows.map(|row| self.arg(row)).chain(raw)
     }
 
@@ -334,22 +305,45 @@ impl ArgsTable {
         self.slots = slots;
     }
 
-    fn columns(&self) -> &Columns {
-        self.columns.get_or_init(|| {
-            let mut columns = Columns::default();
-            for place in 0..self.starts.len() {
-                let set = self.starts[place];
-                for row in set as usize..self.end(place) {
-                    columns.push(set, self.arg(row), &self.type_names);
-                }
+    /// Returns the set and the argument of a row, also of one that follows from the log.
+    fn row(&self, row: usize) -> Option<(u32, Arg)> {
+        match (row as u32).checked_sub(self.row_keys.len() as u32) {
+            None => {
+                let place = self.starts.partition_point(|start| *start as usize <= row);
+                Some((self.starts[place.checked_sub(1)?], self.arg(row)))
             }
-            for (set, args) in self.raw().into_iter().flat_map(RawArgs::sets) {
-                for arg in args {
-                    columns.push(set, arg, &self.type_names);
-                }
-            }
-            columns.shrink();
-            columns
+            Some(place) if row < self.rows() => Some(self.raw()?.arg(place)),
+            Some(_) => None,
+        }
+    }
+
+    /// Returns the number that a column has for an argument.
+    fn number(&self, place: usize, (set, arg): (u32, Arg)) -> i64 {
+        let kind = || usize::from(arg.value.encode().0);
+        match (place, arg.value) {
+            (place::SET, _) => set.into(),
+            (place::FLAT_KEY, _) => arg.flat_key.raw().into(),
+            (place::KEY, _) => arg.key.raw().into(),
+            (place::INT, value) => value.as_int().unwrap_or(0),
+            (place::TEXT, ArgValue::Text(text) | ArgValue::Json(text)) => text.raw().into(),
+            (place::REAL, ArgValue::Real(value)) => value.to_bits() as i64,
+            (place::KIND, _) => self.type_names[kind()].raw().into(),
+            _ => 0,
+        }
+    }
+
+    /// Returns the rows that have a value in `int_value`, and in `real_value`.
+    fn valid(&self) -> &[Bitmap; 2] {
+        self.valid.get_or_init(|| {
+            let all = || {
+                let own = (0..self.row_keys.len()).map(|row| self.arg(row).value);
+                let raw = self.raw();
+                let count = raw.map_or(0, |_| self.len() - self.row_keys.len() as u32);
+                own.chain((0..count).filter_map(move |place| Some(raw?.arg(place).1.value)))
+            };
+            let int = all().map(|value| value.as_int().is_some());
+            let real = all().map(|value| matches!(value, ArgValue::Real(_)));
+            [int.collect(), real.collect()]
         })
     }
 
@@ -394,16 +388,21 @@ impl Table for ArgsTable {
                 validity: None,
             });
         }
-        let columns = self.columns();
-        Some(match place {
-            1 => columns.set.view(),
-            2 => columns.flat_key.view(),
-            3 => columns.key.view(),
-            4 => columns.int.view(),
-            5 => columns.text.view(),
-            6 => columns.real.view(),
-            7 => columns.kind.view(),
-            _ => return None,
+        let spec = Self::SPEC.columns.get(place)?;
+        let validity = match place {
+            place::INT => Some(&self.valid()[0]),
+            place::REAL => Some(&self.valid()[1]),
+            _ => None,
+        };
+        if validity.is_some_and(|valid| valid.words().iter().all(|word| *word == 0)) {
+            return Some(ColumnView {
+                values: Values::Null(self.rows()),
+                validity: None,
+            });
+        }
+        Some(ColumnView {
+            values: Values::Numbers(Numbers::new(self, place, spec.kind)),
+            validity,
         })
     }
 
@@ -412,11 +411,11 @@ impl Table for ArgsTable {
             (Some(log), None) => RawArgs::memory_of(log),
             _ => 0,
         };
-        let columns = match self.columns.get() {
-            None => Self::SPEC.memory_of(self.rows()),
+        let valid = match self.valid.get() {
+            None => 2 * 8 * self.rows().div_ceil(64),
             Some(_) => 0,
         };
-        self.memory() + raw + columns
+        self.memory() + raw + valid
     }
 
     fn memory(&self) -> usize {
@@ -427,16 +426,42 @@ impl Table for ArgsTable {
             + 4 * self.slots.capacity()
             + 8 * self.keys.capacity();
         let raw = self.raw.get().and_then(Option::as_ref);
-        own + raw.map_or(0, RawArgs::memory)
-            + self.columns.get().map_or(0, |columns| {
-                columns.set.memory()
-                    + columns.flat_key.memory()
-                    + columns.key.memory()
-                    + columns.int.memory()
-                    + columns.text.memory()
-                    + columns.real.memory()
-                    + columns.kind.memory()
-            })
+        let valid = self.valid.get().into_iter().flatten();
+        own + raw.map_or(0, RawArgs::memory) + valid.map(Bitmap::memory).sum::<usize>()
+    }
+}
+
+impl Source for ArgsTable {
+    fn len(&self) -> usize {
+        self.rows()
+    }
+
+    fn get(&self, place: usize, row: usize) -> i64 {
+        self.row(row).map_or(0, |found| self.number(place, found))
+    }
+
+    fn read(&self, place: usize, rows: Range<usize>, out: &mut Vec<i64>) {
+        let rows = rows.start..rows.end.min(self.rows());
+        let own = rows.start..rows.end.min(self.row_keys.len());
+        let mut next = self
+            .starts
+            .partition_point(|start| *start as usize <= own.start);
+        for row in own.clone() {
+            while self
+                .starts
+                .get(next)
+                .is_some_and(|start| *start as usize <= row)
+            {
+                next += 1;
+            }
+            let set = next.checked_sub(1).map_or(0, |last| self.starts[last]);
+            out.push(self.number(place, (set, self.arg(row))));
+        }
+        if let Some(raw) = self.raw() {
+            let own = self.row_keys.len();
+            let places = rows.start.max(own)..rows.end.max(own);
+            out.extend(places.map(|row| self.number(place, raw.arg((row - own) as u32))));
+        }
     }
 }
 

@@ -150,12 +150,13 @@ impl View {
             tables.profiler_sample.ts(),
             tables.state.ts(),
         ];
-        let all: usize = columns.iter().map(|ts| ts.as_slice().len()).sum();
+        let all: usize = columns.iter().map(|ts| ts.len()).sum();
         let step = all / LOOKED_AT + 1;
-        let times = columns
-            .iter()
-            .flat_map(|ts| ts.as_slice().iter().step_by(step));
-        let mut times: Vec<i64> = times.copied().collect();
+        let times = columns.iter().flat_map(|ts| {
+            let rows = (0..ts.len() as u32).step_by(step);
+            rows.map(|row| ts.get(row))
+        });
+        let mut times: Vec<i64> = times.collect();
         times.sort_unstable();
         let place = (times.len() as f64 * share) as usize;
         times

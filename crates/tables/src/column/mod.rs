@@ -1,64 +1,16 @@
 //! Columns: the values of one kind in all rows of a table.
 
+mod bitmap;
+mod numbers;
+mod packed;
+
+use std::sync::OnceLock;
+
+pub use self::bitmap::Bitmap;
+pub use self::numbers::Numbers;
+pub(crate) use self::numbers::Source;
+pub(crate) use self::packed::Packed;
 use crate::strings::StringId;
-
-/// One bit a row: 1 if there is a value.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Bitmap {
-    words: Vec<u64>,
-    len: usize,
-}
-
-impl Bitmap {
-    fn of(len: usize, bit: bool) -> Self {
-        let word = if bit { u64::MAX } else { 0 };
-        Self {
-            words: vec![word; len.div_ceil(64)],
-            len,
-        }
-    }
-
-    #[inline]
-    fn push(&mut self, bit: bool) {
-        if self.len.is_multiple_of(64) {
-            self.words.push(0);
-        }
-        self.len += 1;
-        self.set(self.len - 1, bit);
-    }
-
-    #[inline]
-    fn set(&mut self, row: usize, bit: bool) {
-        let mask = 1 << (row % 64);
-        if let Some(word) = self.words.get_mut(row / 64) {
-            *word = if bit { *word | mask } else { *word & !mask };
-        }
-    }
-
-    /// Returns true if the row has a value.
-    #[inline]
-    pub fn get(&self, row: usize) -> bool {
-        self.words
-            .get(row / 64)
-            .is_some_and(|word| word >> (row % 64) & 1 != 0)
-    }
-
-    /// Returns the bits, row 0 in the lowest one of the first word. Bits beyond the last row mean
-    /// nothing.
-    pub fn words(&self) -> &[u64] {
-        &self.words
-    }
-
-    /// Returns the number of rows.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Returns true if there are no rows.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-}
 
 /// The kind of values in a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,6 +51,8 @@ pub enum Values<'a> {
     F64(&'a [f64]),
     /// See [`ColumnKind::Text`].
     Text(&'a [StringId]),
+    /// Values that are not kept as one slice.
+    Numbers(Numbers<'a>),
 }
 
 /// A column of a table as it is read by whoever does not know the table.
@@ -134,6 +88,7 @@ impl ColumnView<'_> {
             Values::I64(values) => values.len(),
             Values::F64(values) => values.len(),
             Values::Text(values) => values.len(),
+            Values::Numbers(numbers) => numbers.len(),
         }
     }
 
@@ -147,6 +102,10 @@ impl ColumnView<'_> {
         if row >= self.len() || self.validity.is_some_and(|valid| !valid.get(row)) {
             return Value::Null;
         }
+        let text = |text| match text {
+            StringId::NULL => Value::Null,
+            text => Value::Text(text),
+        };
         match self.values {
             Values::Id(_) => Value::Int(row as i64),
             Values::Null(_) => Value::Null,
@@ -155,9 +114,11 @@ impl ColumnView<'_> {
             Values::I32(values) => Value::Int(values[row].into()),
             Values::I64(values) => Value::Int(values[row]),
             Values::F64(values) => Value::Real(values[row]),
-            Values::Text(values) => match values[row] {
-                StringId::NULL => Value::Null,
-                text => Value::Text(text),
+            Values::Text(values) => text(values[row]),
+            Values::Numbers(numbers) => match numbers.kind() {
+                ColumnKind::F64 => Value::Real(f64::from_number(numbers.get(row))),
+                ColumnKind::Text => text(StringId::from_number(numbers.get(row))),
+                _ => Value::Int(numbers.get(row)),
             },
         }
     }
@@ -170,26 +131,48 @@ pub trait Cell: Copy + Default + PartialEq + std::fmt::Debug {
 
     /// Returns a view of such values.
     fn values(values: &[Self]) -> Values<'_>;
+
+    /// Returns the integer that stands for a value, as [`Numbers`] have it.
+    fn to_number(self) -> i64;
+
+    /// Returns the value that an integer stands for. That of 0 is the default.
+    fn from_number(number: i64) -> Self;
 }
 
 macro_rules! cell {
-    ($type:ty, $kind:ident) => {
+    ($type:ty, $kind:ident, $to:expr, $from:expr) => {
         impl Cell for $type {
             const KIND: ColumnKind = ColumnKind::$kind;
 
             fn values(values: &[Self]) -> Values<'_> {
                 Values::$kind(values)
             }
+
+            #[inline]
+            fn to_number(self) -> i64 {
+                let to: fn(Self) -> i64 = $to;
+                to(self)
+            }
+
+            #[inline]
+            fn from_number(number: i64) -> Self {
+                let from: fn(i64) -> Self = $from;
+                from(number)
+            }
         }
     };
 }
 
-cell!(bool, Bool);
-cell!(u32, U32);
-cell!(i32, I32);
-cell!(i64, I64);
-cell!(f64, F64);
-cell!(StringId, Text);
+cell!(bool, Bool, |value| value.into(), |number| number != 0);
+cell!(u32, U32, |value| value.into(), |number| number as Self);
+cell!(i32, I32, |value| value.into(), |number| number as Self);
+cell!(i64, I64, |value| value, |number| number);
+cell!(f64, F64, |value| value.to_bits() as i64, |number| {
+    Self::from_bits(number as u64)
+});
+cell!(StringId, Text, |text| text.raw().into(), |number| Self(
+    number as u32
+));
 
 /// A value of a row: a [`Cell`] that may be optional.
 pub trait Slot: Copy {
@@ -218,8 +201,12 @@ pub trait Keep: Default {
     /// The values it keeps.
     type Value;
 
+    /// Returns a column that is packed while it is filled. Its values do not change.
+    fn packing() -> Self;
     /// Appends a value.
     fn push(&mut self, value: Self::Value);
+    /// Packs all values, of which there will be no more.
+    fn pack(&mut self);
     /// Returns a view of all values.
     fn view(&self) -> ColumnView<'_>;
     /// Gives back memory that is kept for more values.
@@ -231,42 +218,120 @@ pub trait Keep: Default {
 /// A column in which every row has a value.
 #[derive(Debug, Clone, Default)]
 pub struct Column<T> {
+    /// Empty if the values are packed.
     values: Vec<T>,
+    packed: Option<Box<PackedColumn<T>>>,
+}
+
+#[derive(Debug, Clone)]
+struct PackedColumn<T> {
+    numbers: Packed,
+    /// The same as a slice, for whoever insists on one.
+    unpacked: OnceLock<Vec<T>>,
+}
+
+impl<T: Cell> PackedColumn<T> {
+    fn of(numbers: Packed) -> Option<Box<Self>> {
+        let unpacked = OnceLock::new();
+        Some(Box::new(Self { numbers, unpacked }))
+    }
 }
 
 impl<T: Cell> Column<T> {
     /// Returns the value in a row; that of type `T` by default if there is no such row.
     #[inline]
     pub fn get(&self, row: u32) -> T {
-        self.values.get(row as usize).copied().unwrap_or_default()
+        match (self.values.get(row as usize), &self.packed) {
+            (Some(value), _) => *value,
+            (None, None) => T::default(),
+            (None, Some(packed)) => T::from_number(packed.numbers.get(row as usize)),
+        }
+    }
+
+    /// Returns the number of rows.
+    #[inline]
+    pub fn len(&self) -> usize {
+        match &self.packed {
+            None => self.values.len(),
+            Some(packed) => packed.numbers.len(),
+        }
+    }
+
+    /// Returns true if there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns all values, one after the other.
+    pub fn iter(&self) -> impl Iterator<Item = T> {
+        (0..self.len() as u32).map(|row| self.get(row))
     }
 
     /// Returns all values.
+    ///
+    /// Those of a table that is [`Derived`](crate::Derived) are packed, and from now on kept
+    /// unpacked besides. [`iter`](Self::iter) and [`get`](Self::get) do without.
     #[inline]
     pub fn as_slice(&self) -> &[T] {
-        &self.values
+        match &self.packed {
+            None => &self.values,
+            Some(packed) => packed.unpacked.get_or_init(|| self.iter().collect()),
+        }
     }
 
-    /// Changes the value in a row, if there is one.
+    /// Changes the value in a row, if there is one. The column is not packed.
     #[inline]
     pub(crate) fn set(&mut self, row: u32, value: T) {
+        debug_assert!(self.packed.is_none(), "values of a packed column change");
         if let Some(known) = self.values.get_mut(row as usize) {
             *known = value;
         }
+    }
+
+    /// Returns the value for a row that has none: it must not make others take more memory.
+    #[inline]
+    fn filler(&self) -> T {
+        let packed = self.packed.as_ref();
+        packed.map_or_else(T::default, |packed| T::from_number(packed.numbers.last()))
     }
 }
 
 impl<T: Cell> Keep for Column<T> {
     type Value = T;
 
+    fn packing() -> Self {
+        Self {
+            values: Vec::new(),
+            packed: PackedColumn::of(Packed::default()),
+        }
+    }
+
     #[inline]
     fn push(&mut self, value: T) {
-        self.values.push(value);
+        match &mut self.packed {
+            None => self.values.push(value),
+            Some(packed) => packed.numbers.push(value.to_number()),
+        }
+    }
+
+    fn pack(&mut self) {
+        match &mut self.packed {
+            Some(packed) => packed.numbers.shrink(),
+            None => {
+                let values = std::mem::take(&mut self.values);
+                let numbers = values.iter().map(|value| value.to_number());
+                self.packed = PackedColumn::of(numbers.collect());
+            }
+        }
     }
 
     fn view(&self) -> ColumnView<'_> {
+        let values = match &self.packed {
+            None => T::values(&self.values),
+            Some(packed) => Values::Numbers(Numbers::new(&packed.numbers, 0, T::KIND)),
+        };
         ColumnView {
-            values: T::values(&self.values),
+            values,
             validity: None,
         }
     }
@@ -276,7 +341,11 @@ impl<T: Cell> Keep for Column<T> {
     }
 
     fn memory(&self) -> usize {
-        self.values.capacity() * size_of::<T>()
+        let values = |values: &Vec<T>| values.capacity() * size_of::<T>();
+        let packed = self.packed.as_ref().map_or(0, |packed| {
+            packed.numbers.memory() + packed.unpacked.get().map_or(0, values)
+        });
+        values(&self.values) + packed
     }
 }
 
@@ -284,7 +353,7 @@ impl<T: Cell> Keep for Column<T> {
 #[derive(Debug, Clone, Default)]
 pub struct NullableColumn<T> {
     /// Empty while there is no value at all.
-    values: Vec<T>,
+    values: Column<T>,
     /// Empty while there is no value at all, or while every row has one.
     validity: Bitmap,
     len: usize,
@@ -294,9 +363,9 @@ impl<T: Cell> NullableColumn<T> {
     /// Returns the value in a row, if it has one.
     #[inline]
     pub fn get(&self, row: u32) -> Option<T> {
-        let row = row as usize;
-        let value = *self.values.get(row)?;
-        (self.validity.is_empty() || self.validity.get(row)).then_some(value)
+        let is_there = (row as usize) < self.values.len();
+        let is_valid = self.validity.is_empty() || self.validity.get(row as usize);
+        (is_there && is_valid).then(|| self.values.get(row))
     }
 
     /// Returns the number of rows.
@@ -314,34 +383,47 @@ impl<T: Cell> NullableColumn<T> {
         if self.validity.is_empty() {
             let have_values = !self.values.is_empty();
             self.validity = Bitmap::of(self.len, have_values);
-            self.values.resize(self.len, T::default());
+            self.fill(value.unwrap_or_default());
         }
         self.validity.push(value.is_some());
-        self.values.push(value.unwrap_or_default());
+        self.values.push(value.unwrap_or(self.values.filler()));
     }
 
-    /// Changes the value in a row, if there is such a row.
+    /// Gives rows that have no value this one, for what they keep in memory.
+    fn fill(&mut self, value: T) {
+        for _ in self.values.len()..self.len {
+            self.values.push(value);
+        }
+    }
+
+    /// Changes the value in a row, if there is such a row. The column is not packed.
     pub(crate) fn set(&mut self, row: u32, value: Option<T>) {
-        let row = row as usize;
-        if row >= self.len || (value.is_none() && self.values.is_empty()) {
+        if row as usize >= self.len || (value.is_none() && self.values.is_empty()) {
             return;
         }
         if self.values.is_empty() {
-            self.values.resize(self.len, T::default());
+            self.fill(T::default());
             self.validity = Bitmap::of(self.len, false);
         }
         if value.is_none() && self.validity.is_empty() {
             self.validity = Bitmap::of(self.len, true);
         }
         if !self.validity.is_empty() {
-            self.validity.set(row, value.is_some());
+            self.validity.set(row as usize, value.is_some());
         }
-        self.values[row] = value.unwrap_or_default();
+        self.values.set(row, value.unwrap_or_default());
     }
 }
 
 impl<T: Cell> Keep for NullableColumn<T> {
     type Value = Option<T>;
+
+    fn packing() -> Self {
+        Self {
+            values: Column::packing(),
+            ..Self::default()
+        }
+    }
 
     #[inline]
     fn push(&mut self, value: Option<T>) {
@@ -355,6 +437,11 @@ impl<T: Cell> Keep for NullableColumn<T> {
         self.len += 1;
     }
 
+    fn pack(&mut self) {
+        self.values.pack();
+        self.validity.shrink();
+    }
+
     fn view(&self) -> ColumnView<'_> {
         if self.values.is_empty() {
             return ColumnView {
@@ -363,18 +450,18 @@ impl<T: Cell> Keep for NullableColumn<T> {
             };
         }
         ColumnView {
-            values: T::values(&self.values),
+            values: self.values.view().values,
             validity: (!self.validity.is_empty()).then_some(&self.validity),
         }
     }
 
     fn shrink(&mut self) {
-        self.values.shrink_to_fit();
-        self.validity.words.shrink_to_fit();
+        self.values.shrink();
+        self.validity.shrink();
     }
 
     fn memory(&self) -> usize {
-        self.values.capacity() * size_of::<T>() + 8 * self.validity.words.capacity()
+        self.values.memory() + self.validity.memory()
     }
 }
 
@@ -402,12 +489,38 @@ mod tests {
                     expected[row as usize / 3] = None;
                 }
             }
-            let read: Vec<_> = (0..150).map(|row| column.get(row)).collect();
-            assert_eq!(read, expected);
-            for (row, value) in expected.iter().enumerate() {
-                let seen = value.map_or(Value::Null, Value::Int);
-                assert_eq!(column.view().get(row), seen);
+            let mut packing = NullableColumn::<i64>::packing();
+            expected.iter().for_each(|value| packing.push(*value));
+            let mut packed = column.clone();
+            packing.pack();
+            packed.pack();
+            for column in [column, packing, packed] {
+                let read: Vec<_> = (0..150).map(|row| column.get(row)).collect();
+                assert_eq!(read, expected);
+                for (row, value) in expected.iter().enumerate() {
+                    let seen = value.map_or(Value::Null, Value::Int);
+                    assert_eq!(column.view().get(row), seen);
+                }
             }
         }
+    }
+
+    #[test]
+    fn a_packed_column_is_read_like_any_other() {
+        let reals = [0.5, -0.0, f64::MAX];
+        let mut column = Column::packing();
+        reals.iter().for_each(|value| column.push(*value));
+        column.pack();
+        assert_eq!(column.view().get(1), Value::Real(-0.0));
+        assert_eq!((column.get(2), column.get(3)), (f64::MAX, 0.0));
+        assert_eq!(column.as_slice(), reals);
+        let mut texts = Column::packing();
+        texts.push(StringId::NULL);
+        texts.push(StringId::EMPTY);
+        let view = texts.view();
+        assert_eq!(
+            [0, 1, 2].map(|row| view.get(row)),
+            [Value::Null, Value::Text(StringId::EMPTY), Value::Null]
+        );
     }
 }

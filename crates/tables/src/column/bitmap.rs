@@ -1,0 +1,78 @@
+//! The rows that have a value.
+
+/// One bit a row: 1 if there is a value.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Bitmap {
+    words: Vec<u64>,
+    len: usize,
+}
+
+impl Bitmap {
+    pub(super) fn of(len: usize, bit: bool) -> Self {
+        let word = if bit { u64::MAX } else { 0 };
+        Self {
+            words: vec![word; len.div_ceil(64)],
+            len,
+        }
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, bit: bool) {
+        if self.len.is_multiple_of(64) {
+            self.words.push(0);
+        }
+        self.len += 1;
+        self.set(self.len - 1, bit);
+    }
+
+    #[inline]
+    pub(super) fn set(&mut self, row: usize, bit: bool) {
+        let mask = 1 << (row % 64);
+        if let Some(word) = self.words.get_mut(row / 64) {
+            *word = if bit { *word | mask } else { *word & !mask };
+        }
+    }
+
+    /// Returns true if the row has a value.
+    #[inline]
+    pub fn get(&self, row: usize) -> bool {
+        self.words
+            .get(row / 64)
+            .is_some_and(|word| word >> (row % 64) & 1 != 0)
+    }
+
+    /// Returns the bits, row 0 in the lowest one of the first word. Bits beyond the last row mean
+    /// nothing.
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// Returns the number of rows.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns true if there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(super) fn shrink(&mut self) {
+        self.words.shrink_to_fit();
+    }
+
+    /// Returns the memory that it takes, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        8 * self.words.capacity()
+    }
+}
+
+impl FromIterator<bool> for Bitmap {
+    fn from_iter<I: IntoIterator<Item = bool>>(bits: I) -> Self {
+        let bits = bits.into_iter();
+        let mut map = Self::default();
+        map.words.reserve_exact(bits.size_hint().0.div_ceil(64));
+        bits.for_each(|bit| map.push(bit));
+        map
+    }
+}
