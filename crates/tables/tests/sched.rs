@@ -4,6 +4,7 @@ mod common;
 
 use common::{import, rows, stat};
 use ferretto_proto::fields::ftrace_event_bundle::compact_sched as field;
+use ferretto_tables::Values;
 use ferretto_wire::{encode, encode_varint};
 
 const SWITCHES: &str = "
@@ -328,4 +329,32 @@ fn tables_of_the_scheduler_are_computed_when_asked_for() {
     }
     assert!(trace.memory() <= most, "{} {most}", trace.memory());
     assert_eq!(trace.most_memory(), trace.memory());
+}
+
+#[test]
+fn columns_are_read_in_ranges_as_row_by_row() {
+    let print = "event { timestamp: 12 pid: 1 print { buf: \"B|1|a\" } }";
+    let waking = "event { timestamp: 25 pid: 0 sched_waking { pid: 2 comm: \"b\" prio: 120 } }";
+    let trace = import(&on_cpu(0, &format!("{SWITCHES} {print} {waking}")));
+    let mut packed = 0;
+    for table in trace.tables().all() {
+        for (place, spec) in table.spec().columns.iter().enumerate() {
+            let column = table.column(place).expect("a column");
+            let Values::Numbers(numbers) = column.values else {
+                continue;
+            };
+            packed += 1;
+            assert_eq!((numbers.kind(), numbers.len()), (spec.kind, table.rows()));
+            let single: Vec<_> = (0..numbers.len()).map(|row| numbers.get(row)).collect();
+            for start in 0..=single.len() {
+                for end in start..=single.len() + 1 {
+                    let mut read = vec![17];
+                    numbers.read(start..end, &mut read);
+                    let name = spec.name;
+                    assert_eq!(read[1..], single[start..end.min(single.len())], "{name}");
+                }
+            }
+        }
+    }
+    assert!(packed > 20, "{packed}");
 }

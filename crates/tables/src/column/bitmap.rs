@@ -17,12 +17,27 @@ impl Bitmap {
     }
 
     #[inline]
-    pub(super) fn push(&mut self, bit: bool) {
-        if self.len.is_multiple_of(64) {
+    pub(crate) fn push(&mut self, bit: bool) {
+        let place = self.len % 64;
+        if place == 0 {
             self.words.push(0);
         }
         self.len += 1;
-        self.set(self.len - 1, bit);
+        if let Some(word) = self.words.last_mut() {
+            // Words of a map that began full have ones beyond the last row.
+            *word = *word & !(1 << place) | u64::from(bit) << place;
+        }
+    }
+
+    /// Appends rows without a value until there are so many.
+    pub(crate) fn pad(&mut self, len: usize) {
+        while !self.len.is_multiple_of(64) && self.len < len {
+            self.push(false);
+        }
+        if self.len < len {
+            self.words.resize(len.div_ceil(64), 0);
+            self.len = len;
+        }
     }
 
     #[inline]
@@ -57,7 +72,8 @@ impl Bitmap {
         self.len == 0
     }
 
-    pub(super) fn shrink(&mut self) {
+    /// Gives back memory that is kept for more rows.
+    pub(crate) fn shrink(&mut self) {
         self.words.shrink_to_fit();
     }
 

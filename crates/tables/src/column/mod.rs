@@ -378,15 +378,15 @@ impl<T: Cell> NullableColumn<T> {
         self.len == 0
     }
 
-    /// Appends a value where some rows have one and others have none.
-    fn push_mixed(&mut self, value: Option<T>) {
-        if self.validity.is_empty() {
-            let have_values = !self.values.is_empty();
-            self.validity = Bitmap::of(self.len, have_values);
-            self.fill(value.unwrap_or_default());
-        }
+    /// Appends the first value behind rows without one, or the first row without one.
+    #[cold]
+    fn push_first(&mut self, value: Option<T>) {
+        let have_values = !self.values.is_empty();
+        self.validity = Bitmap::of(self.len, have_values);
+        self.fill(value.unwrap_or_default());
         self.validity.push(value.is_some());
-        self.values.push(value.unwrap_or(self.values.filler()));
+        self.values
+            .push(value.unwrap_or_else(|| self.values.filler()));
     }
 
     /// Gives rows that have no value this one, for what they keep in memory.
@@ -427,12 +427,16 @@ impl<T: Cell> Keep for NullableColumn<T> {
 
     #[inline]
     fn push(&mut self, value: Option<T>) {
-        match value {
-            None if self.values.is_empty() => {}
-            Some(value) if self.validity.is_empty() && self.values.len() == self.len => {
-                self.values.push(value);
+        if !self.validity.is_empty() {
+            self.validity.push(value.is_some());
+            let value = value.unwrap_or_else(|| self.values.filler());
+            self.values.push(value);
+        } else {
+            match value {
+                None if self.values.is_empty() => {}
+                Some(value) if self.values.len() == self.len => self.values.push(value),
+                _ => self.push_first(value),
             }
-            _ => self.push_mixed(value),
         }
         self.len += 1;
     }

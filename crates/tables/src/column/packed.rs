@@ -50,8 +50,12 @@ macro_rules! by_width {
 
 impl Block {
     fn of(numbers: &[i64]) -> Self {
-        let least = numbers.iter().copied().min().unwrap_or(0);
-        let most = numbers.iter().copied().max().unwrap_or(0);
+        let first = numbers.first().copied().unwrap_or(0);
+        let (mut least, mut most) = (first, first);
+        for number in numbers {
+            least = if *number < least { *number } else { least };
+            most = if *number > most { *number } else { most };
+        }
         let above = numbers.iter().map(|n| n.wrapping_sub(least) as u64);
         let above = match most.wrapping_sub(least) as u64 {
             0 => Above::Nothing,
@@ -65,8 +69,11 @@ impl Block {
 
     #[inline]
     fn get(&self, place: usize) -> i64 {
-        let above = by_width!(&self.above, numbers => numbers[place] as u64, 0);
-        self.least.wrapping_add(above as i64)
+        by_width!(
+            &self.above,
+            numbers => self.least.wrapping_add(numbers[place] as i64),
+            self.least
+        )
     }
 
     fn read(&self, places: Range<usize>, out: &mut Vec<i64>) {

@@ -1,10 +1,13 @@
 //! The log of what the scheduler does.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use ferretto_wire::{MAX_VARINT_LENGTH, decode_varint, encode_varint, zigzag, zigzag_decode};
 
 use super::raw::Names;
-use crate::schema::{TableId, TableSet, Tables};
+use crate::schema::{SpuriousSchedWakeupTable, TableId, TableSet, Tables};
 use crate::strings::{StringId, StringPool};
+use crate::table::Table;
 
 /// A thread gets a CPU, and another one loses it.
 #[derive(Debug, Clone, Copy)]
@@ -100,6 +103,19 @@ pub struct SchedLog {
     pub(super) first_args: Option<u32>,
     pub(super) running: StringId,
     pub(super) runnable: StringId,
+    spurious: Mutex<Spurious>,
+}
+
+/// The wake-ups of threads that were awake. They turn up with the states of threads.
+#[derive(Debug, Default)]
+pub(super) enum Spurious {
+    /// Nobody wants them, or they were handed over.
+    #[default]
+    Unwanted,
+    /// They may be asked for.
+    Wanted,
+    /// They are there for whoever asks.
+    There(Box<SpuriousSchedWakeupTable>),
 }
 
 /// A thread, as far as the log needs it.
@@ -238,6 +254,15 @@ impl SchedLog {
         self.bytes.capacity()
             + self.memory.comms.capacity() * size_of::<[StringId; 2]>()
             + self.threads.capacity() * size_of::<Thread>()
+            + match &*self.spurious() {
+                Spurious::There(table) => table.memory(),
+                _ => 0,
+            }
+    }
+
+    /// Returns the spurious wake-ups, if they were met.
+    pub(super) fn spurious(&self) -> MutexGuard<'_, Spurious> {
+        self.spurious.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the first and last moment of the rows that follow from it.
@@ -446,6 +471,9 @@ impl SchedLog {
         self.threads = threads.collect();
         self.running = strings.intern("Running");
         self.runnable = strings.intern("R");
+        if wanted.has(TableId::spurious_sched_wakeup) {
+            *self.spurious() = Spurious::Wanted;
+        }
         let first = tables.args.len();
         let fits = self.count_args().and_then(|count| first.checked_add(count));
         let has_args = wanted.has(TableId::args) && self.raw != [0; 2] && fits.is_some();
@@ -490,12 +518,19 @@ impl Entries<'_> {
                 self.rest = rest;
                 (*byte).into()
             }
-            _ => {
-                let (value, digits) = decode_varint(self.rest).unwrap_or((0, self.rest.len()));
-                self.rest = &self.rest[digits..];
-                value
+            [low, high, rest @ ..] if *high < 0x80 => {
+                self.rest = rest;
+                u64::from(*low & 0x7f) | u64::from(*high) << 7
             }
+            _ => self.long_number(),
         }
+    }
+
+    #[inline(never)]
+    fn long_number(&mut self) -> u64 {
+        let (value, digits) = decode_varint(self.rest).unwrap_or((0, self.rest.len()));
+        self.rest = &self.rest[digits..];
+        value
     }
 
     #[inline]

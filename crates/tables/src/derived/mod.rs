@@ -16,7 +16,7 @@ use crate::schema::TableId;
 use crate::table::{Table, TableSpec};
 
 pub(crate) use self::log::{Created, RawWake, SchedLog, Switch, Wake};
-pub(crate) use self::raw::RawArgs;
+pub(crate) use self::raw::{RawArgs, RawPart};
 
 /// A table that is computed when it is first asked for.
 ///

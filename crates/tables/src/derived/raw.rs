@@ -202,56 +202,107 @@ impl RawArgs {
             .sum()
     }
 
-    /// Returns the set that an argument is in, and the argument, by its place among all of them. It
-    /// has no name if there are not so many.
+    /// Returns the events of a kind: switches, and wake-ups behind them.
+    #[inline]
+    pub(crate) fn parts(&self) -> [RawPart<'_>; 2] {
+        let start = self.switches[0].len() as u32 * SWITCH_ARGS;
+        let switches = RawPart {
+            start: 0,
+            set: self.first,
+            names: &self.names.switch,
+            columns: &self.switches,
+            texts: 1 | 1 << 4,
+        };
+        let wakes = RawPart {
+            start,
+            set: self.first + start,
+            names: &self.names.waking,
+            columns: &self.wakes,
+            texts: 1,
+        };
+        [switches, wakes]
+    }
+
+    /// Returns the set that an argument is in, and the argument, by its place among all of them.
     #[inline]
     pub(crate) fn arg(&self, place: u32) -> (u32, Arg) {
-        let of_switches = self.switches[0].len() as u32 * SWITCH_ARGS;
-        let (place, before, args, columns, names) = match place.checked_sub(of_switches) {
-            None => (
-                place,
-                0,
-                SWITCH_ARGS,
-                &self.switches[..],
-                &self.names.switch[..],
-            ),
-            Some(place) => (
-                place,
-                of_switches,
-                WAKE_ARGS,
-                &self.wakes[..],
-                &self.names.waking[..],
-            ),
-        };
-        let (event, number) = (place / args, (place % args) as usize);
-        let value = columns[number].get(event as usize);
-        let value = match (args, number) {
-            (SWITCH_ARGS, 0 | 4) | (WAKE_ARGS, 0) => ArgValue::Text(StringId(value as u32)),
-            _ => ArgValue::Int(value),
-        };
-        let arg = Arg {
-            flat_key: names[number],
-            key: names[number],
-            value,
-        };
-        (self.first + before + event * args, arg)
+        let [switches, wakes] = self.parts();
+        let part = if place < wakes.start { switches } else { wakes };
+        let (place, args) = (place - part.start, part.args());
+        let (event, number) = (place / args, place % args);
+        let arg = part.arg(event as usize, number as usize);
+        (part.set + event * args, arg)
     }
 
     /// Returns the arguments of a set by their places, none if there is no such set.
     pub(crate) fn set(&self, id: u32) -> Range<u32> {
-        let Some(place) = id.checked_sub(self.first) else {
-            return 0..0;
-        };
-        let [switches, wakes] = [&self.switches[0], &self.wakes[0]].map(|rows| rows.len() as u32);
-        let of_switches = switches * SWITCH_ARGS;
-        let (is_start, args) = match place.checked_sub(of_switches) {
-            None => (place.is_multiple_of(SWITCH_ARGS), SWITCH_ARGS),
-            Some(of_wakes) => {
-                let is_one = of_wakes < wakes * WAKE_ARGS && of_wakes.is_multiple_of(WAKE_ARGS);
-                (is_one, WAKE_ARGS)
+        for part in self.parts() {
+            let place = id.checked_sub(part.set);
+            if let Some(place) = place.filter(|place| *place < part.rows()) {
+                let is_set = place.is_multiple_of(part.args());
+                let place = part.start + place;
+                return if is_set {
+                    place..place + part.args()
+                } else {
+                    0..0
+                };
             }
+        }
+        0..0
+    }
+}
+
+/// The arguments of all events of a kind.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RawPart<'a> {
+    /// The place of the first one among the arguments of both kinds.
+    pub(crate) start: u32,
+    /// The number of the first set.
+    pub(crate) set: u32,
+    names: &'a [StringId],
+    columns: &'a [Packed],
+    /// A bit for each argument: 1 if it is a text.
+    texts: u8,
+}
+
+impl RawPart<'_> {
+    /// Returns the number of arguments of an event.
+    #[inline]
+    pub(crate) fn args(&self) -> u32 {
+        self.names.len() as u32
+    }
+
+    /// Returns the number of arguments of all events.
+    #[inline]
+    pub(crate) fn rows(&self) -> u32 {
+        self.columns[0].len() as u32 * self.args()
+    }
+
+    /// Returns true if an argument is a text. Others are integers.
+    #[inline]
+    pub(crate) fn is_text(&self, number: usize) -> bool {
+        self.texts >> number & 1 != 0
+    }
+
+    /// Returns the values of an argument, one for each event.
+    pub(crate) fn values(&self, number: usize) -> &Packed {
+        &self.columns[number]
+    }
+
+    /// Returns an argument of an event.
+    #[inline]
+    pub(crate) fn arg(&self, event: usize, number: usize) -> Arg {
+        let value = self.columns[number].get(event);
+        let value = match self.is_text(number) {
+            true => ArgValue::Text(StringId(value as u32)),
+            false => ArgValue::Int(value),
         };
-        if is_start { place..place + args } else { 0..0 }
+        let name = self.names[number];
+        Arg {
+            flat_key: name,
+            key: name,
+            value,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Threads on CPUs, and the states they are in.
 
-use super::log::{Entry, SchedLog, Switch, Wake};
+use super::log::{Entry, SchedLog, Spurious, Switch, Wake};
 use super::{Created, Derive};
 use crate::column::{Column, NullableColumn};
 use crate::schema::{
@@ -91,7 +91,7 @@ impl Derive for ThreadStateTable {
         table.dur = Column::default();
         table.io_wait = NullableColumn::default();
         table.blocked_function = Column::default();
-        let mut states = States::new(log, Target::States(table));
+        let mut states = States::new(log, Some(table));
         let mut copied = 0;
         states.run(|states, count| {
             for row in copied..copied + count {
@@ -102,9 +102,12 @@ impl Derive for ThreadStateTable {
         for row in copied..rows.len() {
             states.copy(rows.row(row));
         }
-        let Target::States(mut table) = states.target else {
-            return Self::default();
-        };
+        let mut wakes = log.spurious();
+        if matches!(*wakes, Spurious::Wanted) {
+            states.spurious.pack();
+            *wakes = Spurious::There(Box::new(states.spurious));
+        }
+        let mut table = states.table.unwrap_or_default();
         table.pack();
         table
     }
@@ -118,13 +121,13 @@ impl Derive for SpuriousSchedWakeupTable {
     }
 
     fn derive(log: &SchedLog, _: &Self) -> Self {
-        let mut states = States::new(log, Target::Spurious(Self::packing()));
+        if let Spurious::There(table) = std::mem::take(&mut *log.spurious()) {
+            return *table;
+        }
+        let mut states = States::new(log, None);
         states.run(|states, count| states.rows += count);
-        let Target::Spurious(mut table) = states.target else {
-            return Self::default();
-        };
-        table.pack();
-        table
+        states.spurious.pack();
+        states.spurious
     }
 }
 
@@ -162,18 +165,13 @@ struct More {
     irq_context: Option<bool>,
 }
 
-/// The table that is wanted of those that follow from the states of threads.
-#[derive(Debug)]
-enum Target {
-    States(ThreadStateTable),
-    Spurious(SpuriousSchedWakeupTable),
-}
-
 /// The states of all threads.
 #[derive(Debug)]
 struct States<'a> {
     log: &'a SchedLog,
-    target: Target,
+    /// `None` if only the spurious wake-ups are wanted.
+    table: Option<ThreadStateTable>,
+    spurious: SpuriousSchedWakeupTable,
     /// The number of rows of `thread_state` so far.
     rows: u32,
     /// By row of `thread`.
@@ -181,10 +179,11 @@ struct States<'a> {
 }
 
 impl<'a> States<'a> {
-    fn new(log: &'a SchedLog, target: Target) -> Self {
+    fn new(log: &'a SchedLog, table: Option<ThreadStateTable>) -> Self {
         Self {
             log,
-            target,
+            table,
+            spurious: SpuriousSchedWakeupTable::packing(),
             rows: 0,
             last: vec![NO_STATE; log.threads.len()],
         }
@@ -211,7 +210,7 @@ impl<'a> States<'a> {
     }
 
     fn copy(&mut self, row: Option<ThreadStateRow>) {
-        if let (Target::States(table), Some(row)) = (&mut self.target, row) {
+        if let (Some(table), Some(row)) = (&mut self.table, row) {
             table.push(row);
             self.rows += 1;
         }
@@ -235,15 +234,13 @@ impl<'a> States<'a> {
     fn wake(&mut self, wake: &Wake) {
         let last = self.last(wake.utid);
         if last.kind != Kind::Blocked {
-            if let Target::Spurious(table) = &mut self.target {
-                table.push(SpuriousSchedWakeupRow {
-                    ts: wake.ts,
-                    thread_state_id: last.row,
-                    irq_context: wake.irq_context,
-                    utid: wake.utid,
-                    waker_utid: wake.waker,
-                });
-            }
+            self.spurious.push(SpuriousSchedWakeupRow {
+                ts: wake.ts,
+                thread_state_id: last.row,
+                irq_context: wake.irq_context,
+                utid: wake.utid,
+                waker_utid: wake.waker,
+            });
             return;
         }
         self.close(wake.ts, last);
@@ -263,7 +260,7 @@ impl<'a> States<'a> {
 
     fn blocked(&mut self, utid: u32, io_wait: Option<bool>, function: Option<StringId>) {
         let row = self.last(utid).blocked;
-        if let (Target::States(table), true) = (&mut self.target, row != NONE) {
+        if let (Some(table), true) = (&mut self.table, row != NONE) {
             if io_wait.is_some() {
                 table.io_wait.set(row, io_wait);
             }
@@ -292,7 +289,7 @@ impl<'a> States<'a> {
         if kind == Kind::Blocked {
             last.blocked = row;
         }
-        if let Target::States(table) = &mut self.target {
+        if let Some(table) = &mut self.table {
             table.push(ThreadStateRow {
                 ts,
                 dur: OPEN,
@@ -310,7 +307,7 @@ impl<'a> States<'a> {
 
     #[inline]
     fn close(&mut self, ts: i64, last: Last) {
-        if let Target::States(table) = &mut self.target {
+        if let Some(table) = &mut self.table {
             // The first state of a thread has none before it.
             if last.row != NONE {
                 table.dur.set(last.row, ts.wrapping_sub(last.ts));

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::column::{Bitmap, ColumnKind, ColumnView, Numbers, Source, Values};
-use crate::derived::{RawArgs, SchedLog};
+use crate::derived::{RawArgs, RawPart, SchedLog};
 use crate::strings::{StringId, StringPool};
 use crate::table::{ColumnSpec, ID, Table, TableSpec};
 
@@ -335,16 +335,72 @@ impl ArgsTable {
     /// Returns the rows that have a value in `int_value`, and in `real_value`.
     fn valid(&self) -> &[Bitmap; 2] {
         self.valid.get_or_init(|| {
-            let all = || {
-                let own = (0..self.row_keys.len()).map(|row| self.arg(row).value);
-                let raw = self.raw();
-                let count = raw.map_or(0, |_| self.len() - self.row_keys.len() as u32);
-                own.chain((0..count).filter_map(move |place| Some(raw?.arg(place).1.value)))
-            };
-            let int = all().map(|value| value.as_int().is_some());
-            let real = all().map(|value| matches!(value, ArgValue::Real(_)));
-            [int.collect(), real.collect()]
+            let own = || (0..self.row_keys.len()).map(|row| self.arg(row).value);
+            let mut int: Bitmap = own().map(|value| value.as_int().is_some()).collect();
+            let is_real = |value| matches!(value, ArgValue::Real(_));
+            let mut real: Bitmap = own().map(is_real).collect();
+            for part in self.raw().into_iter().flat_map(RawArgs::parts) {
+                let numbers = 0..part.args() as usize;
+                for _ in 0..part.rows() / part.args() {
+                    numbers
+                        .clone()
+                        .for_each(|number| int.push(!part.is_text(number)));
+                }
+            }
+            real.pad(self.rows());
+            int.shrink();
+            [int, real]
         })
+    }
+
+    /// Appends the numbers that a column has for arguments of events of the scheduler, which are
+    /// counted from 0.
+    fn read_raw(&self, place: usize, part: RawPart<'_>, rows: Range<u32>, out: &mut Vec<i64>) {
+        let args = part.args();
+        let (from, to) = (
+            rows.start.max(part.start),
+            rows.end.min(part.start + part.rows()),
+        );
+        if from >= to {
+            return;
+        }
+        let (from, to) = (from - part.start, to - part.start);
+        let events = from / args..to.div_ceil(args);
+        let begin = out.len();
+        match place {
+            place::SET => {
+                for event in events {
+                    let set = part.set + event * args;
+                    out.extend(std::iter::repeat_n(i64::from(set), args as usize));
+                }
+            }
+            place::INT | place::TEXT => {
+                let events = events.start as usize..events.end as usize;
+                let values = |number| {
+                    let mut values = Vec::new();
+                    if part.is_text(number) == (place == place::TEXT) {
+                        part.values(number).read(events.clone(), &mut values);
+                    } else {
+                        values.resize(events.len(), 0);
+                    }
+                    values.into_iter()
+                };
+                let mut columns: Vec<_> = (0..args as usize).map(values).collect();
+                for _ in events.clone() {
+                    out.extend(columns.iter_mut().filter_map(Iterator::next));
+                }
+            }
+            _ => {
+                // The same for each event.
+                let numbers = (0..args as usize).map(|number| part.arg(0, number));
+                let numbers = numbers.map(|arg| self.number(place, (part.set, arg)));
+                let numbers: Vec<i64> = numbers.collect();
+                events.for_each(|_| out.extend_from_slice(&numbers));
+            }
+        }
+        // The first and the last event may have arguments that are not wanted.
+        out.drain(begin..begin + (from % args) as usize);
+        out.truncate(begin + (to - from) as usize);
     }
 
     /// Gives back memory that is kept for more rows.
@@ -458,9 +514,11 @@ impl Source for ArgsTable {
             out.push(self.number(place, (set, self.arg(row))));
         }
         if let Some(raw) = self.raw() {
-            let own = self.row_keys.len();
-            let places = rows.start.max(own)..rows.end.max(own);
-            out.extend(places.map(|row| self.number(place, raw.arg((row - own) as u32))));
+            let place_of = |row: usize| row.saturating_sub(self.row_keys.len()) as u32;
+            let rows = place_of(rows.start)..place_of(rows.end);
+            for part in raw.parts() {
+                self.read_raw(place, part, rows.clone(), out);
+            }
         }
     }
 }

@@ -16,8 +16,10 @@ use crate::trackers::clock::ClockId;
 /// Reads the compact form.
 #[derive(Debug, Default)]
 pub(super) struct Compact {
-    /// The names of the bundle at hand.
+    /// The names of the bundle at hand, when they are needed.
     names: Vec<StringId>,
+    /// How many names it has.
+    count: usize,
 }
 
 /// Names of one bundle beyond this number are left out.
@@ -52,7 +54,9 @@ impl Compact {
         span: Span,
         out: &mut Out<'_>,
     ) {
-        let columns = self.columns(cx, bytes);
+        self.count = 0;
+        let columns = columns(bytes, |_| self.count = MAX_NAMES.min(self.count + 1));
+        let mut has_names = false;
         for kind in [CompactKind::Switches, CompactKind::Wakings] {
             let extent = self.extent(kind, &columns);
             if !extent.is_whole {
@@ -76,6 +80,9 @@ impl Compact {
                 out.push_until(&mut cx.store, stream, times, event);
                 continue;
             }
+            if !std::mem::replace(&mut has_names, true) {
+                self.columns_and_names(cx, bytes);
+            }
             self.read(kind, &columns, cpu, |time, event| {
                 if let Ok(ts) = cx.clocks.trace_time(clock, time) {
                     out.push(&mut cx.store, stream, ts, event);
@@ -93,24 +100,19 @@ impl Compact {
         bytes: &[u8],
         each: impl FnMut(i64, Event),
     ) {
-        let columns = self.columns(cx, bytes);
+        let columns = self.columns_and_names(cx, bytes);
         self.read(kind, &columns, cpu, each);
     }
 
     /// Finds the columns, and reads the names.
-    fn columns<'a>(&mut self, cx: &mut Context, bytes: &'a [u8]) -> Columns<'a> {
+    fn columns_and_names<'a>(&mut self, cx: &mut Context, bytes: &'a [u8]) -> Columns<'a> {
         self.names.clear();
-        let mut columns = Columns::default();
-        for Field { number, value } in Fields::new(bytes).map_while(Result::ok) {
-            match (number, value) {
-                (field::INTERN_TABLE, Value::Bytes(name)) if self.names.len() < MAX_NAMES => {
-                    self.names.push(cx.store.strings.intern_bytes(name));
-                }
-                (number @ 1..=12, Value::Bytes(packed)) => columns[number as usize] = packed,
-                _ => {}
+        let names = &mut self.names;
+        columns(bytes, |name| {
+            if names.len() < MAX_NAMES {
+                names.push(cx.store.strings.intern_bytes(name));
             }
-        }
-        columns
+        })
     }
 
     /// Reads when events happened, and if all of them can be read.
@@ -122,7 +124,7 @@ impl Compact {
             is_sorted: true,
             is_whole: true,
         };
-        let names = self.names.len() as u64;
+        let names = self.count as u64;
         let mut time = 0_i64;
         let of_kind = kind.columns().map(|number| columns[number as usize]);
         extent.is_whole = each(of_kind, |[ahead, .., name]| {
@@ -199,6 +201,19 @@ impl CompactKind {
             ],
         }
     }
+}
+
+/// Finds the columns, and hands the names to `name`.
+fn columns<'a>(bytes: &'a [u8], mut name: impl FnMut(&'a [u8])) -> Columns<'a> {
+    let mut columns = Columns::default();
+    for Field { number, value } in Fields::new(bytes).map_while(Result::ok) {
+        match (number, value) {
+            (field::INTERN_TABLE, Value::Bytes(text)) => name(text),
+            (number @ 1..=12, Value::Bytes(packed)) => columns[number as usize] = packed,
+            _ => {}
+        }
+    }
+    columns
 }
 
 fn varints(packed: &[u8]) -> Varints<'_> {
