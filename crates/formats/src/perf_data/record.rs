@@ -46,9 +46,10 @@ const COMM_EXEC: u16 = 1 << 13;
 const MMAP_BUILD_ID: u16 = 1 << 14;
 
 /// The mode of the CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum CpuMode {
     /// Not known.
+    #[default]
     Unknown,
     /// The kernel.
     Kernel,
@@ -154,12 +155,6 @@ pub struct Sample<'a> {
     pub chain: Chain<'a>,
     /// Set if a part of the stack was copied, which tells the callstack of the program.
     pub has_stack: bool,
-}
-
-impl Default for CpuMode {
-    fn default() -> Self {
-        Self::Unknown
-    }
 }
 
 /// The addresses of a callstack.

@@ -2,9 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ferretto_wire::{MAX_VARINT_LENGTH, decode_varint, encode_varint, zigzag, zigzag_decode};
-
 use super::raw::Names;
+use crate::column::Packed;
 use crate::schema::{SpuriousSchedWakeupTable, TableId, TableSet, Tables};
 use crate::strings::{StringId, StringPool};
 use crate::table::Table;
@@ -81,16 +80,60 @@ pub(super) enum Entry {
     Rows([u32; 3]),
 }
 
+/// The columns of switches.
+pub(super) mod of_switch {
+    pub(in super::super) const UCPU: usize = 0;
+    pub(in super::super) const PREV: usize = 1;
+    pub(in super::super) const NEXT: usize = 2;
+    /// The state of the thread that had the CPU, as letters.
+    pub(in super::super) const LETTERS: usize = 3;
+    pub(in super::super) const NEXT_PRIO: usize = 4;
+    pub(in super::super) const PREV_PRIO: usize = 5;
+    pub(in super::super) const PREV_COMM: usize = 6;
+    pub(in super::super) const NEXT_COMM: usize = 7;
+    /// The same state as a number.
+    pub(in super::super) const STATE: usize = 8;
+    pub(super) const COUNT: usize = 9;
+}
+
+/// The columns of wake-ups. Those behind the first two are only there for events of the kernel's.
+pub(super) mod of_wake {
+    pub(in super::super) const UTID: usize = 0;
+    pub(in super::super) const WAKER: usize = 1;
+    pub(in super::super) const UCPU: usize = 2;
+    pub(in super::super) const TARGET_CPU: usize = 3;
+    pub(in super::super) const PRIO: usize = 4;
+    pub(in super::super) const FLAGS: usize = 5;
+    pub(in super::super) const COMM: usize = 6;
+    pub(super) const COUNT: usize = 7;
+}
+
+/// Returns the set of these columns.
+pub(super) const fn columns(places: &[usize]) -> u32 {
+    let (mut set, mut at) = (0, 0);
+    while at < places.len() {
+        set |= 1 << places[at];
+        at += 1;
+    }
+    set
+}
+
 /// The deeds of the scheduler, in the order of time.
 ///
-/// An entry is a byte for its kind, numbers of variable length, and only what does not follow from
-/// the entries before.
+/// An entry is a byte for its kind, a time, and a row of the columns of its kind. All of them are
+/// packed, so that an entry takes some fifteen bytes, and each table reads the columns it needs.
 #[derive(Debug, Default)]
 pub struct SchedLog {
-    bytes: Vec<u8>,
-    memory: Memory,
-    /// States of threads that were met: numbers and letters.
-    states: Vec<(i64, StringId)>,
+    heads: Packed,
+    /// Of entries that have a time.
+    times: Packed,
+    /// Those that are no events of the kernel's, and those that are.
+    pub(super) switches: [[Packed; of_switch::COUNT]; 2],
+    pub(super) wakes: [[Packed; of_wake::COUNT]; 2],
+    /// The numbers of all other entries, one after the other.
+    others: Packed,
+    /// Rows that were noted, of `sched_slice`, `thread_state` and `ftrace_event`.
+    rows: [u32; 3],
     bounds: Option<(i64, i64)>,
     /// Switches, wake-ups and creations of threads.
     pub(super) counts: [usize; 3],
@@ -125,111 +168,28 @@ pub(super) struct Thread {
     pub(super) is_idle: bool,
 }
 
-/// The facts that entries leave behind for later ones.
-#[derive(Debug, Default)]
-struct Memory {
-    ts: i64,
-    /// Threads and their priorities, by row of `cpu`.
-    cpus: Vec<(u32, i32)>,
-    /// Names of threads when they lost a CPU, and when they got it or were woken.
-    comms: Vec<[StringId; 2]>,
-    rows: [u32; 3],
-}
-
-const LOST: usize = 0;
-const GOT: usize = 1;
-const NOBODY: (u32, i32) = (u32::MAX, 0);
-
-impl Memory {
-    #[inline]
-    fn cpu(&self, ucpu: u32) -> (u32, i32) {
-        self.cpus.get(ucpu as usize).copied().unwrap_or(NOBODY)
-    }
-
-    #[inline]
-    fn set_cpu(&mut self, ucpu: u32, thread: (u32, i32)) {
-        let place = ucpu as usize;
-        if self.cpus.len() <= place {
-            self.cpus.resize(place + 1, NOBODY);
-        }
-        self.cpus[place] = thread;
-    }
-
-    #[inline]
-    fn comm(&self, utid: u32, role: usize) -> StringId {
-        let comms = self.comms.get(utid as usize);
-        comms.map_or(StringId::NULL, |comms| comms[role])
-    }
-
-    #[inline]
-    fn set_comm(&mut self, utid: u32, role: usize, comm: StringId) {
-        let place = utid as usize;
-        if self.comms.len() <= place {
-            self.comms.resize(place + 1, [StringId::NULL; 2]);
-        }
-        self.comms[place][role] = comm;
-    }
-}
-
-/// Kinds of entries: the lower bits of the first byte.
+/// The lowest bits of the first byte of an entry.
 mod kind {
     pub(super) const SWITCH: u8 = 0;
     pub(super) const WAKE: u8 = 1;
     pub(super) const CREATED: u8 = 2;
     pub(super) const BLOCKED: u8 = 3;
-    pub(super) const CURRENT: u8 = 4;
-    pub(super) const END: u8 = 5;
-    pub(super) const ROWS: u8 = 6;
+    pub(super) const END: u8 = 4;
+    pub(super) const ROWS: u8 = 5;
     pub(super) const BITS: u32 = 3;
 }
 
-/// Flags of entries: the upper bits of the first byte.
+/// The bits above.
 mod flag {
+    /// Of switches and wake-ups.
     pub(super) const RAW: u8 = 1 << 3;
-    /// The thread that had the CPU, or that wakes another one, is that of the last switch.
-    pub(super) const KNOWN_THREAD: u8 = 1 << 4;
-    /// The thread that gets the CPU, or that is woken, has the name that it had last.
-    pub(super) const KNOWN_COMM: u8 = 1 << 5;
-    pub(super) const KNOWN_PREV_COMM: u8 = 1 << 6;
-    pub(super) const ENDS: u8 = 1 << 7;
-    /// Two bits.
-    pub(super) const CONTEXT: u32 = 6;
+    /// Of switches.
+    pub(super) const ENDS: u8 = 1 << 4;
+    /// Two bits, of wake-ups.
+    pub(super) const CONTEXT: u32 = 4;
     pub(super) const FUNCTION: u8 = 1 << 3;
     /// Two bits.
     pub(super) const IO_WAIT: u32 = 4;
-}
-
-/// States beyond this number are written out each time.
-const MAX_STATES: usize = 32;
-
-/// The bytes of an entry.
-struct Writer {
-    bytes: [u8; 12 * MAX_VARINT_LENGTH],
-    length: usize,
-}
-
-impl Writer {
-    #[inline]
-    fn new(head: u8) -> Self {
-        let mut bytes = [0; 12 * MAX_VARINT_LENGTH];
-        bytes[0] = head;
-        Self { bytes, length: 1 }
-    }
-
-    #[inline]
-    fn put(&mut self, value: u64) {
-        if value < 0x80 {
-            self.bytes[self.length] = value as u8;
-            self.length += 1;
-        } else {
-            self.length += encode_varint(value, &mut self.bytes[self.length..]);
-        }
-    }
-
-    #[inline]
-    fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.length]
-    }
 }
 
 fn truth(value: Option<bool>) -> u8 {
@@ -243,21 +203,33 @@ fn untruth(bits: u8) -> Option<bool> {
     }
 }
 
+fn push_all(columns: &mut [Packed], numbers: &[i64]) {
+    for (column, number) in columns.iter_mut().zip(numbers) {
+        column.push(*number);
+    }
+}
+
 impl SchedLog {
     /// Returns true if there are no entries.
     pub(super) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.heads.len() == 0
+    }
+
+    fn packed(&self) -> impl Iterator<Item = &Packed> {
+        let single = [&self.heads, &self.times, &self.others];
+        let switches = self.switches.iter().flatten();
+        let wakes = self.wakes.iter().flatten();
+        single.into_iter().chain(switches).chain(wakes)
     }
 
     /// Returns the memory that it takes, in bytes.
     pub(crate) fn memory(&self) -> usize {
-        self.bytes.capacity()
-            + self.memory.comms.capacity() * size_of::<[StringId; 2]>()
-            + self.threads.capacity() * size_of::<Thread>()
-            + match &*self.spurious() {
-                Spurious::There(table) => table.memory(),
-                _ => 0,
-            }
+        let spurious = match &*self.spurious() {
+            Spurious::There(table) => table.memory(),
+            _ => 0,
+        };
+        let threads = self.threads.capacity() * size_of::<Thread>();
+        self.packed().map(Packed::memory).sum::<usize>() + threads + spurious
     }
 
     /// Returns the spurious wake-ups, if they were met.
@@ -276,56 +248,26 @@ impl SchedLog {
         self.note_rows(tables);
         self.counts[0] += 1;
         let mut head = kind::SWITCH;
-        let (memory, is_raw) = (&mut self.memory, switch.is_raw);
-        let is_known = memory.cpu(switch.ucpu) == (switch.prev, switch.prev_prio);
-        let knows = |role, utid, comm| !is_raw || memory.comm(utid, role) == comm;
-        let (prev, next) = (
-            knows(LOST, switch.prev, switch.prev_comm),
-            knows(GOT, switch.next, switch.next_comm),
-        );
-        for (is_set, flag) in [
-            (is_raw, flag::RAW),
-            (switch.ends, flag::ENDS),
-            (is_known, flag::KNOWN_THREAD),
-            (prev, flag::KNOWN_PREV_COMM),
-            (next, flag::KNOWN_COMM),
-        ] {
+        for (is_set, flag) in [(switch.is_raw, flag::RAW), (switch.ends, flag::ENDS)] {
             head |= if is_set { flag } else { 0 };
         }
-        let mut entry = Writer::new(head);
-        entry.put(zigzag(switch.ts.wrapping_sub(memory.ts)));
-        entry.put(switch.ucpu.into());
-        if !is_known {
-            entry.put(switch.prev.into());
-            entry.put(zigzag(switch.prev_prio.into()));
-        }
-        if !prev {
-            entry.put(switch.prev_comm.raw().into());
-            memory.set_comm(switch.prev, LOST, switch.prev_comm);
-        }
-        let mut states = self.states.iter();
-        match states.position(|state| *state == switch.state) {
-            Some(place) => entry.put(place as u64 + 1),
-            None => {
-                entry.put(0);
-                entry.put(zigzag(switch.state.0));
-                entry.put(switch.state.1.raw().into());
-                if self.states.len() < MAX_STATES {
-                    self.states.push(switch.state);
-                }
-            }
-        }
-        entry.put(switch.next.into());
-        entry.put(zigzag(switch.next_prio.into()));
-        if !next {
-            entry.put(switch.next_comm.raw().into());
-            memory.set_comm(switch.next, GOT, switch.next_comm);
-        }
-        memory.ts = switch.ts;
-        memory.set_cpu(switch.ucpu, (switch.next, switch.next_prio));
-        self.bytes.extend_from_slice(entry.bytes());
+        self.heads.push(head.into());
+        self.times.push(switch.ts);
+        let (state, letters) = switch.state;
+        let numbers: [i64; of_switch::COUNT] = [
+            switch.ucpu.into(),
+            switch.prev.into(),
+            switch.next.into(),
+            letters.raw().into(),
+            switch.next_prio.into(),
+            switch.prev_prio.into(),
+            switch.prev_comm.raw().into(),
+            switch.next_comm.raw().into(),
+            state,
+        ];
+        push_all(&mut self.switches[usize::from(switch.is_raw)], &numbers);
         self.note(switch.ts);
-        if is_raw {
+        if switch.is_raw {
             self.raw[0] = self.raw[0].saturating_add(1);
             self.names.get_or_insert_with(|| Names::new(strings));
         }
@@ -336,51 +278,38 @@ impl SchedLog {
     pub(crate) fn wake(&mut self, tables: &Tables, strings: &mut StringPool, wake: &Wake) {
         self.note_rows(tables);
         self.counts[1] += 1;
-        let memory = &mut self.memory;
         let mut head = kind::WAKE | truth(wake.irq_context) << flag::CONTEXT;
-        let (mut is_known, mut has_comm) = (false, true);
-        if let Some(raw) = wake.raw {
-            is_known = memory.cpu(raw.ucpu).0 == wake.waker;
-            has_comm = memory.comm(wake.utid, GOT) == raw.comm;
-            head |= flag::RAW;
-        }
-        head |= if is_known { flag::KNOWN_THREAD } else { 0 };
-        head |= if has_comm { flag::KNOWN_COMM } else { 0 };
-        let mut entry = Writer::new(head);
-        entry.put(zigzag(wake.ts.wrapping_sub(memory.ts)));
-        entry.put(wake.utid.into());
-        if !is_known {
-            entry.put(wake.waker.into());
-        }
-        if let Some(raw) = wake.raw {
-            entry.put(raw.ucpu.into());
-            entry.put(raw.target_cpu.into());
-            entry.put(raw.prio.into());
-            entry.put(raw.common_flags.into());
-            if !has_comm {
-                entry.put(raw.comm.raw().into());
-                memory.set_comm(wake.utid, GOT, raw.comm);
+        let threads = [wake.utid.into(), wake.waker.into()];
+        match wake.raw {
+            None => push_all(&mut self.wakes[0], &threads),
+            Some(raw) => {
+                head |= flag::RAW;
+                let [utid, waker] = threads;
+                let numbers: [i64; of_wake::COUNT] = [
+                    utid,
+                    waker,
+                    raw.ucpu.into(),
+                    raw.target_cpu.into(),
+                    raw.prio.into(),
+                    raw.common_flags.into(),
+                    raw.comm.raw().into(),
+                ];
+                push_all(&mut self.wakes[1], &numbers);
+                self.raw[1] = self.raw[1].saturating_add(1);
+                self.names.get_or_insert_with(|| Names::new(strings));
+                self.note(wake.ts);
             }
         }
-        memory.ts = wake.ts;
-        self.bytes.extend_from_slice(entry.bytes());
-        if wake.raw.is_some() {
-            self.raw[1] = self.raw[1].saturating_add(1);
-            self.names.get_or_insert_with(|| Names::new(strings));
-            self.note(wake.ts);
-        }
+        self.heads.push(head.into());
+        self.times.push(wake.ts);
     }
 
     /// Adds the creation of a thread.
     pub(crate) fn created(&mut self, tables: &Tables, created: &Created) {
         self.note_rows(tables);
         self.counts[2] += 1;
-        let mut entry = Writer::new(kind::CREATED);
-        entry.put(zigzag(created.ts.wrapping_sub(self.memory.ts)));
-        entry.put(created.utid.into());
-        entry.put(created.creator.into());
-        self.memory.ts = created.ts;
-        self.bytes.extend_from_slice(entry.bytes());
+        self.times.push(created.ts);
+        self.other(kind::CREATED, &[created.utid, created.creator]);
         self.note(created.ts);
     }
 
@@ -393,39 +322,25 @@ impl SchedLog {
         function: Option<StringId>,
     ) {
         self.note_rows(tables);
-        let mut head = kind::BLOCKED | truth(io_wait) << flag::IO_WAIT;
-        head |= if function.is_some() {
-            flag::FUNCTION
-        } else {
-            0
-        };
-        let mut entry = Writer::new(head);
-        entry.put(utid.into());
-        if let Some(function) = function {
-            entry.put(function.raw().into());
+        let head = kind::BLOCKED | truth(io_wait) << flag::IO_WAIT;
+        match function {
+            Some(function) => self.other(head | flag::FUNCTION, &[utid, function.raw()]),
+            None => self.other(head, &[utid]),
         }
-        self.bytes.extend_from_slice(entry.bytes());
-    }
-
-    /// A thread has a CPU, and there is no row that says so.
-    pub(crate) fn current(&mut self, ucpu: u32, utid: u32, prio: i32) {
-        let mut entry = Writer::new(kind::CURRENT);
-        entry.put(ucpu.into());
-        entry.put(utid.into());
-        entry.put(zigzag(prio.into()));
-        self.memory.set_cpu(ucpu, (utid, prio));
-        self.bytes.extend_from_slice(entry.bytes());
     }
 
     /// The thread on a CPU leaves it, and nothing more is known.
     pub(crate) fn end(&mut self, tables: &Tables, ts: i64, ucpu: u32, state: StringId) {
         self.note_rows(tables);
-        let mut entry = Writer::new(kind::END);
-        entry.put(zigzag(ts.wrapping_sub(self.memory.ts)));
-        entry.put(ucpu.into());
-        entry.put(state.raw().into());
-        self.memory.ts = ts;
-        self.bytes.extend_from_slice(entry.bytes());
+        self.times.push(ts);
+        self.other(kind::END, &[ucpu, state.raw()]);
+    }
+
+    fn other(&mut self, head: u8, numbers: &[u32]) {
+        self.heads.push(head.into());
+        for number in numbers {
+            self.others.push((*number).into());
+        }
     }
 
     /// A row that follows from the log begins or ends at this time.
@@ -443,18 +358,15 @@ impl SchedLog {
             tables.thread_state.rows.len(),
             tables.ftrace_event.rows.len(),
         ];
-        if rows != self.memory.rows {
+        if rows != self.rows {
             self.add_rows(rows);
         }
     }
 
     fn add_rows(&mut self, rows: [u32; 3]) {
-        let mut entry = Writer::new(kind::ROWS);
-        for (now, before) in rows.iter().zip(self.memory.rows) {
-            entry.put(now.saturating_sub(before).into());
-        }
-        self.memory.rows = rows;
-        self.bytes.extend_from_slice(entry.bytes());
+        let before = std::mem::replace(&mut self.rows, rows);
+        let more = [0, 1, 2].map(|table| rows[table].saturating_sub(before[table]));
+        self.other(kind::ROWS, &more);
     }
 
     /// Keeps what tables are computed from. All was read, and these tables are wanted.
@@ -478,16 +390,33 @@ impl SchedLog {
         let fits = self.count_args().and_then(|count| first.checked_add(count));
         let has_args = wanted.has(TableId::args) && self.raw != [0; 2] && fits.is_some();
         self.first_args = has_args.then_some(first);
-        self.memory = Memory::default();
-        self.bytes.shrink_to_fit();
+        for column in [&mut self.heads, &mut self.times, &mut self.others] {
+            column.shrink();
+        }
+        self.switches
+            .as_flattened_mut()
+            .iter_mut()
+            .for_each(Packed::shrink);
+        self.wakes
+            .as_flattened_mut()
+            .iter_mut()
+            .for_each(Packed::shrink);
     }
 
-    /// Returns the entries.
-    pub(super) fn entries(&self) -> Entries<'_> {
+    /// Returns the entries, with these columns of switches and wake-ups. Others are 0.
+    pub(super) fn entries<const SWITCH: u32, const WAKE: u32>(&self) -> Entries<'_, SWITCH, WAKE> {
         Entries {
-            rest: &self.bytes,
-            memory: Memory::default(),
-            states: Vec::new(),
+            heads: Reader::new(&self.heads),
+            times: Reader::new(&self.times),
+            switches: self
+                .switches
+                .each_ref()
+                .map(|columns| columns.each_ref().map(Reader::new)),
+            wakes: self
+                .wakes
+                .each_ref()
+                .map(|columns| columns.each_ref().map(Reader::new)),
+            others: Reader::new(&self.others),
         }
     }
 
@@ -502,170 +431,149 @@ impl SchedLog {
     }
 }
 
-/// The entries of a log.
+/// Numbers that are read one after the other.
 #[derive(Debug)]
-pub(super) struct Entries<'a> {
-    rest: &'a [u8],
-    memory: Memory,
-    states: Vec<(i64, StringId)>,
+struct Reader<'a> {
+    numbers: &'a Packed,
+    /// Some of them, unpacked.
+    read: Vec<i64>,
+    at: usize,
+    /// The number behind those that were unpacked.
+    next: usize,
 }
 
-impl Entries<'_> {
-    #[inline]
-    fn number(&mut self) -> u64 {
-        match self.rest {
-            [byte, rest @ ..] if *byte < 0x80 => {
-                self.rest = rest;
-                (*byte).into()
-            }
-            [low, high, rest @ ..] if *high < 0x80 => {
-                self.rest = rest;
-                u64::from(*low & 0x7f) | u64::from(*high) << 7
-            }
-            _ => self.long_number(),
+impl<'a> Reader<'a> {
+    fn new(numbers: &'a Packed) -> Self {
+        Self {
+            numbers,
+            read: Vec::new(),
+            at: 0,
+            next: 0,
         }
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<i64> {
+        if self.at == self.read.len() {
+            self.refill();
+        }
+        let number = *self.read.get(self.at)?;
+        self.at += 1;
+        Some(number)
+    }
+
+    #[inline]
+    fn number(&mut self) -> i64 {
+        self.next().unwrap_or(0)
     }
 
     #[inline(never)]
-    fn long_number(&mut self) -> u64 {
-        let (value, digits) = decode_varint(self.rest).unwrap_or((0, self.rest.len()));
-        self.rest = &self.rest[digits..];
-        value
-    }
-
-    #[inline]
-    fn id(&mut self) -> u32 {
-        self.number() as u32
-    }
-
-    #[inline]
-    fn signed(&mut self) -> i64 {
-        zigzag_decode(self.number())
-    }
-
-    #[inline]
-    fn text(&mut self) -> StringId {
-        StringId(self.id())
-    }
-
-    #[inline]
-    fn time(&mut self) -> i64 {
-        self.memory.ts = self.memory.ts.wrapping_add(self.signed());
-        self.memory.ts
-    }
-
-    fn switch(&mut self, head: u8) -> Switch {
-        let ts = self.time();
-        let ucpu = self.id();
-        let (prev, prev_prio) = match head & flag::KNOWN_THREAD {
-            0 => (self.id(), self.signed() as i32),
-            _ => self.memory.cpu(ucpu),
-        };
-        if head & flag::KNOWN_PREV_COMM == 0 {
-            let comm = self.text();
-            self.memory.set_comm(prev, LOST, comm);
-        }
-        let state = match self.number() {
-            0 => {
-                let state = (self.signed(), self.text());
-                if self.states.len() < MAX_STATES {
-                    self.states.push(state);
-                }
-                state
-            }
-            place => self.states[place as usize - 1],
-        };
-        let (next, next_prio) = (self.id(), self.signed() as i32);
-        if head & flag::KNOWN_COMM == 0 {
-            let comm = self.text();
-            self.memory.set_comm(next, GOT, comm);
-        }
-        self.memory.set_cpu(ucpu, (next, next_prio));
-        Switch {
-            ts,
-            ucpu,
-            ends: head & flag::ENDS != 0,
-            is_raw: head & flag::RAW != 0,
-            prev,
-            prev_prio,
-            prev_comm: self.memory.comm(prev, LOST),
-            state,
-            next,
-            next_prio,
-            next_comm: self.memory.comm(next, GOT),
-        }
-    }
-
-    fn wake(&mut self, head: u8) -> Wake {
-        let (ts, utid) = (self.time(), self.id());
-        let is_known = head & flag::KNOWN_THREAD != 0;
-        let mut waker = if is_known { 0 } else { self.id() };
-        let mut raw = None;
-        if head & flag::RAW != 0 {
-            let ucpu = self.id();
-            if is_known {
-                waker = self.memory.cpu(ucpu).0;
-            }
-            let [target_cpu, prio, common_flags] = [(); 3].map(|()| self.number() as u16);
-            if head & flag::KNOWN_COMM == 0 {
-                let comm = self.text();
-                self.memory.set_comm(utid, GOT, comm);
-            }
-            raw = Some(RawWake {
-                ucpu,
-                target_cpu,
-                prio,
-                common_flags,
-                comm: self.memory.comm(utid, GOT),
-            });
-        }
-        Wake {
-            ts,
-            utid,
-            waker,
-            irq_context: untruth(head >> flag::CONTEXT),
-            raw,
-        }
+    fn refill(&mut self) {
+        /// The numbers that are unpacked at a time.
+        const NUMBERS: usize = 1024;
+        self.read.clear();
+        self.numbers
+            .read(self.next..self.next + NUMBERS, &mut self.read);
+        self.next += self.read.len();
+        self.at = 0;
     }
 }
 
-impl Iterator for Entries<'_> {
+/// The entries of a log.
+#[derive(Debug)]
+pub(super) struct Entries<'a, const SWITCH: u32, const WAKE: u32> {
+    heads: Reader<'a>,
+    times: Reader<'a>,
+    switches: [[Reader<'a>; of_switch::COUNT]; 2],
+    wakes: [[Reader<'a>; of_wake::COUNT]; 2],
+    others: Reader<'a>,
+}
+
+impl<const SWITCH: u32, const WAKE: u32> Entries<'_, SWITCH, WAKE> {
+    #[inline]
+    fn switch(&mut self, head: u8) -> Switch {
+        let is_raw = head & flag::RAW != 0;
+        let columns = &mut self.switches[usize::from(is_raw)];
+        let mut number = |place: usize| match SWITCH >> place & 1 {
+            0 => 0,
+            _ => columns[place].number(),
+        };
+        Switch {
+            ts: self.times.number(),
+            ucpu: number(of_switch::UCPU) as u32,
+            ends: head & flag::ENDS != 0,
+            is_raw,
+            prev: number(of_switch::PREV) as u32,
+            prev_prio: number(of_switch::PREV_PRIO) as i32,
+            prev_comm: StringId(number(of_switch::PREV_COMM) as u32),
+            state: (
+                number(of_switch::STATE),
+                StringId(number(of_switch::LETTERS) as u32),
+            ),
+            next: number(of_switch::NEXT) as u32,
+            next_prio: number(of_switch::NEXT_PRIO) as i32,
+            next_comm: StringId(number(of_switch::NEXT_COMM) as u32),
+        }
+    }
+
+    #[inline]
+    fn wake(&mut self, head: u8) -> Wake {
+        let is_raw = head & flag::RAW != 0;
+        let columns = &mut self.wakes[usize::from(is_raw)];
+        let mut number = |place: usize| match WAKE >> place & 1 {
+            0 => 0,
+            _ => columns[place].number(),
+        };
+        Wake {
+            ts: self.times.number(),
+            utid: number(of_wake::UTID) as u32,
+            waker: number(of_wake::WAKER) as u32,
+            irq_context: untruth(head >> flag::CONTEXT),
+            raw: is_raw.then(|| RawWake {
+                ucpu: number(of_wake::UCPU) as u32,
+                target_cpu: number(of_wake::TARGET_CPU) as u16,
+                prio: number(of_wake::PRIO) as u16,
+                common_flags: number(of_wake::FLAGS) as u16,
+                comm: StringId(number(of_wake::COMM) as u32),
+            }),
+        }
+    }
+
+    #[inline]
+    fn other(&mut self) -> u32 {
+        self.others.number() as u32
+    }
+}
+
+impl<const SWITCH: u32, const WAKE: u32> Iterator for Entries<'_, SWITCH, WAKE> {
     type Item = Entry;
 
     #[inline]
     fn next(&mut self) -> Option<Entry> {
-        loop {
-            let (head, rest) = self.rest.split_first()?;
-            self.rest = rest;
-            return Some(match head & ((1 << kind::BITS) - 1) {
-                kind::SWITCH => Entry::Switch(self.switch(*head)),
-                kind::WAKE => Entry::Wake(self.wake(*head)),
-                kind::CREATED => Entry::Created(Created {
-                    ts: self.time(),
-                    utid: self.id(),
-                    creator: self.id(),
-                }),
-                kind::BLOCKED => {
-                    let utid = self.id();
-                    let has_function = head & flag::FUNCTION != 0;
-                    Entry::Blocked {
-                        utid,
-                        io_wait: untruth(head >> flag::IO_WAIT),
-                        function: has_function.then(|| self.text()),
-                    }
+        let head = self.heads.next()? as u8;
+        Some(match head & ((1 << kind::BITS) - 1) {
+            kind::SWITCH => Entry::Switch(self.switch(head)),
+            kind::WAKE => Entry::Wake(self.wake(head)),
+            kind::CREATED => Entry::Created(Created {
+                ts: self.times.number(),
+                utid: self.other(),
+                creator: self.other(),
+            }),
+            kind::BLOCKED => {
+                let utid = self.other();
+                let has_function = head & flag::FUNCTION != 0;
+                Entry::Blocked {
+                    utid,
+                    io_wait: untruth(head >> flag::IO_WAIT),
+                    function: has_function.then(|| StringId(self.other())),
                 }
-                kind::CURRENT => {
-                    let (ucpu, utid, prio) = (self.id(), self.id(), self.signed() as i32);
-                    self.memory.set_cpu(ucpu, (utid, prio));
-                    continue;
-                }
-                kind::END => Entry::End {
-                    ts: self.time(),
-                    ucpu: self.id(),
-                    state: self.text(),
-                },
-                _ => Entry::Rows([(); 3].map(|()| self.id())),
-            });
-        }
+            }
+            kind::END => Entry::End {
+                ts: self.times.number(),
+                ucpu: self.other(),
+                state: StringId(self.other()),
+            },
+            _ => Entry::Rows([(); 3].map(|()| self.other())),
+        })
     }
 }

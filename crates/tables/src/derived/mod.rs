@@ -1,6 +1,6 @@
 //! Tables that are computed when they are first asked for.
 //!
-//! Of what the scheduler does, an import keeps a [log](log::SchedLog) of some ten bytes an event.
+//! Of what the scheduler does, an import keeps a [log](log::SchedLog) of some fifteen bytes an event.
 //! The tables that follow from it take several times as much, though they are packed, and few
 //! questions need all of them.
 

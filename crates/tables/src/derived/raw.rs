@@ -1,10 +1,9 @@
 //! Events of the scheduler as the kernel wrote them, and their arguments.
 
-use std::array;
 use std::ops::Range;
 
 use super::Derive;
-use super::log::{Entry, SchedLog};
+use super::log::{Entry, SchedLog, columns, of_switch, of_wake};
 use crate::column::Packed;
 use crate::schema::{Arg, ArgValue, FtraceEventRow, FtraceEventTable, TableId};
 use crate::strings::{StringId, StringPool};
@@ -85,7 +84,9 @@ impl Derive for FtraceEventTable {
             taken
         };
         let mut copied = 0;
-        for entry in log.entries() {
+        const SWITCH: u32 = columns(&[of_switch::UCPU, of_switch::PREV]);
+        const WAKE: u32 = columns(&[of_wake::WAKER, of_wake::UCPU, of_wake::FLAGS]);
+        for entry in log.entries::<SWITCH, WAKE>() {
             match entry {
                 Entry::Switch(switch) if switch.is_raw => {
                     table.push(FtraceEventRow {
@@ -126,99 +127,71 @@ impl Derive for FtraceEventTable {
     }
 }
 
-/// The arguments of switches and wake-ups.
-#[derive(Debug)]
-pub(crate) struct RawArgs {
-    names: Names,
+/// The arguments of switches and wake-ups, which are columns of the log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RawArgs<'a> {
+    log: &'a SchedLog,
+    names: &'a Names,
     first: u32,
-    /// A column for each argument, which has a row for each event.
-    switches: [Packed; SWITCH_ARGS as usize],
-    wakes: [Packed; WAKE_ARGS as usize],
 }
 
-/// The bytes of the arguments of a switch and of a wake-up, if nothing is packed.
-const SWITCH_BYTES: usize = 6 * 4 + 8;
-const WAKE_BYTES: usize = 4 + 4 + 2 + 2;
+/// The meaning of a number in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    Text,
+    Number,
+    /// A thread, of which the number is the argument that the kernel gave it.
+    Thread,
+}
 
-impl RawArgs {
-    /// Reads the arguments from a log that has any.
-    pub(crate) fn read(log: &SchedLog) -> Option<Self> {
-        let (names, first) = (log.names?, log.first_args?);
-        let mut switches: [Packed; SWITCH_ARGS as usize] = array::from_fn(|_| Packed::default());
-        let mut wakes: [Packed; WAKE_ARGS as usize] = array::from_fn(|_| Packed::default());
-        for entry in log.entries() {
-            match entry {
-                Entry::Switch(switch) if switch.is_raw => {
-                    let numbers = [
-                        switch.prev_comm.raw().into(),
-                        log.thread(switch.prev).tid.into(),
-                        switch.prev_prio.into(),
-                        switch.state.0,
-                        switch.next_comm.raw().into(),
-                        log.thread(switch.next).tid.into(),
-                        switch.next_prio.into(),
-                    ];
-                    push(&mut switches, numbers);
-                }
-                Entry::Wake(wake) => {
-                    if let Some(raw) = wake.raw {
-                        let numbers = [
-                            raw.comm.raw().into(),
-                            log.thread(wake.utid).tid.into(),
-                            raw.prio.into(),
-                            raw.target_cpu.into(),
-                        ];
-                        push(&mut wakes, numbers);
-                    }
-                }
-                _ => {}
-            }
-        }
-        switches.iter_mut().for_each(Packed::shrink);
-        wakes.iter_mut().for_each(Packed::shrink);
+/// The columns of the arguments in their order.
+const OF_SWITCH: [(usize, Meaning); SWITCH_ARGS as usize] = [
+    (of_switch::PREV_COMM, Meaning::Text),
+    (of_switch::PREV, Meaning::Thread),
+    (of_switch::PREV_PRIO, Meaning::Number),
+    (of_switch::STATE, Meaning::Number),
+    (of_switch::NEXT_COMM, Meaning::Text),
+    (of_switch::NEXT, Meaning::Thread),
+    (of_switch::NEXT_PRIO, Meaning::Number),
+];
+const OF_WAKE: [(usize, Meaning); WAKE_ARGS as usize] = [
+    (of_wake::COMM, Meaning::Text),
+    (of_wake::UTID, Meaning::Thread),
+    (of_wake::PRIO, Meaning::Number),
+    (of_wake::TARGET_CPU, Meaning::Number),
+];
+
+impl<'a> RawArgs<'a> {
+    /// Returns those of a log, if it has any.
+    #[inline]
+    pub(crate) fn of(log: &'a SchedLog) -> Option<Self> {
         Some(Self {
-            names,
-            first,
-            switches,
-            wakes,
+            log,
+            names: log.names.as_ref()?,
+            first: log.first_args?,
         })
-    }
-
-    /// Returns the memory that those of a log take at most, in bytes.
-    pub(crate) fn memory_of(log: &SchedLog) -> usize {
-        let [switches, wakes] = log.raw.map(|count| count as usize);
-        switches * SWITCH_BYTES
-            + wakes * WAKE_BYTES
-            + SWITCH_ARGS as usize * Packed::overhead(switches)
-            + WAKE_ARGS as usize * Packed::overhead(wakes)
-    }
-
-    /// Returns the memory that they take, in bytes.
-    pub(crate) fn memory(&self) -> usize {
-        self.switches
-            .iter()
-            .chain(&self.wakes)
-            .map(Packed::memory)
-            .sum()
     }
 
     /// Returns the events of a kind: switches, and wake-ups behind them.
     #[inline]
-    pub(crate) fn parts(&self) -> [RawPart<'_>; 2] {
-        let start = self.switches[0].len() as u32 * SWITCH_ARGS;
+    pub(crate) fn parts(&self) -> [RawPart<'a>; 2] {
+        let Self { log, names, first } = *self;
+        let start = log.raw[0] * SWITCH_ARGS;
         let switches = RawPart {
+            log,
             start: 0,
-            set: self.first,
-            names: &self.names.switch,
-            columns: &self.switches,
-            texts: 1 | 1 << 4,
+            set: first,
+            names: &names.switch,
+            columns: &log.switches[1],
+            args: &OF_SWITCH,
         };
         let wakes = RawPart {
+            log,
             start,
-            set: self.first + start,
-            names: &self.names.waking,
-            columns: &self.wakes,
-            texts: 1,
+            set: first + start,
+            names: &names.waking,
+            columns: &log.wakes[1],
+            args: &OF_WAKE,
         };
         [switches, wakes]
     }
@@ -255,21 +228,21 @@ impl RawArgs {
 /// The arguments of all events of a kind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawPart<'a> {
+    log: &'a SchedLog,
     /// The place of the first one among the arguments of both kinds.
     pub(crate) start: u32,
     /// The number of the first set.
     pub(crate) set: u32,
     names: &'a [StringId],
     columns: &'a [Packed],
-    /// A bit for each argument: 1 if it is a text.
-    texts: u8,
+    args: &'static [(usize, Meaning)],
 }
 
 impl RawPart<'_> {
     /// Returns the number of arguments of an event.
     #[inline]
     pub(crate) fn args(&self) -> u32 {
-        self.names.len() as u32
+        self.args.len() as u32
     }
 
     /// Returns the number of arguments of all events.
@@ -281,21 +254,31 @@ impl RawPart<'_> {
     /// Returns true if an argument is a text. Others are integers.
     #[inline]
     pub(crate) fn is_text(&self, number: usize) -> bool {
-        self.texts >> number & 1 != 0
+        self.args[number].1 == Meaning::Text
     }
 
-    /// Returns the values of an argument, one for each event.
-    pub(crate) fn values(&self, number: usize) -> &Packed {
-        &self.columns[number]
+    /// Returns the values of an argument, one for each of these events.
+    pub(crate) fn values(&self, number: usize, events: Range<usize>) -> Vec<i64> {
+        let (place, meaning) = self.args[number];
+        let mut values = Vec::with_capacity(events.len());
+        self.columns[place].read(events, &mut values);
+        if meaning == Meaning::Thread {
+            for value in &mut values {
+                *value = self.log.thread(*value as u32).tid.into();
+            }
+        }
+        values
     }
 
     /// Returns an argument of an event.
     #[inline]
     pub(crate) fn arg(&self, event: usize, number: usize) -> Arg {
-        let value = self.columns[number].get(event);
-        let value = match self.is_text(number) {
-            true => ArgValue::Text(StringId(value as u32)),
-            false => ArgValue::Int(value),
+        let (place, meaning) = self.args[number];
+        let value = self.columns[place].get(event);
+        let value = match meaning {
+            Meaning::Text => ArgValue::Text(StringId(value as u32)),
+            Meaning::Number => ArgValue::Int(value),
+            Meaning::Thread => ArgValue::Int(self.log.thread(value as u32).tid.into()),
         };
         let name = self.names[number];
         Arg {
@@ -303,12 +286,5 @@ impl RawPart<'_> {
             key: name,
             value,
         }
-    }
-}
-
-#[inline]
-fn push<const N: usize>(columns: &mut [Packed; N], numbers: [i64; N]) {
-    for (column, number) in columns.iter_mut().zip(numbers) {
-        column.push(number);
     }
 }

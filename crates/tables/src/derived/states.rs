@@ -1,6 +1,6 @@
 //! Threads on CPUs, and the states they are in.
 
-use super::log::{Entry, SchedLog, Spurious, Switch, Wake};
+use super::log::{Entry, SchedLog, Spurious, Switch, Wake, columns, of_switch, of_wake};
 use super::{Created, Derive};
 use crate::column::{Column, NullableColumn};
 use crate::schema::{
@@ -26,7 +26,13 @@ impl Derive for SchedSliceTable {
         // The last rows, by row of `cpu`.
         let mut cpus: Vec<u32> = Vec::new();
         let mut copied = 0;
-        for entry in log.entries() {
+        const SWITCH: u32 = columns(&[
+            of_switch::UCPU,
+            of_switch::NEXT,
+            of_switch::LETTERS,
+            of_switch::NEXT_PRIO,
+        ]);
+        for entry in log.entries::<SWITCH, 0>() {
             match entry {
                 Entry::Switch(switch) => {
                     let place = switch.ucpu as usize;
@@ -191,7 +197,14 @@ impl<'a> States<'a> {
 
     /// Reads the log. `copy` sees where rows are that do not follow from it, and how many.
     fn run(&mut self, mut copy: impl FnMut(&mut Self, u32)) {
-        for entry in self.log.entries() {
+        const SWITCH: u32 = columns(&[
+            of_switch::UCPU,
+            of_switch::PREV,
+            of_switch::NEXT,
+            of_switch::LETTERS,
+        ]);
+        const WAKE: u32 = columns(&[of_wake::UTID, of_wake::WAKER]);
+        for entry in self.log.entries::<SWITCH, WAKE>() {
             match entry {
                 Entry::Switch(switch) => self.switch(&switch),
                 Entry::Wake(wake) => self.wake(&wake),

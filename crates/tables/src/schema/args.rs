@@ -116,7 +116,6 @@ pub struct ArgsTable {
     valid: OnceLock<[Bitmap; 2]>,
     /// Of events of the scheduler, behind the others.
     log: Option<Arc<SchedLog>>,
-    raw: OnceLock<Option<RawArgs>>,
 }
 
 /// The places of columns in [`ArgsTable::SPEC`].
@@ -218,9 +217,9 @@ impl ArgsTable {
         }
     }
 
-    fn raw(&self) -> Option<&RawArgs> {
-        let log = self.log.as_ref()?;
-        self.raw.get_or_init(|| RawArgs::read(log)).as_ref()
+    #[inline]
+    fn raw(&self) -> Option<RawArgs<'_>> {
+        RawArgs::of(self.log.as_ref()?)
     }
 
     /// Returns the arguments of a set.
@@ -230,7 +229,7 @@ impl ArgsTable {
             Err(_) => 0..0,
         };
         let raw = self.raw().filter(|_| rows.is_empty());
-        let of_raw = raw.map_or(0..0, |raw| raw.set(id));
+        let of_raw = raw.as_ref().map_or(0..0, |raw| raw.set(id));
         let raw = of_raw.filter_map(move |place| Some(raw?.arg(place).1));
         rows.map(|row| self.arg(row)).chain(raw)
     }
@@ -339,7 +338,7 @@ impl ArgsTable {
             let mut int: Bitmap = own().map(|value| value.as_int().is_some()).collect();
             let is_real = |value| matches!(value, ArgValue::Real(_));
             let mut real: Bitmap = own().map(is_real).collect();
-            for part in self.raw().into_iter().flat_map(RawArgs::parts) {
+            for part in self.raw().iter().flat_map(RawArgs::parts) {
                 let numbers = 0..part.args() as usize;
                 for _ in 0..part.rows() / part.args() {
                     numbers
@@ -376,14 +375,9 @@ impl ArgsTable {
             }
             place::INT | place::TEXT => {
                 let events = events.start as usize..events.end as usize;
-                let values = |number| {
-                    let mut values = Vec::new();
-                    if part.is_text(number) == (place == place::TEXT) {
-                        part.values(number).read(events.clone(), &mut values);
-                    } else {
-                        values.resize(events.len(), 0);
-                    }
-                    values.into_iter()
+                let values = |number| match part.is_text(number) == (place == place::TEXT) {
+                    true => part.values(number, events.clone()).into_iter(),
+                    false => vec![0; events.len()].into_iter(),
                 };
                 let mut columns: Vec<_> = (0..args as usize).map(values).collect();
                 for _ in events.clone() {
@@ -463,15 +457,11 @@ impl Table for ArgsTable {
     }
 
     fn most_memory(&self) -> usize {
-        let raw = match (&self.log, self.raw.get()) {
-            (Some(log), None) => RawArgs::memory_of(log),
-            _ => 0,
-        };
         let valid = match self.valid.get() {
             None => 2 * 8 * self.rows().div_ceil(64),
             Some(_) => 0,
         };
-        self.memory() + raw + valid
+        self.memory() + valid
     }
 
     fn memory(&self) -> usize {
@@ -481,9 +471,8 @@ impl Table for ArgsTable {
             + 4 * self.starts.capacity()
             + 4 * self.slots.capacity()
             + 8 * self.keys.capacity();
-        let raw = self.raw.get().and_then(Option::as_ref);
         let valid = self.valid.get().into_iter().flatten();
-        own + raw.map_or(0, RawArgs::memory) + valid.map(Bitmap::memory).sum::<usize>()
+        own + valid.map(Bitmap::memory).sum::<usize>()
     }
 }
 

@@ -45,12 +45,9 @@ impl SchedTracker {
     }
 
     /// Sets the thread that has a CPU, of which no row begins.
-    pub(crate) fn set_current(&mut self, store: &mut Store, ucpu: u32, next: Next) {
+    pub(crate) fn set_current(&mut self, ucpu: u32, next: Next) {
         let has_row = self.current(ucpu).is_some_and(|current| current.has_row);
         self.set(ucpu, next, has_row);
-        if is_wanted(store) {
-            store.sched.current(ucpu, next.utid, next.prio);
-        }
     }
 
     /// Ends the row of a CPU in this state, as nothing more is known of a switch.

@@ -77,7 +77,7 @@ impl Ftrace {
         let Some(current) = cx.sched.current(ucpu) else {
             let stat = Stat::compact_sched_switch_skipped;
             cx.store.stats.add(stat, 1);
-            cx.sched.set_current(&mut cx.store, ucpu, next);
+            cx.sched.set_current(ucpu, next);
             return;
         };
         let version = machine(&mut self.machines, cx.store.machine).kernel.version;
@@ -103,7 +103,7 @@ impl Ftrace {
                 self.raw_switch(cx, cpu, current.pid, pid, &whole);
             }
             cx.sched.end(&mut cx.store, ts, ucpu, state);
-            cx.sched.set_current(&mut cx.store, ucpu, next);
+            cx.sched.set_current(ucpu, next);
             return;
         }
         cx.sched.switch(&mut cx.store, pid, &whole);
