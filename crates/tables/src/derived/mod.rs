@@ -1,8 +1,8 @@
 //! Tables that are computed when they are first asked for.
 //!
-//! Of what the scheduler does, an import keeps a [log](log::SchedLog) of some fifteen bytes an event.
-//! The tables that follow from it take several times as much, though they are packed, and few
-//! questions need all of them.
+//! Of what the scheduler does, an import keeps a [log](log::SchedLog) of some fifteen bytes an
+//! event. The tables that follow from it take several times as much, though they are packed, and
+//! few questions need all of them.
 
 mod log;
 mod raw;

@@ -18,7 +18,7 @@ use crate::trackers::clock::ClockId;
 pub(super) struct Compact {
     /// The names of the bundle at hand, when they are needed.
     names: Vec<StringId>,
-    /// How many names it has.
+    /// The number of its names.
     count: usize,
 }
 
