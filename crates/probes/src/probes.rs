@@ -1,6 +1,6 @@
 //! The producer that runs the data sources.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
@@ -29,6 +29,8 @@ const PAGE_SIZE: u32 = 32 << 10;
 /// Time between reads of kernel buffers that fill up, milliseconds: a level of a page or two is
 /// reached again at once, and must not keep this thread from everything else.
 const FILLED_PAUSE_MS: u32 = 1;
+/// Time between looks at flushes that are under way, milliseconds.
+const FLUSH_PERIOD_MS: u32 = 5;
 
 /// Runs the data sources for the recordings that the service starts.
 ///
@@ -48,6 +50,21 @@ pub struct Probes {
     metatrace: Collector<InstanceId>,
     /// Recordings of that which are to end, after the others that end with them.
     ending: Vec<InstanceId>,
+    /// Flushes that are under way, in the order of the requests: an answer to one answers those
+    /// before it, too.
+    flushes: VecDeque<PendingFlush>,
+    /// Data sources of instances that were stopped, until their last flush is done.
+    leaving: Vec<(InstanceId, Box<dyn DataSource>)>,
+    /// The next look at these.
+    flush_timer: Option<Timer>,
+}
+
+/// A flush that some instances have not done yet.
+#[derive(Debug)]
+struct PendingFlush {
+    request_id: u64,
+    ids: Vec<InstanceId>,
+    waits_for: Vec<InstanceId>,
 }
 
 /// An instance of a data source.
@@ -114,6 +131,8 @@ impl Probes {
         };
         let daemon = Daemon::new(options, producer, descriptors())?;
         let handle = daemon.handle().clone();
+        // A daemon that was killed could not give the kernel's state back.
+        crate::ftrace::reap();
         Ok(Self {
             daemon,
             ftrace: Controller::new(),
@@ -123,6 +142,9 @@ impl Probes {
             boost: ThreadBoost::new(),
             metatrace: Collector::new(move || handle.wake()),
             ending: Vec::new(),
+            flushes: VecDeque::new(),
+            leaving: Vec::new(),
+            flush_timer: None,
         })
     }
 
@@ -146,7 +168,8 @@ impl Probes {
                 .values()
                 .filter_map(|instance| instance.poll)
                 .chain(self.drain)
-                .chain(self.pause);
+                .chain(self.pause)
+                .chain(self.flush_timer);
             let limit = due.map(|timer| timer.until(now)).min();
             let full = match self.pause {
                 Some(_) => Vec::new(),
@@ -157,6 +180,10 @@ impl Probes {
         let ids: Vec<InstanceId> = self.instances.keys().copied().collect();
         for id in ids {
             self.stop_instance(id);
+        }
+        for (id, mut source) in std::mem::take(&mut self.leaving) {
+            source.flush();
+            self.daemon.handle().notify_stopped(id);
         }
         self.end_metatraces();
     }
@@ -180,8 +207,13 @@ impl Probes {
                 instances,
                 ..
             } => {
-                self.flush(&instances);
-                self.daemon.handle().flush_done(request_id);
+                let waits_for = self.begin_flush(&instances);
+                self.flushes.push_back(PendingFlush {
+                    request_id,
+                    ids: instances,
+                    waits_for,
+                });
+                self.go_on_flushing();
             }
             Event::ClearIncrementalState { instances } => {
                 for id in instances {
@@ -317,7 +349,13 @@ impl Probes {
                 self.count_sessions();
                 self.reset_drain_timer();
             }
-            Source::Own(_, mut source) => source.flush(),
+            Source::Own(_, mut source) => {
+                if !source.begin_flush() {
+                    self.leaving.push((id, source));
+                    self.go_on_flushing();
+                    return;
+                }
+            }
             Source::Metatrace { .. } => return self.ending.push(id),
         }
         self.daemon.handle().notify_stopped(id);
@@ -335,7 +373,8 @@ impl Probes {
             });
     }
 
-    fn flush(&mut self, ids: &[InstanceId]) {
+    /// Flushes instances, and returns those that need more time.
+    fn begin_flush(&mut self, ids: &[InstanceId]) -> Vec<InstanceId> {
         let is_ftrace = |id: &&InstanceId| {
             self.instances
                 .get(id)
@@ -348,16 +387,61 @@ impl Probes {
             self.ftrace.flush(&ftrace);
             self.pass_metadata_on();
         }
+        let mut waits_for = Vec::new();
         for id in ids {
             let instance = self.instances.get_mut(id);
-            if let Some(source) = instance.and_then(|instance| instance.source.own()) {
-                source.flush();
+            if let Some(source) = instance.and_then(|instance| instance.source.own())
+                && !source.begin_flush()
+            {
+                waits_for.push(*id);
             }
         }
-        // Last, as it tells of the others.
+        waits_for
+    }
+
+    /// Goes on with flushes that are under way, and answers those that are done.
+    fn go_on_flushing(&mut self) {
+        let mut done = Vec::new();
+        let ids = self.flushes.iter().flat_map(|flush| &flush.waits_for);
+        let mut ids: Vec<InstanceId> = ids.copied().collect();
+        ids.sort_unstable();
+        ids.dedup();
         for id in ids {
-            self.metatrace.flush(id);
+            let source = self.instances.get_mut(&id);
+            let source = source.and_then(|instance| instance.source.own());
+            // One that was stopped meanwhile is flushed as it leaves.
+            if source.is_none_or(DataSource::is_flushed) {
+                done.push(id);
+            }
         }
+        for flush in &mut self.flushes {
+            flush.waits_for.retain(|id| !done.contains(id));
+        }
+        while self
+            .flushes
+            .front()
+            .is_some_and(|flush| flush.waits_for.is_empty())
+            && let Some(flush) = self.flushes.pop_front()
+        {
+            // Last, as it tells of the others.
+            for id in &flush.ids {
+                self.metatrace.flush(id);
+            }
+            self.daemon.handle().flush_done(flush.request_id);
+        }
+        let mut left = Vec::new();
+        for (id, mut source) in std::mem::take(&mut self.leaving) {
+            match source.is_flushed() {
+                true => self.daemon.handle().notify_stopped(id),
+                false => left.push((id, source)),
+            }
+        }
+        self.leaving = left;
+        let is_over = self.flushes.is_empty() && self.leaving.is_empty();
+        self.flush_timer = match is_over {
+            true => None,
+            false => Some(Timer::next(monotonic_ns(), FLUSH_PERIOD_MS)),
+        };
     }
 
     /// Lets the process data sources of each session know whom its kernel events were about.
@@ -412,6 +496,9 @@ impl Probes {
 
     fn run_timers(&mut self, now: u64) {
         self.read_filled(now);
+        if self.flush_timer.is_some_and(|timer| timer.is_due(now)) {
+            self.go_on_flushing();
+        }
         if self.drain.is_some_and(|timer| timer.is_due(now)) {
             let recorder = Arc::clone(self.metatrace.recorder());
             let scope = recorder.scope(Activity::FtraceReadTick);

@@ -31,6 +31,18 @@ pub trait DataSource: fmt::Debug + Send {
     /// Hands everything written so far to the service.
     fn flush(&mut self);
 
+    /// Begins a [`flush`](Self::flush) that does not wait. Returns true if it is done; otherwise
+    /// [`is_flushed`](Self::is_flushed) is called until it is.
+    fn begin_flush(&mut self) -> bool {
+        self.flush();
+        true
+    }
+
+    /// Goes on with the flush that was begun. Returns true once, when it is done.
+    fn is_flushed(&mut self) -> bool {
+        true
+    }
+
     /// Clears incremental state, so that a reader can begin here.
     fn clear_incremental_state(&mut self) {}
 

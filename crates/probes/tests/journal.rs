@@ -230,6 +230,19 @@ fn probes_067_conditions_of_one_field_are_alternatives_and_levels_end_at_seven()
 }
 
 #[test]
+fn a_flush_does_not_wait_for_a_journal_that_does_not_answer() {
+    let journal = TestJournal::new();
+    fs::write(journal.file("slow"), "").unwrap();
+    let (mut source, packets) = journal.record(&SystemdJournaldConfig::default());
+    assert!(!source.begin_flush(), "the program sleeps");
+    assert!(!source.begin_flush(), "nor does the next one");
+    assert!(events(&packets).is_empty());
+    until(|| source.is_flushed().then_some(()));
+    let (_, _, statistics) = events(&packets).pop().unwrap();
+    assert_eq!(statistics.num_total, Some(0));
+}
+
+#[test]
 fn a_program_that_ends_or_never_answers_costs_no_more_than_what_it_did_not_say() {
     let journal = TestJournal::new();
     fs::write(journal.file("broken"), "").unwrap();

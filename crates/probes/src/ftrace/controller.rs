@@ -12,6 +12,7 @@ use super::error::SetupError;
 use super::instance::{Instance, Scratch, TICK_PAGES};
 use super::kernel_state::KernelError;
 use super::metadata::Metadata;
+use super::own_instance::OwnInstance;
 use super::tracefs::Tracefs;
 use super::watermark;
 use crate::PacketSink;
@@ -49,8 +50,7 @@ impl Controller {
         let name = options.instance.clone();
         if !self.instances.contains_key(&name) {
             let fs = Tracefs::find_or_mount()?.instance(&name)?;
-            let instance = Instance::open(fs, &options)?;
-            self.instances.insert(name.clone(), instance);
+            self.instances.insert(name.clone(), open(fs, &options)?);
         }
         let symbols = options.symbolize.then(|| self.kernel_symbols());
         let Some(instance) = self.instances.get_mut(&name) else {
@@ -176,6 +176,21 @@ impl Controller {
         let symbols = Arc::new(KernelSymbols::load()?);
         self.symbols = Arc::downgrade(&symbols);
         Ok(symbols)
+    }
+}
+
+/// Takes an instance over. If another process records at the top level, the kernel keeps an instance
+/// for this one; both see all events then.
+fn open(fs: Tracefs, options: &FtraceOptions) -> Result<Instance, SetupError> {
+    match Instance::open(fs.clone(), options) {
+        Err(KernelError::Claimed { .. })
+            if options.instance.is_empty() && !options.preserve_buffer =>
+        {
+            let own = OwnInstance::create()?;
+            let fs = fs.instance(own.name())?;
+            Ok(Instance::open_own(fs, own, options)?)
+        }
+        opened => Ok(opened?),
     }
 }
 

@@ -7,13 +7,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 
 use super::bundle::{Batch, Bundler, ClockSnapshot};
+use super::claim::Undo;
 use super::config::FtraceOptions;
 use super::error::SetupError;
 use super::kernel_state::{KernelError, Taken, TraceClock, read_buffer_pages};
 use super::kprobes;
+use super::own_instance::OwnInstance;
 use super::page::{Page, ParseStatus, ParsedPage};
-use super::selection::EventKey;
-use super::source::{Source, enable, set_trigger};
+use super::selection::{EventKey, KPROBE_GROUP, KRETPROBE_GROUP};
+use super::source::{Source, enable, set_trigger, trigger};
 use super::stats::{Sample, preserve_packet};
 use super::symbols;
 use super::syscalls::Wanted;
@@ -28,6 +30,18 @@ const BATCH_PAGES: usize = 32;
 
 /// Pages read from one CPU before others get their turn.
 pub(crate) const TICK_PAGES: usize = 256;
+
+/// Notes how to undo what an event needs beside being on.
+fn note_made(taken: &mut Taken, (group, name): &EventKey) {
+    if group == KPROBE_GROUP || group == KRETPROBE_GROUP {
+        taken.note(Undo::Append("kprobe_events", &format!("-:{group}/{name}")));
+        let file = format!("events/{group}/{name}/enable");
+        taken.note(Undo::Write(&file, "0"));
+    }
+    if let Some((file, text)) = trigger(group, name) {
+        taken.note(Undo::Append(file, &format!("!{text}")));
+    }
+}
 
 /// Memory used while reading, shared by all instances.
 #[derive(Debug, Default)]
@@ -50,6 +64,8 @@ pub(crate) struct Instance {
     syscall_filter: String,
     exclusive: bool,
     sources: Vec<Source>,
+    /// Made for this use alone, and removed with it.
+    own: Option<OwnInstance>,
 }
 
 impl Instance {
@@ -68,7 +84,19 @@ impl Instance {
             syscall_filter: "0".to_owned(),
             exclusive: false,
             sources: Vec::new(),
+            own: None,
         })
+    }
+
+    /// Takes over an instance that was made for this use.
+    pub(crate) fn open_own(
+        fs: Tracefs,
+        own: OwnInstance,
+        options: &FtraceOptions,
+    ) -> Result<Self, KernelError> {
+        let mut instance = Self::open(fs, options)?;
+        instance.own = Some(own);
+        Ok(instance)
     }
 
     pub(crate) fn is_unused(&self) -> bool {
@@ -129,6 +157,7 @@ impl Instance {
         let already = |key: &EventKey| self.enabled.contains_key(key);
         let result = enable(&options, &self.fs, &mut self.translator, symbols, already);
         for key in &result.events {
+            note_made(&mut self.taken, key);
             *self.enabled.entry(key.clone()).or_insert(0) += 1;
         }
         self.sources.push(Source {

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::claim::{Claim, Claimed, Undo};
 use super::config::{Exclusive, FtraceOptions, FunctionGraph};
 use super::tracefs::Tracefs;
 
@@ -51,6 +52,14 @@ pub enum KernelError {
         /// The tracer that is active.
         tracer: String,
     },
+    /// Another process records there.
+    #[error("{root} is in use by {}, which records kernel events", user(.pid))]
+    Claimed {
+        /// Directory of the instance.
+        root: String,
+        /// The process, if it is known.
+        pid: Option<u32>,
+    },
     /// The kernel does not wake readers when its buffers fill up.
     #[error(
         "drain_buffer_percent has no effect, as that needs Linux 6.9: events are read once in \
@@ -67,6 +76,13 @@ pub enum KernelError {
     },
 }
 
+fn user(pid: &Option<u32>) -> String {
+    pid.map_or_else(
+        || "another process".to_owned(),
+        |pid| format!("process {pid}"),
+    )
+}
+
 fn failed(path: &str) -> impl FnOnce(io::Error) -> KernelError {
     let path = path.to_owned();
     move |error| KernelError::File { path, error }
@@ -80,6 +96,7 @@ pub(super) struct Taken {
     rest: Option<Before>,
     exclusive: ExclusiveBefore,
     graph_users: usize,
+    claim: Claim,
     /// The clock in use now.
     pub clock: TraceClock,
     /// Pages per CPU that were asked for; 0 when left as it was.
@@ -108,6 +125,11 @@ impl Taken {
     ///
     /// If another tracer is active, or `tracing_on` cannot be written.
     pub(super) fn take(fs: &Tracefs, options: &FtraceOptions) -> Result<Self, KernelError> {
+        // First, as it undoes what a killed process has changed.
+        let claim = Claim::take(fs).map_err(|Claimed { pid }| KernelError::Claimed {
+            root: fs.root().display().to_string(),
+            pid,
+        })?;
         let tracer = fs.read("current_tracer").unwrap_or_default();
         let tracer = tracer.trim();
         if !options.preserve_buffer && !tracer.is_empty() && tracer != "nop" {
@@ -124,11 +146,14 @@ impl Taken {
             rest: None,
             exclusive: ExclusiveBefore::default(),
             graph_users: 0,
+            claim,
             clock: TraceClock::Unknown,
             buffer_pages: 0,
         };
+        taken.note_switch();
         let (clocks, current) = fs.clocks();
         if options.preserve_buffer {
+            taken.claim.note(Undo::Write("tracing_on", "0"));
             taken.clock = TraceClock::from_name(current.as_deref().unwrap_or(""));
             return Ok(taken);
         }
@@ -137,6 +162,7 @@ impl Taken {
             buffer_kb: buffer_kb_to_restore(fs),
             events: fs.read("set_event").unwrap_or_default(),
         });
+        taken.note_rest();
         fs.write("tracing_on", "0").map_err(failed("tracing_on"))?;
         // May be refused by access rules; events that are on then stay on but are filtered out.
         let _ = fs.write("events/enable", "0");
@@ -145,6 +171,40 @@ impl Taken {
         taken.buffer_pages = buffer_pages(options, physical_memory());
         set_buffer_pages(fs, taken.buffer_pages);
         Ok(taken)
+    }
+
+    /// Notes that the instance records again as it did, at the end.
+    fn note_switch(&mut self) {
+        if self.tracing_on {
+            self.claim.note(Undo::Write("tracing_on", "1"));
+        }
+    }
+
+    /// Notes how all else was before.
+    fn note_rest(&mut self) {
+        let Some(before) = &self.rest else { return };
+        for event in before.events.lines() {
+            self.claim.note(Undo::Append("set_event", event));
+        }
+        if let Some(clock) = &before.clock {
+            self.claim.note(Undo::Write("trace_clock", clock));
+        }
+        if let Some(kb) = before.buffer_kb {
+            self.claim
+                .note(Undo::Write("buffer_size_kb", &kb.to_string()));
+        }
+        self.claim.note(Undo::Empty("trace"));
+        self.claim.note(Undo::Write("events/enable", "0"));
+        self.claim.note(Undo::Write("tracing_on", "0"));
+        for event in ["sys_enter", "sys_exit"] {
+            let filter = format!("events/raw_syscalls/{event}/filter");
+            self.claim.note(Undo::Write(&filter, "0"));
+        }
+    }
+
+    /// Notes how to undo a change that others make.
+    pub(super) fn note(&mut self, undo: Undo<'_>) {
+        self.claim.note(undo);
     }
 
     /// Starts recording.
@@ -173,6 +233,7 @@ impl Taken {
         if !wanted.tids.is_empty() {
             let tids: Vec<String> = wanted.tids.iter().map(u32::to_string).collect();
             self.exclusive.tids_set = true;
+            self.claim.note(Undo::Empty("set_event_pid"));
             fs.write("set_event_pid", &tids.join(" "))
                 .map_err(failed("set_event_pid"))?;
         }
@@ -182,6 +243,7 @@ impl Taken {
             self.exclusive
                 .options
                 .push((name.clone(), before.trim() == "1"));
+            self.claim.note(Undo::Write(&path, before.trim()));
             fs.write(&path, if *on { "1" } else { "0" })
                 .map_err(failed(&path))?;
         }
@@ -189,6 +251,8 @@ impl Taken {
             let before = fs
                 .read("tracing_cpumask")
                 .map_err(failed("tracing_cpumask"))?;
+            self.claim
+                .note(Undo::Write("tracing_cpumask", before.trim()));
             fs.write("tracing_cpumask", mask)
                 .map_err(failed("tracing_cpumask"))?;
             self.exclusive.cpumask = Some(before.trim().to_owned());
@@ -222,8 +286,10 @@ impl Taken {
         let first = self.graph_users == 0;
         if first {
             for file in ["set_ftrace_filter", "set_graph_function"] {
+                self.claim.note(Undo::Empty(file));
                 fs.truncate(file).map_err(failed(file))?;
             }
+            self.claim.note(Undo::Write("current_tracer", "nop"));
             fs.write("max_graph_depth", "0")
                 .map_err(failed("max_graph_depth"))?;
         }

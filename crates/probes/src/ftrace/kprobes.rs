@@ -88,7 +88,7 @@ fn create(fs: &Tracefs, group: &str, name: &str) -> bool {
         KRETPROBE_GROUP => format!("r1024:{group}/{name} {name}"),
         _ => format!("p:{group}/{name} {name}"),
     };
-    match fs.append("kprobe_events", &line) {
+    match fs.top().append("kprobe_events", &line) {
         Ok(()) => true,
         Err(error) => error.kind() == std::io::ErrorKind::AlreadyExists,
     }
@@ -97,13 +97,15 @@ fn create(fs: &Tracefs, group: &str, name: &str) -> bool {
 /// Removes a probe created by [`install`]; other events are left alone.
 pub(crate) fn remove(fs: &Tracefs, group: &str, name: &str) {
     if group == KPROBE_GROUP || group == KRETPROBE_GROUP {
-        let _ = fs.append("kprobe_events", &format!("-:{group}/{name}"));
+        let _ = fs
+            .top()
+            .append("kprobe_events", &format!("-:{group}/{name}"));
     }
 }
 
 /// Sums of the hit and miss counters of this program's probes.
 pub(crate) fn profile(fs: &Tracefs) -> (i64, i64) {
-    let text = fs.read("kprobe_profile").unwrap_or_default();
+    let text = fs.top().read("kprobe_profile").unwrap_or_default();
     let counts = text.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
         words.next()?;

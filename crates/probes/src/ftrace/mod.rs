@@ -6,10 +6,12 @@
 
 mod bundle;
 mod bytes;
+mod claim;
 mod compact;
 mod config;
 mod controller;
 mod decoder;
+mod dynamic;
 mod error;
 mod field_type;
 mod format;
@@ -31,6 +33,8 @@ mod tracefs;
 mod translator;
 mod watermark;
 
+pub(crate) use claim::reap;
+
 /// Name of the ftrace data source.
 pub const FTRACE: &str = "linux.ftrace";
 
@@ -39,6 +43,7 @@ pub use compact::{CompactFormat, NAME_THRESHOLD};
 pub use config::{ConfigError, EventPattern, FtraceOptions};
 pub use controller::Controller;
 pub use decoder::{EventDecoder, StringTable};
+pub use dynamic::{DynamicError, DynamicEvent, DynamicEvents, Place, dynamic_group, dynamic_names};
 pub use error::SetupError;
 pub use format::{EventFormat, FormatField, parse_commit_size};
 pub use kernel_state::{KernelError, TraceClock};

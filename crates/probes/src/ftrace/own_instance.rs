@@ -2,11 +2,15 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::tracefs::{Tracefs, TracefsError};
 
 /// Instances of this program are called so, with the process id behind.
 const PREFIX: &str = "ferretto-";
+
+/// The instances that this process has made.
+static MADE: AtomicU32 = AtomicU32::new(0);
 
 /// A tracefs instance made by this process, removed when dropped.
 ///
@@ -27,9 +31,16 @@ impl OwnInstance {
     ///
     /// If there is no tracefs, or this user may not make instances.
     pub fn create() -> Result<Self, TracefsError> {
-        let instances = Tracefs::find_or_mount()?.root().join("instances");
+        let fs = Tracefs::find_or_mount()?;
+        let instances = fs.root().join("instances");
+        super::claim::reap();
         remove_orphans(&instances);
-        let name = format!("{PREFIX}{}", std::process::id());
+        // Which no instance has enabled any more.
+        super::dynamic::remove_orphans(&fs);
+        let name = match MADE.fetch_add(1, Ordering::Relaxed) {
+            0 => format!("{PREFIX}{}", std::process::id()),
+            number => format!("{PREFIX}{}-{number}", std::process::id()),
+        };
         let path = instances.join(&name);
         match fs::create_dir(&path) {
             Ok(()) => Ok(Self { path, name }),
@@ -58,11 +69,17 @@ fn remove_orphans(instances: &Path) {
     for entry in entries.flatten() {
         let name = entry.file_name();
         let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
-        let Some(owner) = owner.and_then(|pid| pid.parse::<u32>().ok()) else {
+        let owner = owner.and_then(|owner| owner.split('-').next()?.parse::<u32>().ok());
+        let Some(owner) = owner else {
             continue;
         };
-        if !Path::new("/proc").join(owner.to_string()).exists() {
+        if !is_alive(owner) {
             let _ = fs::remove_dir(entry.path());
         }
     }
+}
+
+/// Returns true if there is a process of this number.
+pub(super) fn is_alive(pid: u32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
 }

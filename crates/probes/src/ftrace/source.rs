@@ -223,12 +223,16 @@ const TRIGGERS: [(&str, &str, &str); 2] = [
     ),
 ];
 
+/// Returns the trigger that a synthetic event needs, and the file that it belongs to.
+pub(crate) fn trigger(group: &str, name: &str) -> Option<(&'static str, &'static str)> {
+    let mut triggers = TRIGGERS.iter().filter(|_| group == "synthetic");
+    let found = triggers.find(|(known, ..)| *known == name);
+    found.map(|(_, file, text)| (*file, *text))
+}
+
 /// Installs or removes the trigger a synthetic event needs; other events need none.
 pub(crate) fn set_trigger(fs: &Tracefs, key: &EventKey, on: bool) {
-    if key.0 != "synthetic" {
-        return;
-    }
-    let Some((_, file, text)) = TRIGGERS.iter().find(|(name, ..)| *name == key.1) else {
+    let Some((file, text)) = trigger(&key.0, &key.1) else {
         return;
     };
     // A trigger that is already there, or not supported, shows as an event that never fires.

@@ -9,7 +9,7 @@ use rustix::fs::OFlags;
 use rustix::mount::MountFlags;
 
 /// The folders where tracefs is mounted, in order of preference.
-const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+pub(super) const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// Why tracefs cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -162,6 +162,18 @@ impl Tracefs {
     /// The directory.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// The top level, of which this may be an instance: there alone are the files of events that
+    /// belong to the whole kernel.
+    #[must_use]
+    pub fn top(&self) -> Self {
+        let folder = self
+            .root
+            .parent()
+            .filter(|folder| folder.ends_with("instances"));
+        let top = folder.and_then(Path::parent);
+        Self::at(top.unwrap_or(&self.root))
     }
 
     fn probe(&self) -> io::Result<()> {

@@ -112,31 +112,82 @@ fn pass_on(output: Option<ChildStdout>, entries: &SyncSender<Entry>) {
     }
 }
 
-/// Returns the journal's new entries, or `None` if it cannot be read within this time.
-pub(super) fn read(
-    program: &Path,
-    since: &Since,
-    conditions: &[OsString],
-    limit: Duration,
-) -> Option<Vec<Entry>> {
-    let end = Instant::now() + limit;
-    let mut child = command(program, since, conditions).spawn().ok()?;
-    let output = child.stdout.take();
-    let (sender, entries) = mpsc::sync_channel(WAITING);
-    let thread = std::thread::spawn(move || pass_on(output, &sender));
-    let mut found = Vec::new();
-    let is_whole = loop {
-        let left = end.saturating_duration_since(Instant::now());
-        match entries.recv_timeout(left) {
-            Ok(entry) if found.len() < MAX_FOUND => found.push(entry),
-            Err(mpsc::RecvTimeoutError::Disconnected) => break true,
-            _ => break false,
+/// A look at what the journal has, by a program of its own. It ends with this.
+#[derive(Debug)]
+pub(super) struct Look {
+    child: Child,
+    entries: Option<Receiver<Entry>>,
+    thread: Option<JoinHandle<()>>,
+    found: Vec<Entry>,
+    end: Instant,
+}
+
+impl Look {
+    /// Begins to look, for so long at most.
+    pub(super) fn start(
+        program: &Path,
+        since: &Since,
+        conditions: &[OsString],
+        limit: Duration,
+    ) -> io::Result<Self> {
+        let mut child = command(program, since, conditions).spawn()?;
+        let output = child.stdout.take();
+        let (sender, entries) = mpsc::sync_channel(WAITING);
+        let mut look = Self {
+            child,
+            entries: Some(entries),
+            thread: None,
+            found: Vec::new(),
+            end: Instant::now() + limit,
+        };
+        let thread = std::thread::Builder::new()
+            .name("journal".to_owned())
+            .spawn(move || pass_on(output, &sender));
+        look.thread = Some(thread?);
+        Ok(look)
+    }
+
+    /// Takes what was found so far, without waiting. Returns true if that is all, or the time is
+    /// over.
+    pub(super) fn go_on(&mut self) -> bool {
+        loop {
+            let Some(entries) = &self.entries else {
+                return true;
+            };
+            match entries.try_recv() {
+                Ok(entry) if self.found.len() < MAX_FOUND => self.found.push(entry),
+                Err(TryRecvError::Empty) => return Instant::now() >= self.end,
+                _ => self.entries = None,
+            }
         }
-    };
-    drop(entries);
-    let _ = child.kill();
-    let _ = child.wait();
-    let _ = thread.join();
-    // The entries found come first in the journal, so the rest can still be read the usual way.
-    (is_whole || !found.is_empty()).then_some(found)
+    }
+
+    /// Waits until all is found, or the time is over.
+    pub(super) fn wait(&mut self) {
+        while let Some(entries) = &self.entries {
+            let left = self.end.saturating_duration_since(Instant::now());
+            match entries.recv_timeout(left) {
+                Ok(entry) if self.found.len() < MAX_FOUND => self.found.push(entry),
+                _ => self.entries = None,
+            }
+        }
+    }
+
+    /// Returns what was found. It comes first in the journal, so the rest can still come the usual
+    /// way.
+    pub(super) fn take(&mut self) -> Vec<Entry> {
+        std::mem::take(&mut self.found)
+    }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        // The thread may wait for room, or for the program.
+        self.entries = None;
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
 }

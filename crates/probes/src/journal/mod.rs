@@ -20,7 +20,7 @@ use crate::PacketSink;
 use crate::clock::{boottime_ns, realtime_ns};
 use crate::source::{CreateError, DataSource, Kind};
 use entry::Entry;
-use follow::Follower;
+use follow::{Follower, Look};
 pub(crate) use place::{NoJournal, usable};
 
 /// Name of the data source of the journal.
@@ -43,6 +43,8 @@ pub struct Journal {
     follower: Option<Follower>,
     /// The time at which it began, and the last entry that was found by a flush.
     since: Since,
+    /// The look at the journal of a flush that is under way.
+    look: Option<Look>,
     /// Entries that a flush has found, and that are still to come the usual way.
     found: HashSet<Vec<u8>>,
     written: u64,
@@ -84,6 +86,7 @@ impl Journal {
             conditions: conditions(config)?,
             follower: None,
             since: Since::Time(0),
+            look: None,
             found: HashSet::new(),
             written: 0,
             failed: 0,
@@ -126,17 +129,34 @@ impl Journal {
         }
     }
 
-    /// Writes the journal's entries that were not written yet.
-    fn catch_up(&mut self) {
-        let (since, conditions) = (&self.since, &self.conditions);
-        let Some(entries) = follow::read(&self.program, since, conditions, CATCH_UP) else {
+    /// Begins to look for what the journal has and has not told yet.
+    fn begin_look(&mut self) {
+        if self.follower.is_none() {
             return;
-        };
-        for entry in entries {
+        }
+        self.take();
+        let (since, conditions) = (&self.since, &self.conditions);
+        self.look = Look::start(&self.program, since, conditions, CATCH_UP).ok();
+    }
+
+    /// Ends a flush: writes what was found, and statistics.
+    fn end_flush(&mut self) {
+        let found = self.look.take().map(|mut look| look.take());
+        for entry in found.into_iter().flatten() {
             self.since = Since::Cursor(entry.cursor.clone());
             self.write(&entry);
             self.found.insert(entry.cursor);
         }
+        let (written, failed) = (self.written, self.failed);
+        self.sink.write_packet(&ferretto_wire::encode(|packet| {
+            packet.varint(trace_packet::TIMESTAMP, boottime_ns());
+            packet.varint(trace_packet::TIMESTAMP_CLOCK_ID, clock::BOOTTIME.into());
+            packet.nested(trace_packet::JOURNALD_EVENT, |message| {
+                message.varint(field::NUM_TOTAL, written);
+                message.varint(field::NUM_FAILED, failed);
+            });
+        }));
+        self.sink.flush();
     }
 
     fn write(&mut self, entry: &Entry) {
@@ -174,24 +194,35 @@ impl DataSource for Journal {
     }
 
     fn poll(&mut self) {
-        self.take();
+        // What a look finds comes first.
+        if self.look.is_none() {
+            self.take();
+        }
     }
 
     fn flush(&mut self) {
-        if self.follower.is_some() {
-            self.take();
-            self.catch_up();
+        if self.look.is_none() {
+            self.begin_look();
         }
-        let (written, failed) = (self.written, self.failed);
-        self.sink.write_packet(&ferretto_wire::encode(|packet| {
-            packet.varint(trace_packet::TIMESTAMP, boottime_ns());
-            packet.varint(trace_packet::TIMESTAMP_CLOCK_ID, clock::BOOTTIME.into());
-            packet.nested(trace_packet::JOURNALD_EVENT, |message| {
-                message.varint(field::NUM_TOTAL, written);
-                message.varint(field::NUM_FAILED, failed);
-            });
-        }));
-        self.sink.flush();
+        if let Some(look) = &mut self.look {
+            look.wait();
+        }
+        self.end_flush();
+    }
+
+    fn begin_flush(&mut self) -> bool {
+        if self.look.is_none() {
+            self.begin_look();
+        }
+        self.is_flushed()
+    }
+
+    fn is_flushed(&mut self) -> bool {
+        if self.look.as_mut().is_some_and(|look| !look.go_on()) {
+            return false;
+        }
+        self.end_flush();
+        true
     }
 }
 

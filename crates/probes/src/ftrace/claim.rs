@@ -1,0 +1,275 @@
+//! The claim of a process to a tracefs instance, and what it changed there.
+//!
+//! A file for each instance is locked while a process uses it, and tells how to undo what the process
+//! has changed. The lock of a process that was killed is gone, so whoever comes next undoes its
+//! changes.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+
+use super::tracefs::{MOUNTS, Tracefs};
+
+/// The folder of the files. Only its owner may use it.
+const FOLDER: &str = "/run/ferretto";
+/// The beginning of their names.
+const PREFIX: &str = "ftrace-";
+/// Files of more bytes are none of this program's.
+const MAX_BYTES: u64 = 4 << 20;
+/// Attempts to lock a file that others remove.
+const ATTEMPTS: usize = 8;
+
+/// A step that undoes a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Undo<'a> {
+    /// A text is written into a file.
+    Write(&'a str, &'a str),
+    /// A line is added to a file.
+    Append(&'a str, &'a str),
+    /// A file is emptied.
+    Empty(&'a str),
+}
+
+impl<'a> Undo<'a> {
+    fn line(self) -> String {
+        match self {
+            Self::Write(path, text) => format!("write {path} {text}\n"),
+            Self::Append(path, text) => format!("append {path} {text}\n"),
+            Self::Empty(path) => format!("empty {path} \n"),
+        }
+    }
+
+    fn parse(line: &'a str) -> Option<Self> {
+        let mut words = line.splitn(3, ' ');
+        let (kind, path, text) = (words.next()?, words.next()?, words.next()?);
+        let is_below = !path.starts_with('/') && !path.split('/').any(|part| part == "..");
+        match kind {
+            _ if !is_below => None,
+            "write" => Some(Self::Write(path, text)),
+            "append" => Some(Self::Append(path, text)),
+            "empty" => Some(Self::Empty(path)),
+            _ => None,
+        }
+    }
+
+    /// Takes the step. What the kernel does not have any more needs none.
+    fn take(self, fs: &Tracefs) {
+        let _ = match self {
+            Self::Write(path, text) => fs.write(path, text),
+            // Which belongs to the whole kernel.
+            Self::Append(path @ "kprobe_events", text) => fs.top().append(path, text),
+            Self::Append(path, text) => fs.append(path, text),
+            Self::Empty(path) => fs.truncate(path),
+        };
+    }
+}
+
+/// The claim to an instance, given up when dropped.
+#[derive(Debug, Default)]
+pub(super) struct Claim {
+    /// `None` where files of claims cannot be kept: then nobody else is kept away either.
+    file: Option<(File, PathBuf)>,
+}
+
+/// Another process has the claim.
+#[derive(Debug)]
+pub(super) struct Claimed {
+    /// Its number, if it says so.
+    pub(super) pid: Option<u32>,
+}
+
+impl Claim {
+    /// Claims an instance. What a killed process has changed there is undone.
+    pub(super) fn take(fs: &Tracefs) -> Result<Self, Claimed> {
+        Self::take_in(Path::new(FOLDER), fs)
+    }
+
+    fn take_in(folder: &Path, fs: &Tracefs) -> Result<Self, Claimed> {
+        let Some(path) = place(folder, fs) else {
+            return Ok(Self::default());
+        };
+        for _ in 0..ATTEMPTS {
+            let Ok(mut file) = open(&path, true) else {
+                break;
+            };
+            let lock = flock(&file, FlockOperation::NonBlockingLockExclusive);
+            let text = text_of(&mut file);
+            if lock.is_err() {
+                let pid = text.split_whitespace().next();
+                let pid = pid.and_then(|pid| pid.parse().ok());
+                return Err(Claimed { pid });
+            }
+            // Whoever had it may have removed it meanwhile.
+            if !is_at(&file, &path) {
+                continue;
+            }
+            undo(&text, Some(fs));
+            let mut claim = Self {
+                file: Some((file, path)),
+            };
+            claim.begin(&format!("{} {}\n", std::process::id(), fs.root().display()));
+            return Ok(claim);
+        }
+        Ok(Self::default())
+    }
+
+    /// Notes how to undo a change that is to be made. What is noted last is undone first.
+    pub(super) fn note(&mut self, undo: Undo<'_>) {
+        self.add(&undo.line());
+    }
+
+    fn add(&mut self, text: &str) {
+        if let Some((file, _)) = &mut self.file {
+            // Without room a killed process leaves its changes, as it would without a file.
+            let _ = file.write_all(text.as_bytes());
+        }
+    }
+
+    fn begin(&mut self, text: &str) {
+        if let Some((file, _)) = &mut self.file {
+            let _ = file.set_len(0).and(file.rewind());
+        }
+        self.add(text);
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // All has been undone. The lock goes with the file, behind its name.
+        if let Some((file, path)) = self.file.take() {
+            let _ = fs::remove_file(&path);
+            let _ = path.parent().map(fs::remove_dir);
+            drop(file);
+        }
+    }
+}
+
+/// Undoes what processes that were killed have changed in any instance.
+pub(crate) fn reap() {
+    reap_in(Path::new(FOLDER));
+}
+
+fn reap_in(folder: &Path) {
+    if !is_own(folder) {
+        return;
+    }
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_claim = entry
+            .file_name()
+            .to_str()
+            .is_some_and(|name| name.starts_with(PREFIX));
+        if !is_claim {
+            continue;
+        }
+        if let Ok(mut file) = open(&entry.path(), false)
+            && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+        {
+            let text = text_of(&mut file);
+            undo(&text, None);
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    let _ = fs::remove_dir(folder);
+}
+
+/// Returns true if a file has this path.
+fn is_at(file: &File, path: &Path) -> bool {
+    let of = |metadata: io::Result<fs::Metadata>| metadata.ok().map(|it| (it.dev(), it.ino()));
+    of(file.metadata()) == of(fs::symlink_metadata(path))
+}
+
+/// Takes the steps that a file tells, the last first, in the instance that it is of.
+fn undo(text: &str, fs: Option<&Tracefs>) {
+    let Some((first, steps)) = text.split_once('\n') else {
+        return;
+    };
+    let root = first.split_once(' ').map(|(_, root)| Path::new(root));
+    let fs = match (fs, root) {
+        (Some(fs), _) => fs.clone(),
+        (None, Some(root)) if MOUNTS.iter().any(|mount| root.starts_with(mount)) => {
+            Tracefs::at(root)
+        }
+        _ => return,
+    };
+    // The last line may not be whole.
+    let whole = steps.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    for line in whole.lines().rev() {
+        if let Some(undo) = Undo::parse(line) {
+            undo.take(&fs);
+        }
+    }
+}
+
+/// Returns the file for an instance, whose folder is made if it is missing.
+fn place(folder: &Path, fs: &Tracefs) -> Option<PathBuf> {
+    let _ = fs::DirBuilder::new().mode(0o700).create(folder);
+    if !is_own(folder) {
+        return None;
+    }
+    let root = fs.root().to_str()?.trim_matches('/');
+    Some(folder.join(format!("{PREFIX}{}", root.replace('/', "-"))))
+}
+
+/// Returns true if nobody else can have put anything into a folder.
+fn is_own(folder: &Path) -> bool {
+    fs::symlink_metadata(folder).is_ok_and(|folder| {
+        let is_private = folder.mode() & 0o022 == 0;
+        folder.is_dir() && is_private && folder.uid() == rustix::process::geteuid().as_raw()
+    })
+}
+
+fn open(path: &Path, creates: bool) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(creates)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+        .open(path)
+}
+
+fn text_of(file: &mut File) -> String {
+    let mut text = Vec::new();
+    let _ = file.take(MAX_BYTES).read_to_end(&mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_process_changed_is_undone_in_reverse() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("tracing");
+        fs::create_dir(&root).unwrap();
+        for file in ["tracing_on", "set_event"] {
+            fs::write(root.join(file), "").unwrap();
+        }
+        let fs = Tracefs::at(&root);
+        let claims = folder.path().join("claims");
+        let mut claim = Claim::take_in(&claims, &fs).unwrap();
+        claim.note(Undo::Write("tracing_on", "1"));
+        claim.note(Undo::Append("set_event", "sched:sched_switch"));
+        claim.note(Undo::Append("set_event", "*:*"));
+        claim.note(Undo::Write("../outside", "1"));
+        let second = Claim::take_in(&claims, &fs).unwrap_err();
+        assert_eq!(second.pid, Some(std::process::id()));
+        // As if it was killed: the lock is gone, the steps are there.
+        drop(claim.file.take());
+        let claim = Claim::take_in(&claims, &fs).unwrap();
+        let read = |file: &str| fs::read_to_string(root.join(file)).unwrap();
+        assert!(read("tracing_on").starts_with('1'));
+        assert_eq!(read("set_event"), "*:*sched:sched_switch");
+        assert!(!folder.path().join("outside").exists());
+        // One that ended by itself leaves nothing to do.
+        drop(claim);
+        fs::write(root.join("tracing_on"), "0").unwrap();
+        drop(Claim::take_in(&claims, &fs).unwrap());
+        assert_eq!(read("tracing_on"), "0");
+    }
+}
