@@ -86,7 +86,7 @@ impl Format {
             _ if is_manifest(head) => Self::Manifest,
             _ if is_json(text) => Self::Json,
             _ if collapsed::is_collapsed(head) => Self::CollapsedStacks,
-            _ if perf_text::is_perf_text(text) => Self::PerfText,
+            _ if perf_text::is_perf_text(head) => Self::PerfText,
             _ if strace::is_strace(head) => Self::Strace,
             _ if is_systrace(text) => Self::Systrace,
             _ if is_symbols(head) => Self::Symbols,

@@ -11,6 +11,14 @@ pub struct Sample<'a> {
     pub tid: u32,
     /// In nanoseconds.
     pub ts: i64,
+    /// The CPU, if it is told.
+    pub cpu: Option<u32>,
+    /// The events since the last sample, if they are told.
+    pub period: Option<u64>,
+    /// The name of the event; empty if it is not told.
+    pub event: &'a str,
+    /// The text behind: what was executed, or the fields of the event.
+    pub rest: &'a str,
 }
 
 impl<'a> Sample<'a> {
@@ -19,18 +27,31 @@ impl<'a> Sample<'a> {
     /// cycles:`.
     pub fn parse(line: &'a str) -> Option<Self> {
         let colons = line.match_indices(':').map(|(at, _)| at);
-        colons
+        let (sample, rest) = colons
             .into_iter()
-            .find_map(|colon| Self::before(&line[..colon]))
+            .find_map(|colon| Some((Self::before(&line[..colon])?, &line[colon + 1..])))?;
+        let (first, behind) = word(rest);
+        let period = first.parse().ok().filter(|_| !behind.is_empty());
+        let (event, rest) = match period {
+            Some(_) => word(behind),
+            None => (first, behind),
+        };
+        Some(Self {
+            period,
+            event: event.trim_end_matches(':'),
+            rest,
+            ..sample
+        })
     }
 
     fn before(text: &'a str) -> Option<Self> {
         let start = text.rfind([' ', '\t'])? + 1;
         let ts = nanoseconds(&text[start..])?;
         let mut rest = text[..start].trim_end();
+        let mut cpu = None;
         if rest.ends_with(']') {
             let open = rest.rfind('[')?;
-            rest[open + 1..rest.len() - 1].parse::<u32>().ok()?;
+            cpu = Some(rest[open + 1..rest.len() - 1].parse().ok()?);
             rest = rest[..open].trim_end();
         }
         let ids = rest.rfind([' ', '\t']).map_or(0, |at| at + 1);
@@ -43,8 +64,18 @@ impl<'a> Sample<'a> {
             pid,
             tid: tid.parse().ok()?,
             ts,
+            cpu,
+            period: None,
+            event: "",
+            rest: "",
         })
     }
+}
+
+/// Returns the first word of a text, and what is behind it.
+fn word(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    text.split_once([' ', '\t']).unwrap_or((text, ""))
 }
 
 /// Reads a time in seconds, of which there are six digits or nine behind the point.
@@ -88,10 +119,12 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Returns true if a file begins with a sample.
+/// Returns true if a file begins with a sample, behind lines of comments.
 pub fn is_perf_text(head: &[u8]) -> bool {
-    let end = head.iter().position(|byte| *byte == b'\n');
-    end.and_then(|end| std::str::from_utf8(&head[..end]).ok())
+    let mut lines = head.split_inclusive(|byte| *byte == b'\n');
+    let first = lines.find(|line| !line.starts_with(b"#") && !line.trim_ascii().is_empty());
+    first
+        .and_then(|line| std::str::from_utf8(line.strip_suffix(b"\n")?).ok())
         .is_some_and(|line| Sample::parse(line).is_some())
 }
 
@@ -108,6 +141,16 @@ mod tests {
             ("trace_processor", None, 3_962_131)
         );
         assert_eq!(sample.ts, 303_057_417_513_000);
+        assert_eq!(
+            (sample.event, sample.period),
+            ("cpu_atom/cycles/Pu", Some(1))
+        );
+        let line = "x 7/7 [001] 2.5: sched:sched_switch: prev_comm=x prev_pid=7";
+        assert_eq!(Sample::parse(line), None, "of digits there are six or nine");
+        let line = line.replace("2.5", "2.500000");
+        let sample = Sample::parse(&line).unwrap();
+        assert_eq!((sample.event, sample.cpu), ("sched:sched_switch", Some(1)));
+        assert_eq!(sample.rest, "prev_comm=x prev_pid=7");
         let sample = Sample::parse("a b: c  7/8 [003] 1.000000: cycles:").unwrap();
         assert_eq!(
             (sample.comm, sample.pid, sample.tid),

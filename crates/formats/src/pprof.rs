@@ -30,6 +30,7 @@ mod value_type {
 mod sample {
     pub(super) const LOCATION_ID: u32 = 1;
     pub(super) const VALUE: u32 = 2;
+    pub(super) const LABEL: u32 = 3;
 }
 
 /// The fields of `Mapping`.
@@ -223,6 +224,13 @@ impl<'a> Profile<'a> {
                 })
                 .collect(),
         })
+    }
+
+    /// Returns the number of labels of samples.
+    pub fn labels(self) -> usize {
+        all(self.0, profile::SAMPLE)
+            .map(|bytes| all(bytes, sample::LABEL).count())
+            .sum()
     }
 
     /// Returns the samples.

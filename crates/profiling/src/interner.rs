@@ -31,20 +31,28 @@ impl Role {
 
 /// The mapping that frames lie in: a file mapped into a process, or less.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct MappingOf<'a> {
-    pub(crate) path: &'a [u8],
-    pub(crate) build_id: &'a [u8],
-    pub(crate) range: MappingRange,
+pub struct MappingOf<'a> {
+    /// The path of the file, or a name.
+    pub path: &'a [u8],
+    /// The build id of the file; empty if it is unknown.
+    pub build_id: &'a [u8],
+    /// The part of it.
+    pub range: MappingRange,
 }
 
 /// The range of a mapping in memory, and its offsets in the file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub(crate) struct MappingRange {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    pub(crate) exact_offset: u64,
-    pub(crate) start_offset: u64,
-    pub(crate) load_bias: u64,
+pub struct MappingRange {
+    /// The first address.
+    pub start: u64,
+    /// The address behind it.
+    pub end: u64,
+    /// The place in the file.
+    pub exact_offset: u64,
+    /// The place in the file where it begins to be an ELF file.
+    pub start_offset: u64,
+    /// The difference between addresses in the file and places there.
+    pub load_bias: u64,
 }
 
 /// Entries remembered of each kind, at most: all together take some 25 MiB. The numbers are what
@@ -60,7 +68,7 @@ const MAX_STRING_BYTES: usize = 6 << 20;
 /// The parts of a callstack are a tree with the outermost frame at the root, so that stacks share
 /// their common outer frames; a callstack is a node of it.
 #[derive(Debug)]
-pub(crate) struct Interner {
+pub struct Interner {
     /// By role.
     strings: [FxHashMap<Box<[u8]>, u64>; 3],
     string_bytes: usize,
@@ -81,11 +89,18 @@ pub(crate) struct Interner {
     new: InternedData,
 }
 
+impl Default for Interner {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// The node without frames.
 const ROOT: u32 = 1;
 
 impl Interner {
-    pub(crate) fn new() -> Self {
+    /// Returns one that has given no numbers.
+    pub fn new() -> Self {
         Self {
             strings: Default::default(),
             string_bytes: 0,
@@ -101,13 +116,13 @@ impl Interner {
     }
 
     /// Forgets everything.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         *self = Self::new();
     }
 
     /// Returns whether it is time to forget everything, so that a long recording does not take all
     /// memory.
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.written.len() > MAX_NODES
             || self.frames.len() > MAX_FRAMES
             || self.mappings.len() > MAX_MAPPINGS
@@ -115,7 +130,7 @@ impl Interner {
     }
 
     /// The entries that have to go with the present packet.
-    pub(crate) fn new_entries(&mut self) -> &mut InternedData {
+    pub fn new_entries(&mut self) -> &mut InternedData {
         &mut self.new
     }
 
@@ -142,7 +157,8 @@ impl Interner {
         number
     }
 
-    pub(crate) fn mapping(&mut self, of: &MappingOf<'_>) -> u64 {
+    /// Returns the number of a mapping.
+    pub fn mapping(&mut self, of: &MappingOf<'_>) -> u64 {
         let build_id = self.string(Role::BuildId, of.build_id);
         let key = (self.path(of.path), build_id, of.range);
         if let Some(&iid) = self.mappings.get(&key) {
@@ -171,7 +187,8 @@ impl Interner {
         iid
     }
 
-    pub(crate) fn frame(&mut self, mapping: u64, rel_pc: u64, function: &[u8]) -> u32 {
+    /// Returns the number of a place in a mapping.
+    pub fn frame(&mut self, mapping: u64, rel_pc: u64, function: &[u8]) -> u32 {
         let function = self.string(Role::Function, function);
         let key = (mapping, rel_pc, function);
         if let Some(&iid) = self.frames.get(&key) {
@@ -188,7 +205,7 @@ impl Interner {
     }
 
     /// The number of a callstack, given innermost frame first.
-    pub(crate) fn callstack(&mut self, frames: &[u32]) -> u64 {
+    pub fn callstack(&mut self, frames: &[u32]) -> u64 {
         let mut node = ROOT;
         for &frame in frames.iter().rev() {
             let next = self.written.len() as u32;

@@ -13,4 +13,4 @@ mod interner;
 
 pub use frames::{Frame, Frames};
 pub use handover::{HandOver, HandOverSocket};
-pub use interner::Role;
+pub use interner::{Interner, MappingOf, MappingRange, Role};

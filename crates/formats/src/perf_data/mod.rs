@@ -93,14 +93,28 @@ pub struct PerfData<R> {
     /// The records: where they begin, and the byte behind them if that is known.
     data: (u64, Option<u64>),
     contents: Contents,
+    layout: Layout,
+}
+
+/// The way the records of a file are written.
+#[derive(Debug, Clone, Default)]
+pub struct Layout {
+    events: Vec<Event>,
+    /// Places in `events`.
+    by_id: HashMap<u64, usize>,
+}
+
+impl Layout {
+    /// Takes a record apart.
+    pub fn parse<'a>(&self, record: &'a [u8]) -> Record<'a> {
+        record::parse(record, &self.events, &self.by_id).unwrap_or(Record::Malformed)
+    }
 }
 
 /// The part of a file that is not its records.
 #[derive(Debug, Default)]
 struct Contents {
     events: Vec<Event>,
-    /// Places in `events`.
-    by_id: HashMap<u64, usize>,
     build_ids: Vec<BuildId>,
     cmdline: Vec<String>,
     has_compressed: bool,
@@ -125,6 +139,7 @@ impl<R: Read + Seek> PerfData<R> {
             file,
             data: (PIPE_HEADER, None),
             contents: Contents::default(),
+            layout: Layout::default(),
         };
         if size != PIPE_HEADER {
             data.read_sections(&head)?;
@@ -133,13 +148,14 @@ impl<R: Read + Seek> PerfData<R> {
             data.contents.look_at(kind, record);
             Ok::<_, PerfError>(())
         })?;
-        let contents = &mut data.contents;
-        if contents.events.is_empty() {
+        let (layout, contents) = (&mut data.layout, &mut data.contents);
+        layout.events = std::mem::take(&mut contents.events);
+        if layout.events.is_empty() {
             return Err(PerfError::NoEvents);
         }
-        for (place, event) in contents.events.iter().enumerate() {
+        for (place, event) in layout.events.iter().enumerate() {
             for id in &event.ids {
-                contents.by_id.insert(*id, place);
+                layout.by_id.insert(*id, place);
             }
         }
         Ok(data)
@@ -147,7 +163,12 @@ impl<R: Read + Seek> PerfData<R> {
 
     /// Returns the events that were recorded.
     pub fn events(&self) -> &[Event] {
-        &self.contents.events
+        &self.layout.events
+    }
+
+    /// Returns the way records are written.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// Returns the build ids of files, where `perf` knew them.
@@ -160,19 +181,19 @@ impl<R: Read + Seek> PerfData<R> {
         &self.contents.cmdline
     }
 
-    /// Hands out all records.
+    /// Hands out the bytes of all records.
     ///
     /// # Errors
     ///
     /// If the file cannot be read on, or `each` fails.
     pub fn records<E: From<PerfError>>(
         &mut self,
-        mut each: impl FnMut(Record<'_>) -> Result<(), E>,
+        mut each: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let contents = &self.contents;
         raw_records(&mut self.file, self.data, |kind, record| match kind {
             kind::COMPRESSED | kind::COMPRESSED2 => Ok(()),
-            _ => contents.hand_out(record, &mut each),
+            _ => each(record),
         })?;
         match contents.has_compressed {
             true => self.compressed_records(each),
@@ -184,7 +205,7 @@ impl<R: Read + Seek> PerfData<R> {
     /// begin in one part of it and end in the next.
     fn compressed_records<E: From<PerfError>>(
         &mut self,
-        mut each: impl FnMut(Record<'_>) -> Result<(), E>,
+        mut each: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let cannot = |error: &dyn fmt::Display| {
             let what = format!("its compressed records cannot be read: {error}");
@@ -207,7 +228,7 @@ impl<R: Read + Seek> PerfData<R> {
                 let Some(record) = records.get(start..start + size) else {
                     break;
                 };
-                self.contents.hand_out(record, &mut each)?;
+                each(record)?;
                 start += size;
             }
             records.drain(..start);
@@ -265,16 +286,6 @@ impl<R: Read + Seek> PerfData<R> {
 }
 
 impl Contents {
-    /// Hands out a record of the kernel.
-    fn hand_out<E>(
-        &self,
-        record: &[u8],
-        each: &mut impl FnMut(Record<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let parsed = record::parse(record, &self.events, &self.by_id);
-        each(parsed.unwrap_or(Record::Malformed))
-    }
-
     /// Reads what a record of `perf` says about the others.
     fn look_at(&mut self, kind: u32, record: &[u8]) {
         let body = record.get(RECORD_HEADER..).unwrap_or_default();
@@ -380,7 +391,13 @@ struct Compressed<R> {
     /// Bytes of the part that is being read, and zeros behind it.
     left: usize,
     padding: usize,
+    /// The part of [`LAST_BLOCK`] that is still to come.
+    last: &'static [u8],
 }
+
+/// An empty block that ends a stream: `perf` ends none, and a decoder keeps the last bytes to itself
+/// until it is told that there are no more.
+const LAST_BLOCK: &[u8] = &[1, 0, 0];
 
 impl<R: Read + Seek> Compressed<R> {
     fn new(mut file: R, (at, end): (u64, Option<u64>)) -> io::Result<Self> {
@@ -391,6 +408,7 @@ impl<R: Read + Seek> Compressed<R> {
             end,
             left: 0,
             padding: 0,
+            last: LAST_BLOCK,
         })
     }
 
@@ -440,7 +458,7 @@ impl<R: Read + Seek> Read for Compressed<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.left == 0 {
             if !self.next()? {
-                return Ok(0);
+                return self.last.read(buffer);
             }
         }
         let room = buffer.len().min(self.left);

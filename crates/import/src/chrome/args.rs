@@ -1,0 +1,41 @@
+//! Arguments of events.
+
+use ferretto_formats::json::{Event, Json};
+use ferretto_proto::fields::{debug_annotation, track_event};
+use ferretto_wire::Encoder;
+
+use super::names::Names;
+
+/// Writes the arguments of an event.
+pub(super) fn write(out: &mut Encoder<'_, Vec<u8>>, names: &mut Names, event: &Event<'_>) {
+    for (key, value) in event.args.iter().flatten() {
+        out.nested(track_event::DEBUG_ANNOTATIONS, |out| {
+            out.varint(debug_annotation::NAME_IID, names.arg(key));
+            add(out, value);
+        });
+    }
+}
+
+/// Writes a value. How deep they nest is bounded by the parser.
+fn add(out: &mut Encoder<'_, Vec<u8>>, value: &Json<'_>) {
+    match value {
+        Json::Null => {}
+        Json::Bool(value) => out.bool(debug_annotation::BOOL_VALUE, *value),
+        Json::Int(value) => out.int(debug_annotation::INT_VALUE, *value),
+        Json::Real(value) => out.double(debug_annotation::DOUBLE_VALUE, *value),
+        Json::Text(text) => out.string(debug_annotation::STRING_VALUE, text),
+        Json::Array(items) => {
+            for item in items {
+                out.nested(debug_annotation::ARRAY_VALUES, |out| add(out, item));
+            }
+        }
+        Json::Object(entries) => {
+            for (key, value) in entries {
+                out.nested(debug_annotation::DICT_ENTRIES, |out| {
+                    out.string(debug_annotation::NAME, key);
+                    add(out, value);
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Files of `perf record`.
+
+use std::io::{Read, Seek};
+use std::rc::Rc;
+
+use ferretto_formats::Format;
+use ferretto_formats::perf_data::{CpuMode, Layout, Mapping, PerfData, Record, Sample};
+use ferretto_profiling::{Interner, MappingOf, MappingRange};
+use ferretto_symbols::kernel::KernelSymbols;
+
+use super::files::Files;
+use super::maps::{Mapped, Memory};
+use super::samples::{EventSpec, Head, Samples};
+use super::tasks::Tasks;
+use crate::report::Report;
+use crate::sorter::Sorter;
+use crate::writer::Writer;
+use crate::{ImportError, Options};
+
+/// The mapping of all frames of the kernel, by which readers of traces know them.
+const KERNEL: &[u8] = b"kernel";
+
+/// Imports a file.
+pub(crate) fn data<R: Read + Seek>(
+    input: R,
+    options: &Options,
+    writer: &mut Writer<'_>,
+) -> Result<Report, ImportError> {
+    let mut file = PerfData::open(input)?;
+    let layout = file.layout().clone();
+    let mut sorter = Sorter::new(options.memory);
+    let mut report = Report::new(Format::PerfData);
+    file.records(|bytes| match layout.parse(bytes) {
+        Record::Other { kind } => {
+            if let Some(what) = not_taken(kind) {
+                report.left.add(&what);
+            }
+            Ok(())
+        }
+        Record::Malformed => {
+            report
+                .left
+                .add("records without the fields that they should have");
+            Ok(())
+        }
+        record => {
+            // Of the same time, what explains samples comes first.
+            let (time, rank) = match &record {
+                Record::Sample(sample) => (sample.time, 1),
+                Record::Lost { time, .. } => (*time, 1),
+                Record::Exit(task) => (task.time, 2),
+                Record::Fork(task) => (task.time, 0),
+                Record::Comm { time, .. } => (*time, 0),
+                Record::Mapping(mapping) => (mapping.time, 0),
+                _ => (0, 0),
+            };
+            let time = i64::try_from(time).unwrap_or(i64::MAX);
+            sorter.push((time, rank), bytes)
+        }
+    })?;
+    let files = Files::new(file.build_ids(), options.looks_at_files);
+    let mut samples = Samples::default();
+    for event in file.events() {
+        let (period, is_frequency) = (event.attr.period, event.attr.is_frequency);
+        samples.add_event(EventSpec {
+            name: event.name.clone(),
+            period: (!is_frequency).then_some(period),
+            frequency: is_frequency.then_some(period),
+        });
+    }
+    let mut import = Import {
+        writer,
+        kernel: files.kernel(),
+        files,
+        memory: Memory::default(),
+        tasks: Tasks::default(),
+        samples,
+        report,
+    };
+    sorter.finish(|ts, bytes| import.record(ts as u64, &layout, bytes))?;
+    Ok(import.report)
+}
+
+/// Returns the name of records that the trace has no place for; `None` if they say nothing about
+/// what was recorded.
+fn not_taken(kind: u32) -> Option<String> {
+    let name = match kind {
+        5 | 6 => "pauses of events that came too often",
+        8 => "counts of tasks",
+        11 | 12 | 21 | 71 => "parts of hardware traces",
+        14 | 15 => "switches of tasks",
+        16 => "namespaces",
+        17 => "names of code that was made at run time",
+        18 => "BPF programs",
+        19 => "control groups",
+        20 => "changes of the kernel's code",
+        ..64 => return Some(format!("records of kind {kind}")),
+        _ => return None,
+    };
+    Some(name.to_owned())
+}
+
+struct Import<'a, 'w> {
+    writer: &'a mut Writer<'w>,
+    kernel: Option<KernelSymbols>,
+    files: Files,
+    memory: Memory,
+    tasks: Tasks,
+    samples: Samples,
+    report: Report,
+}
+
+impl Import<'_, '_> {
+    /// Takes a record, in the order of time.
+    fn record(&mut self, ts: u64, layout: &Layout, bytes: &[u8]) -> Result<(), ImportError> {
+        match layout.parse(bytes) {
+            Record::Sample(sample) => self.sample(ts, &sample)?,
+            Record::Comm {
+                pid,
+                tid,
+                is_exec,
+                name,
+                ..
+            } => {
+                if is_exec {
+                    self.memory.exec(pid);
+                }
+                self.tasks.name(self.writer, ts, (pid, tid), name)?;
+            }
+            Record::Mapping(mapping) => self.map(&mapping),
+            Record::Fork(task) => {
+                self.memory.fork(task.pid, task.parent_pid);
+                if task.pid == task.tid && task.pid != task.parent_pid {
+                    let of = (task.pid, task.parent_pid);
+                    self.tasks.fork(self.writer, ts, of)?;
+                }
+            }
+            Record::Exit(task) => {
+                self.tasks.exit(task.tid);
+                if task.pid == task.tid {
+                    self.memory.exit(task.pid);
+                }
+            }
+            Record::Lost { count, .. } => {
+                let what =
+                    "records that the kernel had no room for, which are in the trace as lost";
+                self.report.left.add_many(what, count);
+                self.samples.lost(self.writer, ts, count)?;
+            }
+            _ => return Ok(()),
+        }
+        self.report.events += 1;
+        Ok(())
+    }
+
+    fn map(&mut self, mapping: &Mapping<'_>) {
+        let is_kernel = matches!(mapping.mode, CpuMode::Kernel) || mapping.pid.is_none();
+        let path: Rc<[u8]> = match is_kernel {
+            true => KERNEL.into(),
+            false => mapping.path.into(),
+        };
+        let file = self.files.get(&path, mapping.build_id);
+        let pid = if is_kernel { None } else { mapping.pid };
+        self.memory.map(
+            pid,
+            Mapped {
+                path,
+                build_id: file.build_id,
+                range: MappingRange {
+                    start: mapping.start,
+                    end: mapping.start.saturating_add(mapping.length),
+                    exact_offset: mapping.offset,
+                    start_offset: 0,
+                    load_bias: file.load_bias,
+                },
+            },
+        );
+    }
+
+    fn sample(&mut self, ts: u64, sample: &Sample<'_>) -> Result<(), ImportError> {
+        let Some((pid, tid)) = sample.task else {
+            self.report.left.add("samples that tell no task");
+            return Ok(());
+        };
+        if sample.has_stack {
+            let what = "samples whose stack was copied: their callstacks end where the kernel's do; record them \
+                        with --call-graph fp";
+            self.report.left.add(what);
+        }
+        let mut frames: Vec<_> = sample.chain.addresses(sample.mode).collect();
+        if frames.is_empty() {
+            frames.extend(sample.address.map(|address| (sample.mode, address)));
+        }
+        let head = Head {
+            ts,
+            cpu: sample.cpu,
+            pid,
+            tid,
+            mode: sample.mode,
+            period: sample.period.unwrap_or(1),
+        };
+        let (memory, kernel) = (&self.memory, self.kernel.as_ref());
+        let mut unknown = 0;
+        self.samples
+            .write(self.writer, sample.event, head, |interner| {
+                let frame = |&(mode, address): &(CpuMode, u64)| match mode {
+                    CpuMode::Kernel => kernel_frame(interner, kernel, address),
+                    _ => {
+                        let mapped = memory.find(Some(pid), address);
+                        unknown += u64::from(mapped.is_none());
+                        user_frame(interner, mapped, address)
+                    }
+                };
+                frames.iter().map(frame).collect()
+            })?;
+        self.report.samples += 1;
+        let what = "frames at addresses where no file is known to be mapped";
+        self.report.left.add_many(what, unknown);
+        Ok(())
+    }
+}
+
+/// Returns the number of a frame of the kernel. Its address stays out of the trace if it has a name.
+fn kernel_frame(interner: &mut Interner, symbols: Option<&KernelSymbols>, address: u64) -> u32 {
+    let mapping = interner.mapping(&MappingOf {
+        path: KERNEL,
+        ..MappingOf::default()
+    });
+    match symbols.and_then(|symbols| symbols.lookup(address)) {
+        Some(name) => interner.frame(mapping, 0, name.as_bytes()),
+        None => interner.frame(mapping, address, b""),
+    }
+}
+
+fn user_frame(interner: &mut Interner, mapped: Option<&Mapped>, address: u64) -> u32 {
+    let Some(mapped) = mapped else {
+        let mapping = interner.mapping(&MappingOf::default());
+        return interner.frame(mapping, address, b"");
+    };
+    let range = mapped.range;
+    let mapping = interner.mapping(&MappingOf {
+        path: &mapped.path,
+        build_id: &mapped.build_id,
+        range,
+    });
+    let place = (address - range.start).wrapping_add(range.exact_offset);
+    interner.frame(mapping, place.wrapping_add(range.load_bias), b"")
+}

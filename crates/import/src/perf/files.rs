@@ -1,0 +1,120 @@
+//! What the files of a recording say: build ids, and where their code lies.
+
+use std::rc::Rc;
+
+use ferretto_elf::{Elf, open_regular};
+use ferretto_formats::perf_data::BuildId;
+use ferretto_symbols::kernel::KernelSymbols;
+use rustc_hash::FxHashMap;
+
+/// Files that are remembered.
+const MAX_FILES: usize = 1 << 16;
+
+/// The name that `perf` gives to the kernel itself, without what stands behind it.
+const KERNEL: &[u8] = b"[kernel.kallsyms]";
+
+/// A file.
+#[derive(Debug, Clone, Default)]
+pub(super) struct File {
+    pub(super) build_id: Rc<[u8]>,
+    pub(super) load_bias: u64,
+}
+
+/// A path, and a build id that is told for it.
+type Key = (Rc<[u8]>, Rc<[u8]>);
+
+/// The files of a recording.
+#[derive(Debug)]
+pub(super) struct Files {
+    told: FxHashMap<Vec<u8>, Rc<[u8]>>,
+    known: FxHashMap<Key, File>,
+    looks: bool,
+}
+
+impl Files {
+    /// Returns those whose build ids a recording tells; `looks` if they are to be looked at.
+    pub(super) fn new(told: &[BuildId], looks: bool) -> Self {
+        let told = told
+            .iter()
+            .map(|file| (file.path.clone(), file.id.as_slice().into()));
+        Self {
+            told: told.collect(),
+            known: FxHashMap::default(),
+            looks,
+        }
+    }
+
+    /// Returns a file, given its build id if the recording tells that of this mapping.
+    pub(super) fn get(&mut self, path: &Rc<[u8]>, build_id: &[u8]) -> File {
+        let told: Rc<[u8]> = match build_id.is_empty() {
+            true => self.told.get(&**path).cloned().unwrap_or_default(),
+            false => build_id.into(),
+        };
+        let key = (path.clone(), told.clone());
+        if let Some(file) = self.known.get(&key) {
+            return file.clone();
+        }
+        let file = self.look(path, told);
+        if self.known.len() < MAX_FILES {
+            self.known.insert(key, file.clone());
+        }
+        file
+    }
+
+    fn look(&self, path: &[u8], told: Rc<[u8]>) -> File {
+        let unread = File {
+            build_id: told.clone(),
+            load_bias: 0,
+        };
+        if !self.looks || !path.starts_with(b"/") {
+            return unread;
+        }
+        let Ok(path) = std::str::from_utf8(path) else {
+            return unread;
+        };
+        let elf = open_regular(path)
+            .ok()
+            .and_then(|file| Elf::open(file, 0).ok());
+        let Some(elf) = elf else {
+            return unread;
+        };
+        let its = elf.build_id().unwrap_or_default();
+        // Another file is there now.
+        if !told.is_empty() && *told != *its {
+            return unread;
+        }
+        File {
+            build_id: its.into(),
+            load_bias: elf.load_bias(),
+        }
+    }
+
+    /// Returns the names of the kernel's functions, if this is the kernel of the recording.
+    pub(super) fn kernel(&self) -> Option<KernelSymbols> {
+        let told = self.told.get(KERNEL)?;
+        let notes = std::fs::read("/sys/kernel/notes").ok()?;
+        if !self.looks || build_id_of(&notes)? != &**told {
+            return None;
+        }
+        KernelSymbols::load().ok()
+    }
+}
+
+/// Returns the build id in the notes of the kernel.
+fn build_id_of(mut notes: &[u8]) -> Option<&[u8]> {
+    const BUILD_ID: u32 = 3;
+    loop {
+        let (header, rest) = notes.split_first_chunk::<12>()?;
+        let word = |at: usize| {
+            let bytes = header.get(at..at + 4)?;
+            Some(u32::from_ne_bytes(bytes.try_into().ok()?))
+        };
+        let (name, content) = (word(0)? as usize, word(4)? as usize);
+        let content_at = name.checked_next_multiple_of(4)?;
+        let end = content_at.checked_add(content)?;
+        if word(8)? == BUILD_ID && rest.starts_with(b"GNU\0") {
+            return rest.get(content_at..end);
+        }
+        notes = rest.get(end.checked_next_multiple_of(4)?..)?;
+    }
+}

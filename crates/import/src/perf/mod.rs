@@ -1,0 +1,11 @@
+//! Files of `perf record`, and the output of `perf script`, as samples of the callstack profiler.
+
+mod data;
+mod files;
+mod maps;
+mod samples;
+mod tasks;
+mod text;
+
+pub(crate) use data::data;
+pub(crate) use text::text;

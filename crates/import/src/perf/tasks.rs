@@ -1,0 +1,78 @@
+//! Processes and threads, and their names.
+
+use ferretto_format::Fnv1a;
+use ferretto_proto::fields::process_tree::{process, thread};
+use ferretto_proto::fields::{process_tree, trace_packet};
+use rustc_hash::FxHashMap;
+
+use crate::ImportError;
+use crate::writer::{FIRST_SEQUENCE, Writer};
+
+/// Threads whose names are remembered; then all are told again.
+const MAX_KNOWN: usize = 1 << 18;
+
+/// The tasks that the trace names.
+#[derive(Debug, Default)]
+pub(super) struct Tasks {
+    /// By thread: its process, and a hash of its name.
+    known: FxHashMap<u32, (u32, u64)>,
+}
+
+impl Tasks {
+    /// Writes the name of a thread, and of the process of which it is the first one, if that is new.
+    pub(super) fn name(
+        &mut self,
+        writer: &mut Writer<'_>,
+        ts: u64,
+        (pid, tid): (u32, u32),
+        name: &[u8],
+    ) -> Result<(), ImportError> {
+        if self.known.len() > MAX_KNOWN {
+            self.known.clear();
+        }
+        let is = (pid, Fnv1a::hash(name));
+        if self.known.insert(tid, is) == Some(is) {
+            return Ok(());
+        }
+        writer.packet(FIRST_SEQUENCE, |packet| {
+            packet.varint(trace_packet::TIMESTAMP, ts);
+            packet.nested(trace_packet::PROCESS_TREE, |tree| {
+                if pid == tid {
+                    tree.nested(process_tree::PROCESSES, |out| {
+                        out.varint(process::PID, pid.into());
+                        out.bytes(process::CMDLINE, name);
+                        out.bool(process::CMDLINE_IS_COMM, true);
+                    });
+                }
+                tree.nested(process_tree::THREADS, |out| {
+                    out.varint(thread::TID, tid.into());
+                    out.varint(thread::TGID, pid.into());
+                    out.bytes(thread::NAME, name);
+                });
+            });
+        })
+    }
+
+    /// Writes that a process has a parent.
+    pub(super) fn fork(
+        &mut self,
+        writer: &mut Writer<'_>,
+        ts: u64,
+        (pid, parent): (u32, u32),
+    ) -> Result<(), ImportError> {
+        writer.packet(FIRST_SEQUENCE, |packet| {
+            packet.varint(trace_packet::TIMESTAMP, ts);
+            packet.nested(trace_packet::PROCESS_TREE, |tree| {
+                tree.nested(process_tree::PROCESSES, |out| {
+                    out.varint(process::PID, pid.into());
+                    out.varint(process::PPID, parent.into());
+                });
+            });
+        })
+    }
+
+    /// A thread has ended: its number may be another's.
+    pub(super) fn exit(&mut self, tid: u32) {
+        self.known.remove(&tid);
+    }
+}

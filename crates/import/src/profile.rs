@@ -1,0 +1,271 @@
+//! Profiles without times: collapsed stacks, and profiles of pprof. Each callstack is a sample with
+//! its values as weights, at the beginning of the trace.
+
+use std::io::{Read, Seek};
+
+use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
+use ferretto_formats::collapsed::Line;
+use ferretto_formats::pprof::{MAX_BYTES, Profile};
+use ferretto_formats::{Format, LineBuffer};
+use ferretto_profiling::{Interner, MappingOf, MappingRange};
+use ferretto_proto::fields::stack_sample::counter_descriptor;
+use ferretto_proto::fields::{
+    stack_sample, stack_sample_defaults, trace_packet, trace_packet_defaults,
+};
+use rustc_hash::FxHashMap;
+
+use crate::report::Report;
+use crate::writer::Writer;
+use crate::{ImportError, pieces};
+
+/// The sequence of the samples.
+const SEQUENCE: u32 = 2;
+/// The time of the samples: the first that readers do not take for none.
+const TIME: u64 = 1;
+/// The number of a unit that is none of those that have one.
+const COUNT: u64 = 9;
+const NANOSECONDS: u64 = 1;
+const BYTES: u64 = 4;
+
+/// A kind of weights.
+#[derive(Debug)]
+struct Kind {
+    name: String,
+    unit: String,
+}
+
+/// Writes samples with weights.
+struct Weighted<'a, 'w> {
+    writer: &'a mut Writer<'w>,
+    source: &'static str,
+    kinds: Vec<Kind>,
+    interner: Interner,
+    has_begun: bool,
+}
+
+impl Weighted<'_, '_> {
+    /// Begins the sequence, or begins it anew if too much is remembered.
+    fn keep_bounded(&mut self) -> Result<(), ImportError> {
+        if self.has_begun && !self.interner.is_full() {
+            return Ok(());
+        }
+        self.has_begun = true;
+        self.interner.clear();
+        let (kinds, source) = (&self.kinds, self.source);
+        self.writer.packet(SEQUENCE, |packet| {
+            packet.varint(trace_packet::TIMESTAMP, TIME);
+            packet.varint(trace_packet::SEQUENCE_FLAGS, INCREMENTAL_STATE_CLEARED);
+            packet.nested(trace_packet::TRACE_PACKET_DEFAULTS, |defaults| {
+                defaults.nested(trace_packet_defaults::STACK_SAMPLE_DEFAULTS, |out| {
+                    out.string(stack_sample_defaults::SOURCE, source);
+                    let mut number = stack_sample_defaults::PRIMARY_DESCRIPTOR;
+                    for kind in kinds {
+                        out.nested(number, |out| {
+                            out.string(counter_descriptor::NAME, &kind.name);
+                            match kind.unit.as_str() {
+                                "count" | "" => out.varint(counter_descriptor::UNIT, COUNT),
+                                "nanoseconds" => out.varint(counter_descriptor::UNIT, NANOSECONDS),
+                                "bytes" => out.varint(counter_descriptor::UNIT, BYTES),
+                                unit => out.string(counter_descriptor::UNIT_STR, unit),
+                            }
+                        });
+                        number = stack_sample_defaults::FOLLOWER_DESCRIPTORS;
+                    }
+                });
+            });
+        })
+    }
+
+    /// Writes a sample, given its frames, the innermost first.
+    fn sample(&mut self, frames: &[u32], weights: &[u64]) -> Result<(), ImportError> {
+        let callstack = self.interner.callstack(frames);
+        let interner = &mut self.interner;
+        self.writer.packet(SEQUENCE, |packet| {
+            packet.varint(trace_packet::TIMESTAMP, TIME);
+            packet.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
+            interner.new_entries().write_to(packet);
+            packet.nested(trace_packet::STACK_SAMPLE, |out| {
+                out.varint(stack_sample::CALLSTACK_IID, callstack);
+                let mut weights = weights.iter();
+                if let Some(weight) = weights.next() {
+                    out.varint(stack_sample::PRIMARY_WEIGHT, *weight);
+                }
+                for weight in weights {
+                    out.varint(stack_sample::FOLLOWER_WEIGHTS, *weight);
+                }
+            });
+        })
+    }
+}
+
+/// Imports collapsed stacks.
+pub(crate) fn collapsed<R: Read + Seek>(
+    input: R,
+    writer: &mut Writer<'_>,
+) -> Result<Report, ImportError> {
+    let mut report = Report::new(Format::CollapsedStacks);
+    let mut weighted = Weighted {
+        writer,
+        source: "collapsed_stack",
+        kinds: vec![Kind {
+            name: "samples".to_owned(),
+            unit: "count".to_owned(),
+        }],
+        interner: Interner::new(),
+        has_begun: false,
+    };
+    let mut lines = LineBuffer::default();
+    let mut each = |line: &str| {
+        let Some(found) = Line::parse(line) else {
+            let line = line.trim();
+            if !line.is_empty() && !line.starts_with('#') {
+                report.left.add("lines that are no callstack with a count");
+            }
+            return Ok(());
+        };
+        weighted.keep_bounded()?;
+        let interner = &mut weighted.interner;
+        let mapping = interner.mapping(&MappingOf {
+            path: b"[collapsed_stack]",
+            ..MappingOf::default()
+        });
+        let functions = found.functions();
+        let mut frames: Vec<u32> = functions
+            .map(|function| interner.frame(mapping, 0, function.as_bytes()))
+            .collect();
+        frames.reverse();
+        report.samples += 1;
+        report.events += 1;
+        weighted.sample(&frames, &[found.count.unsigned_abs()])
+    };
+    pieces(input, |bytes| lines.push(bytes, &mut each))?;
+    lines.finish(&mut each)?;
+    Ok(report)
+}
+
+/// Imports a profile of pprof.
+pub(crate) fn pprof<R: Read + Seek>(
+    mut input: R,
+    writer: &mut Writer<'_>,
+) -> Result<Report, ImportError> {
+    let mut bytes = Vec::new();
+    let mut limited = (&mut input).take(MAX_BYTES as u64 + 1);
+    limited.read_to_end(&mut bytes).map_err(ImportError::Read)?;
+    if bytes.len() > MAX_BYTES {
+        let most = MAX_BYTES >> 20;
+        let what = format!(
+            "the profile has more than {most} MiB; make it smaller with pprof -proto -focus"
+        );
+        return Err(ImportError::Broken(what));
+    }
+    let Some(profile) = Profile::new(&bytes) else {
+        return Err(ImportError::Broken(
+            "the profile has no table of texts".to_owned(),
+        ));
+    };
+    let texts: Vec<&[u8]> = profile.texts().collect();
+    let text = |place: Option<u64>| -> &[u8] {
+        let place = place.and_then(|place| usize::try_from(place).ok());
+        place
+            .and_then(|place| texts.get(place))
+            .copied()
+            .unwrap_or_default()
+    };
+    let owned = |place| String::from_utf8_lossy(text(place)).into_owned();
+    let mut report = Report::new(Format::Pprof);
+    let mut weighted = Weighted {
+        writer,
+        source: "pprof",
+        kinds: profile
+            .value_types()
+            .map(|kind| Kind {
+                name: owned(kind.kind),
+                unit: owned(kind.unit),
+            })
+            .collect(),
+        interner: Interner::new(),
+        has_begun: false,
+    };
+    let functions: FxHashMap<u64, _> = profile
+        .functions()
+        .filter_map(|function| Some((function.id?, function)))
+        .collect();
+    let mappings: FxHashMap<u64, _> = profile
+        .mappings()
+        .filter_map(|mapping| Some((mapping.id?, mapping)))
+        .collect();
+    let locations: FxHashMap<u64, _> = profile
+        .locations()
+        .filter_map(|location| Some((location.id?, location)))
+        .collect();
+    let mut lines = 0;
+    for sample in profile.samples() {
+        weighted.keep_bounded()?;
+        let interner = &mut weighted.interner;
+        let mut frames = Vec::new();
+        for id in &sample.locations {
+            let Some(location) = locations.get(id) else {
+                report.left.add("places that the profile does not describe");
+                continue;
+            };
+            let of = location.mapping.and_then(|id| mappings.get(&id));
+            let build_id = of.map_or_else(Vec::new, |of| bytes_of(text(of.build_id)));
+            let mapping = interner.mapping(&match of {
+                Some(of) => MappingOf {
+                    path: text(of.file),
+                    build_id: &build_id,
+                    range: MappingRange {
+                        start: of.start,
+                        end: of.end,
+                        exact_offset: of.offset,
+                        ..MappingRange::default()
+                    },
+                },
+                None => MappingOf::default(),
+            });
+            let start = of.map_or(0, |of| of.start.wrapping_sub(of.offset));
+            let place = location.address.wrapping_sub(start);
+            // Functions that were put into another are frames of their own.
+            for (function, line) in &location.lines {
+                let name = functions.get(function).map(|function| text(function.name));
+                lines += u64::from(line.is_some());
+                frames.push(interner.frame(mapping, place, name.unwrap_or_default()));
+            }
+            if location.lines.is_empty() {
+                frames.push(interner.frame(mapping, place, b""));
+            }
+        }
+        let weights: Vec<u64> = sample
+            .values
+            .iter()
+            .map(|value| {
+                if *value < 0 {
+                    report.left.add("values below 0, which are 0 in the trace");
+                }
+                u64::try_from(*value).unwrap_or(0)
+            })
+            .collect();
+        report.samples += 1;
+        report.events += 1;
+        weighted.sample(&frames, &weights)?;
+    }
+    report.left.add_many("numbers of source lines", lines);
+    let labels = profile.labels();
+    report.left.add_many("labels of samples", labels as u64);
+    Ok(report)
+}
+
+/// Returns the bytes of a build id, which is written in hexadecimal digits.
+fn bytes_of(text: &[u8]) -> Vec<u8> {
+    let digits: Option<Vec<u8>> = text
+        .iter()
+        .map(|digit| char::from(*digit).to_digit(16).map(|digit| digit as u8))
+        .collect();
+    match digits {
+        Some(digits) if digits.len() % 2 == 0 => digits
+            .chunks(2)
+            .map(|pair| pair[0] << 4 | pair[1])
+            .collect(),
+        _ => text.to_vec(),
+    }
+}

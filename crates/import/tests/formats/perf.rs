@@ -1,0 +1,275 @@
+//! Files of `perf record`: made here, and by `perf` where there is one.
+
+use std::io::Cursor;
+use std::process::{Command, Stdio};
+
+use ferretto_import::{Options, import};
+
+use super::{imported, tables};
+
+/// Fields of samples: identifier, address, task, time, CPU, period, callchain.
+const SAMPLE_TYPE: u64 = 1 << 16 | 1 | 2 | 4 | 1 << 7 | 1 << 8 | 1 << 5;
+const SAMPLE_ID_ALL: u64 = 1 << 18;
+
+fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
+    let size = (8 + body.len()) as u16;
+    [
+        &kind.to_ne_bytes()[..],
+        &misc.to_ne_bytes(),
+        &size.to_ne_bytes(),
+        body,
+    ]
+    .concat()
+}
+
+fn words(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+fn text(text: &str) -> Vec<u8> {
+    let mut bytes = text.as_bytes().to_vec();
+    bytes.resize((text.len() / 8 + 1) * 8, 0);
+    bytes
+}
+
+/// The fields at the end of records that are no samples: task, time, CPU, identifier.
+fn end(pid: u32, tid: u32, time: u64) -> Vec<u8> {
+    words(&[pair(pid, tid), time, 0, 1])
+}
+
+fn comm(pid: u32, tid: u32, time: u64, name: &str) -> Vec<u8> {
+    let body = [words(&[pair(pid, tid)]), text(name), end(pid, tid, time)];
+    record(3, 0, &body.concat())
+}
+
+fn mapping(pid: u32, time: u64, (start, length): (u64, u64), path: &str) -> Vec<u8> {
+    let place = words(&[pair(pid, pid), start, length, 0x1000, 0, 0, 0, 0]);
+    record(10, 2, &[place, text(path), end(pid, pid, time)].concat())
+}
+
+fn sample(id: u64, (pid, tid): (u32, u32), time: u64, chain: &[u64]) -> Vec<u8> {
+    let address = chain.last().copied().unwrap_or(0);
+    let head = [id, address, pair(pid, tid), time, 1, 10, chain.len() as u64];
+    record(9, 2, &[words(&head), words(chain)].concat())
+}
+
+/// Returns the records of the file: samples come before what explains them, as of another CPU.
+fn records() -> Vec<u8> {
+    let user = -512i64 as u64;
+    [
+        comm(7, 7, 1000, "server"),
+        mapping(7, 1001, (0x40_0000, 0x1000), "/usr/bin/nowhere-server"),
+        sample(1, (7, 7), 5000, &[user, 0x40_0010, 0x40_0020]),
+        sample(2, (8, 8), 9000, &[user, 0x40_0030]),
+        // A process that was forked, and another program there.
+        record(
+            7,
+            0,
+            &[words(&[pair(8, 7), pair(8, 7), 6000]), end(7, 7, 6000)].concat(),
+        ),
+        sample(1, (8, 8), 7000, &[user, 0x40_0010]),
+        record(2, 0, &[words(&[1, 5]), end(7, 7, 7500)].concat()),
+        record(
+            3,
+            1 << 13,
+            &[words(&[pair(8, 8)]), text("child"), end(8, 8, 8000)].concat(),
+        ),
+        record(14, 0, &end(8, 8, 8500)),
+    ]
+    .concat()
+}
+
+fn attr(config: u64) -> Vec<u8> {
+    let flags = SAMPLE_ID_ALL | 1 << 10;
+    let size_of_attr = 64u32;
+    words(&[
+        pair(1, size_of_attr),
+        config,
+        99,
+        SAMPLE_TYPE,
+        0,
+        flags,
+        0,
+        0,
+    ])
+}
+
+/// Returns a file with two events, `cpu-clock` and `page-faults`.
+pub(crate) fn file() -> Vec<u8> {
+    let header_size = 104u64;
+    let ids = words(&[1, 2]);
+    let attrs_at = header_size + ids.len() as u64;
+    let attrs = [
+        attr(0),
+        words(&[header_size, 8]),
+        attr(2),
+        words(&[header_size + 8, 8]),
+    ]
+    .concat();
+    let records = records();
+    let data_at = attrs_at + attrs.len() as u64;
+    let header = words(&[
+        header_size,
+        80,
+        attrs_at,
+        attrs.len() as u64,
+        data_at,
+        records.len() as u64,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+    ]);
+    [b"PERFILE2".to_vec(), header, ids, attrs, records].concat()
+}
+
+/// Returns the same as it goes through a pipe.
+fn piped() -> Vec<u8> {
+    let attr = |config, id| record(64, 0, &[attr(config), words(&[id])].concat());
+    let head = [b"PERFILE2".to_vec(), words(&[16])].concat();
+    [head, attr(0, 1), attr(2, 2), records()].concat()
+}
+
+#[test]
+fn samples_are_resolved_by_what_was_mapped_at_their_time() {
+    let (trace, report) = imported(&file(), &Options::default());
+    assert_eq!(report.samples, 3);
+    let left: Vec<_> = report.left.iter().collect();
+    assert_eq!(
+        left,
+        [
+            ("frames at addresses where no file is known to be mapped", 1),
+            (
+                "records that the kernel had no room for, which are in the trace as lost",
+                5
+            ),
+            ("switches of tasks", 1),
+        ]
+    );
+    let trace = tables(&trace);
+    let (tables, strings) = (trace.tables(), trace.strings());
+    let samples = &tables.profiler_sample;
+    let with_stack = (0..samples.len()).filter(|row| samples.callsite_id().get(*row).is_some());
+    assert_eq!(with_stack.count(), 3);
+    let frames = &tables.stack_profile_frame;
+    let mut places: Vec<_> = (0..frames.len())
+        .map(|row| {
+            let mapping = frames.mapping().get(row);
+            let name = tables.stack_profile_mapping.name().get(mapping);
+            (strings.text(name), frames.rel_pc().get(row))
+        })
+        .collect();
+    places.sort_unstable();
+    // Those of each process are rows of their own.
+    places.dedup();
+    assert_eq!(
+        places,
+        [
+            ("", 0x40_0030),
+            ("/usr/bin/nowhere-server", 0x1010),
+            ("/usr/bin/nowhere-server", 0x1020),
+        ]
+    );
+    let threads = &tables.thread;
+    let name = |tid| {
+        let row = (0..threads.len()).find(|row| threads.tid().get(*row) == tid);
+        strings.text(threads.name().get(row.unwrap())).to_owned()
+    };
+    assert_eq!(
+        (name(7), name(8)),
+        ("server".to_owned(), "child".to_owned())
+    );
+    assert_eq!(tables.profiler_session.len(), 2);
+}
+
+#[test]
+fn a_file_that_went_through_a_pipe_says_the_same() {
+    let (whole, piped) = (
+        imported(&file(), &Options::default()),
+        imported(&piped(), &Options::default()),
+    );
+    assert_eq!(whole, piped);
+}
+
+#[test]
+fn a_file_that_was_cut_off_or_is_damaged_is_told() {
+    let file = file();
+    let (_, report) = imported(&file[..file.len() - 10], &Options::default());
+    assert_eq!(report.samples, 3);
+    let mut damaged = file.clone();
+    let at = file.len() - 40;
+    damaged[at + 6..at + 8].copy_from_slice(&[1, 0]);
+    let error = import(Cursor::new(&damaged), &Options::default(), &mut Vec::new());
+    let error = error.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        format!("at byte {at} is no record of perf, and nothing behind it can be read")
+    );
+}
+
+/// Runs `perf` and returns what it wrote; `None` with a line if that is not possible here.
+fn perf(args: &[&str]) -> Option<Vec<u8>> {
+    let mut command = Command::new("perf");
+    let output = command.args(args).stdin(Stdio::null()).output();
+    match output {
+        Ok(output) if output.status.success() => Some(output.stdout),
+        Ok(output) => {
+            println!("skipped: perf: {}", String::from_utf8_lossy(&output.stderr));
+            None
+        }
+        Err(error) => {
+            println!("skipped: no perf here: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn files_of_perf_have_the_samples_that_perf_prints() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("perf.data");
+    let path = path.to_str().unwrap();
+    let load = [
+        "--",
+        "sh",
+        "-c",
+        "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; ls / > /dev/null",
+    ];
+    let variants: [&[&str]; 5] = [
+        &["-g", "-e", "cpu-clock"],
+        &["-e", "cpu-clock"],
+        &["-g", "-e", "cpu-clock,page-faults"],
+        &["-z", "-g", "-e", "cpu-clock"],
+        &["-g", "-e", "page-faults", "-c", "1"],
+    ];
+    for variant in variants {
+        let mut args = vec!["record", "-q", "-o", path];
+        args.extend(variant);
+        args.extend(load);
+        if perf(&args).is_none() {
+            continue;
+        }
+        let Some(printed) = perf(&["script", "-i", path, "-F", "+pid"]) else {
+            continue;
+        };
+        let bytes = std::fs::read(path).unwrap();
+        let (trace, report) = imported(&bytes, &Options::default());
+        let (of_text, text) = imported(&printed, &Options::default());
+        assert!(report.samples > 0, "{variant:?}");
+        assert_eq!(report.samples, text.samples, "{variant:?}: {report:?}");
+        // Times are printed in microseconds.
+        let times = |bytes: &[u8]| {
+            let trace = tables(bytes);
+            let samples = &trace.tables().profiler_sample;
+            let times = (0..samples.len()).map(|row| samples.ts().get(row) / 1000);
+            times.collect::<Vec<_>>()
+        };
+        assert_eq!(times(&trace), times(&of_text), "{variant:?}");
+    }
+}

@@ -1,0 +1,82 @@
+//! Imported traces as upstream's trace processor reads them: with its programs at hand
+//! (`FERRETTO_UPSTREAM`), and by the answers that it gave.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::Command;
+
+use ferretto_import::Options;
+
+use super::{data, imported, perf};
+
+/// The questions about a trace, with the answers of upstream's version 58.2.
+const QUESTIONS: [(&str, &str); 4] = [
+    (
+        "errors",
+        "select count(*) as n from stats where severity in ('error', 'data_loss') and value > 0 \
+         and name not in ('perf_samples_lost', 'perf_cpu_lost_records')",
+    ),
+    ("slices", "select count(*) as n from slice"),
+    ("counters", "select count(*) as n from counter"),
+    (
+        "samples",
+        "select count(*) as n from __intrinsic_profiler_sample",
+    ),
+];
+
+/// The answers for each file.
+const ANSWERS: [(&str, [u64; 4]); 4] = [
+    ("chrome.json", [0, 14, 4, 0]),
+    ("perf.txt", [0, 0, 4, 4]),
+    ("stacks.collapsed", [0, 0, 3, 3]),
+    ("perf.data", [0, 0, 3, 3]),
+];
+
+fn trace(name: &str) -> Vec<u8> {
+    let file = match name {
+        "perf.data" => perf::file(),
+        name => data(name),
+    };
+    imported(&file, &Options::default()).0
+}
+
+#[test]
+fn upstreams_trace_processor_reads_imported_traces_without_a_fault() {
+    let Some(folder) = env::var_os("FERRETTO_UPSTREAM").map(PathBuf::from) else {
+        println!("skipped: FERRETTO_UPSTREAM does not name upstream's programs");
+        return;
+    };
+    let place = tempfile::tempdir().unwrap();
+    for (name, expected) in ANSWERS {
+        let path = place.path().join("t");
+        std::fs::write(&path, trace(name)).unwrap();
+        for ((what, question), expected) in QUESTIONS.iter().zip(expected) {
+            let output = Command::new(folder.join("trace_processor_shell"))
+                .arg("-Q")
+                .arg(question)
+                .arg(&path)
+                .output()
+                .unwrap();
+            let text = String::from_utf8_lossy(&output.stdout);
+            let answer = text
+                .lines()
+                .last()
+                .and_then(|line| line.trim().parse::<u64>().ok());
+            assert_eq!(answer, Some(expected), "{name}: {what}: {text} {output:?}");
+        }
+    }
+}
+
+#[test]
+fn our_tables_have_what_upstream_answered() {
+    for (name, [_, slices, counters, samples]) in ANSWERS {
+        let trace = super::tables(&trace(name));
+        let tables = trace.tables();
+        let ours: [u64; 3] = [
+            tables.slice.len().into(),
+            tables.counter.len().into(),
+            tables.profiler_sample.len().into(),
+        ];
+        assert_eq!(ours, [slices, counters, samples], "{name}");
+    }
+}
