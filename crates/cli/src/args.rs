@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use crate::chrome::JsonArgs;
 use crate::doctor::DoctorArgs;
 use crate::edit::{CutArgs, MergeArgs, SplitArgs};
+use crate::import::ImportArgs;
 use crate::links::InstallLinksArgs;
 use crate::open::OpenArgs;
 use crate::profile::{FlamegraphArgs, FoldedArgs, PprofArgs};
@@ -59,6 +60,7 @@ pub(crate) enum Command {
     Split(SplitArgs),
     Merge(MergeArgs),
     Json(JsonArgs),
+    Import(ImportArgs),
     Doctor(DoctorArgs),
     Status(StatusArgs),
     RelayCert(RelayCertArgs),

@@ -19,6 +19,7 @@ mod duration;
 mod edit;
 mod errors;
 mod heapprofd;
+mod import;
 mod json;
 mod links;
 mod machine_clock;
@@ -129,7 +130,8 @@ fn main() -> ExitCode {
         Command::Cut(args) => edit::cut(&args).map(Extent::exit_code),
         Command::Split(args) => edit::split(&args).map(Extent::exit_code),
         Command::Merge(args) => edit::merge(&args).map(Extent::exit_code),
-        Command::Json(args) => chrome::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Json(args) => chrome::run(&args).map(Extent::exit_code),
+        Command::Import(args) => import::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Doctor(args) => doctor::run(&args),
         Command::Status(args) => status::run(&args).map(|()| ExitCode::SUCCESS),
         Command::RelayCert(args) => tls::run(&args),

@@ -6,6 +6,7 @@ mod command;
 mod config;
 mod control;
 mod draft;
+mod dynamic;
 mod heap;
 mod launch;
 mod output;
@@ -31,7 +32,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use ferretto_ipc::address::Address;
-use ferretto_probes::ftrace::OwnInstance;
+use ferretto_probes::ftrace::{DynamicEvent, DynamicEvents, OwnInstance};
 use ferretto_proto::trace_config::DataSource;
 use ferretto_proto::{Message, TraceConfig};
 use ferretto_text::print::message_to_text;
@@ -79,19 +80,26 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     }
     ring::check(&args)?;
     heap::check(&args)?;
+    let dynamic = args.presets.dynamic()?;
     if args.print_config {
-        return print_config(&plan_config(&args, given_config(&args)?, None)?)
+        return print_config(&plan_config(&args, given_config(&args)?, None, &dynamic)?)
             .map(|()| ExitCode::SUCCESS);
     }
     // It may come from a terminal or a pipe, where a signal has its usual effect.
     let given = given_config(&args)?;
     let mut signals = Signals::new().context("cannot take over signals")?;
-    // Removed when the recording is over and its data sources are gone.
-    let instance = own_instance(&args);
-    let config = plan_config(&args, given, instance.as_ref().map(OwnInstance::name))?;
     if !args.system && args.presets.want_kernel_events() {
         report::must_have_kernel_events()?;
     }
+    // Removed when the recording is over and its data sources are gone; those that are made first
+    // are removed last, as the kernel keeps events that are on.
+    let made = match dynamic.is_empty() {
+        true => None,
+        false => Some(DynamicEvents::create(&dynamic)?),
+    };
+    let instance = own_instance(&args);
+    let name = instance.as_ref().map(OwnInstance::name);
+    let config = plan_config(&args, given, name, &dynamic)?;
     if !delay(&config, &mut signals)? {
         return Ok(ExitCode::from(INTERRUPTED));
     }
@@ -122,6 +130,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         }
     };
     drop(instance);
+    drop(made);
     signals.settle();
     if args.flight.only_if_command_fails() && end.code == Some(ExitCode::SUCCESS) {
         if !args.quiet {
@@ -200,10 +209,11 @@ fn plan_config(
     args: &RecordArgs,
     given: Option<TraceConfig>,
     instance: Option<&str>,
+    dynamic: &[DynamicEvent],
 ) -> Result<TraceConfig> {
     let mut config = match given {
         Some(given) => given,
-        None => config::of_presets(args.presets.content()?, cpus(), instance),
+        None => config::of_presets(args.presets.content(dynamic)?, cpus(), instance),
     };
     perf::add(&mut config, args);
     heap::add(&mut config, args);

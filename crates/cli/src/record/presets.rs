@@ -5,10 +5,11 @@ use std::collections::HashSet;
 use anyhow::{Result, bail};
 use clap::Args;
 use ferretto_format::kernel_names::Architecture;
-use ferretto_probes::ftrace::kernel_events;
+use ferretto_probes::ftrace::{DynamicEvent, dynamic_names, kernel_events};
 use ferretto_proto::SysStatsConfig;
 use ferretto_proto::sys_stats_config::StatCounters;
 
+use super::dynamic;
 use super::sources::nearest;
 use ferretto_text::terminal::shown;
 
@@ -144,6 +145,13 @@ pub(crate) struct Presets {
     /// Kernel events by name, as sched/sched_stat_runtime; * and ? stand for others, '*' for all
     #[arg(long = "event", value_name = "GROUP/NAME")]
     events: Vec<String>,
+    /// Calls of a function of a program or library, as /bin/bash:readline, or of a place in the
+    /// file, as /bin/bash:0x1c40; with %return behind it, returns from there
+    #[arg(long = "uprobe", value_name = "PATH:FUNCTION")]
+    uprobes: Vec<String>,
+    /// Calls of a function of the kernel; with %return behind it, returns from there
+    #[arg(long = "kprobe", value_name = "FUNCTION")]
+    kprobes: Vec<String>,
 }
 
 /// The events and counters that presets stand for on this machine.
@@ -181,6 +189,8 @@ impl Presets {
             });
         }
         words.extend(self.events.iter().map(|name| format!("--event={name}")));
+        words.extend(self.uprobes.iter().map(|place| format!("--uprobe={place}")));
+        words.extend(self.kprobes.iter().map(|place| format!("--kprobe={place}")));
         words
     }
 
@@ -198,16 +208,27 @@ impl Presets {
             self.irq,
             self.freq,
         ];
-        !flags.contains(&true) && self.syscalls.is_none() && self.events.is_empty()
+        let lists = [&self.events, &self.uprobes, &self.kprobes];
+        let is_named = lists.iter().any(|list| !list.is_empty());
+        !flags.contains(&true) && self.syscalls.is_none() && !is_named
     }
 
-    /// Returns the content of a recording. Events of presets that this kernel does not have are
+    /// Returns the kernel events that have to be made for the recording.
+    ///
+    /// # Errors
+    ///
+    /// If a program has no such function.
+    pub(super) fn dynamic(&self) -> Result<Vec<DynamicEvent>> {
+        dynamic::events(&self.uprobes, &self.kprobes)
+    }
+
+    /// Returns the content of a recording, with the events that were made for it. Events of presets that this kernel does not have are
     /// left out.
     ///
     /// # Errors
     ///
     /// If a name that was given is none of this machine, or no event of a preset is.
-    pub(super) fn content(&self) -> Result<Content> {
+    pub(super) fn content(&self, dynamic: &[DynamicEvent]) -> Result<Content> {
         let known = kernel_events();
         let sched = self.sched || self.is_default();
         let presets = [
@@ -231,6 +252,7 @@ impl Presets {
         for wanted in &self.events {
             events.extend(matching(wanted, &known)?);
         }
+        events.extend(dynamic_names(dynamic));
         let mut seen = HashSet::new();
         events.retain(|event| seen.insert(event.clone()));
         let names = self.syscalls.iter().flatten();

@@ -1,0 +1,183 @@
+//! What one part of a trace leaves to the next: slices that go on, the values of counters, and what
+//! ran last.
+//!
+//! A part begins with all that was begun before it: those events are put together with what they
+//! are of.
+
+use std::collections::HashMap;
+
+use super::tracks::Shown;
+use super::writer::Value;
+
+/// A slice.
+#[derive(Debug)]
+pub(super) struct Slice {
+    pub(super) at: Shown,
+    pub(super) ts: i64,
+    pub(super) name: String,
+    pub(super) category: String,
+    pub(super) args: Vec<(String, Value)>,
+}
+
+/// The slices that an earlier part left open, by where they are, the outermost first.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    open: HashMap<Shown, Vec<Slice>>,
+    /// The number of those that have come again, by where they are.
+    again: HashMap<Shown, usize>,
+}
+
+impl Known {
+    /// Returns the beginning of a slice that an earlier part left open, if this is the next of those.
+    pub(super) fn again(&mut self, at: Shown, depth: u32, name: &str) -> Option<i64> {
+        let open = self.open.get(&at)?;
+        let again = self.again.entry(at).or_default();
+        let slice = open.get(*again).filter(|_| *again == depth as usize)?;
+        if slice.name != name {
+            // Others are not looked for: what comes now begins here.
+            *again = usize::MAX;
+            return None;
+        }
+        *again += 1;
+        Some(slice.ts)
+    }
+}
+
+/// What is carried from part to part.
+#[derive(Debug, Default)]
+pub(super) struct Carry {
+    open: HashMap<Shown, Vec<Slice>>,
+    /// The last value of each counter, and true if the present part has told it.
+    counters: HashMap<(Shown, String), (u64, bool)>,
+    /// The thread that ran last on each CPU, and since when.
+    running: HashMap<i64, (i64, i64)>,
+    /// The last time of the parts before this one, and of this one.
+    before: Option<i64>,
+    last: i64,
+}
+
+impl Carry {
+    /// Returns what the parts before left open.
+    pub(super) fn begin_part(&mut self) -> Known {
+        Known {
+            open: std::mem::take(&mut self.open),
+            again: HashMap::new(),
+        }
+    }
+
+    /// Takes note of a time of this part.
+    pub(super) fn saw(&mut self, time: i64) {
+        self.last = self.last.max(time);
+    }
+
+    /// Keeps those that did not come again.
+    pub(super) fn keep(&mut self, known: Known) {
+        for (at, slices) in known.open {
+            if !known.again.contains_key(&at) {
+                self.open.insert(at, slices);
+            }
+        }
+    }
+
+    /// Keeps a slice that has not ended.
+    pub(super) fn keep_open(&mut self, slice: Slice) {
+        self.open.entry(slice.at).or_default().push(slice);
+    }
+
+    /// Returns the slices that never ended.
+    pub(super) fn take_open(&mut self) -> impl Iterator<Item = Slice> + use<> {
+        let mut open: Vec<_> = std::mem::take(&mut self.open).into_iter().collect();
+        open.sort_by_key(|(at, _)| *at);
+        open.into_iter().flat_map(|(_, slices)| slices)
+    }
+
+    /// Returns true if a value of a counter is the last one of an earlier part, told once more.
+    pub(super) fn is_told_again(&mut self, of: Shown, name: &str, ts: i64, value: f64) -> bool {
+        self.saw(ts);
+        let bits = value.to_bits();
+        let before = self.before;
+        match self.counters.get_mut(&(of, name.to_owned())) {
+            Some((known, is_told)) => {
+                let is_first = !std::mem::replace(is_told, true);
+                let is_again = is_first && *known == bits && before.is_some_and(|last| ts <= last);
+                *known = bits;
+                is_again
+            }
+            None => {
+                self.counters.insert((of, name.to_owned()), (bits, true));
+                false
+            }
+        }
+    }
+
+    /// Keeps that a thread runs and has not stopped.
+    pub(super) fn keep_running(&mut self, cpu: i64, tid: i64, ts: i64) {
+        let since = self.ran_since(cpu, tid, ts);
+        self.running.insert(cpu, (tid, since));
+    }
+
+    /// Returns since when a thread ran, which may have begun in an earlier part.
+    pub(super) fn ran_since(&mut self, cpu: i64, tid: i64, ts: i64) -> i64 {
+        match self.running.remove(&cpu) {
+            Some((known, since)) if known == tid && since <= ts => since,
+            _ => ts,
+        }
+    }
+
+    /// Ends a part.
+    pub(super) fn end_part(&mut self) {
+        self.before = Some(self.last);
+        for (_, is_told) in self.counters.values_mut() {
+            *is_told = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slice(at: Shown, ts: i64, name: &str) -> Slice {
+        Slice {
+            at,
+            ts,
+            name: name.to_owned(),
+            category: String::new(),
+            args: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_goes_on_is_known_by_its_place_and_name() {
+        let mut carry = Carry::default();
+        for (at, ts, name) in [
+            ((1, 1), 5, "outer"),
+            ((1, 1), 7, "inner"),
+            ((1, 2), 9, "other"),
+        ] {
+            carry.keep_open(slice(at, ts, name));
+        }
+        let mut known = carry.begin_part();
+        assert_eq!(known.again((1, 1), 0, "outer"), Some(5));
+        assert_eq!(known.again((1, 1), 1, "inner"), Some(7));
+        assert_eq!(known.again((1, 1), 1, "inner"), None, "it is a new one");
+        assert_eq!(known.again((1, 3), 0, "outer"), None);
+        carry.keep(known);
+        let open: Vec<_> = carry.take_open().map(|slice| slice.name).collect();
+        assert_eq!(open, ["other"]);
+    }
+
+    #[test]
+    fn values_and_threads_that_go_on_are_not_told_twice() {
+        let mut carry = Carry::default();
+        assert!(!carry.is_told_again((1, 0), "load", 10, 1.0));
+        carry.keep_running(0, 42, 8);
+        carry.end_part();
+        assert!(carry.is_told_again((1, 0), "load", 10, 1.0));
+        assert!(!carry.is_told_again((1, 0), "load", 11, 1.0));
+        assert_eq!(carry.ran_since(0, 42, 9), 8);
+        assert_eq!(carry.ran_since(0, 42, 12), 12);
+        carry.keep_running(0, 42, 20);
+        assert_eq!(carry.ran_since(0, 43, 21), 21);
+    }
+}

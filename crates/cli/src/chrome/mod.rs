@@ -1,0 +1,143 @@
+//! `ferretto json`: a trace in the format of Chrome's, which many tools read.
+
+mod carry;
+mod tracks;
+mod writer;
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Cursor, Read as _, Seek as _};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use ferretto_edit::{Every, Splitter};
+use ferretto_tables::schema::TableId;
+use ferretto_tables::{Format, Options, Trace};
+use ferretto_text::terminal::shown;
+use ferretto_trace::TraceReader;
+
+use self::writer::Writer;
+use crate::edit::seekable;
+use crate::import::unpacked;
+use crate::output;
+use crate::read::{DEFAULT_TRACE, Extent, parse_bytes};
+
+/// Write a trace in Chrome's JSON format
+///
+/// Slices with their arguments, instants, counters, flows, what ran on each CPU, and the names of
+/// processes and threads. Times are microseconds of the trace's clock. It reads whatever ferretto
+/// view reads. Traces are read part by part, so that memory does not depend on their size; files of
+/// other programs are kept in memory.
+#[derive(Debug, Args)]
+pub(crate) struct JsonArgs {
+    /// The trace; - is standard input
+    #[arg(value_name = "FILE", default_value = DEFAULT_TRACE)]
+    file: PathBuf,
+    /// File for the result; - is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "trace.json")]
+    output: PathBuf,
+    /// Bytes of the parts in which a trace is read; their tables take ten times as much or so
+    #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = parse_bytes, hide = true)]
+    part: u64,
+}
+
+/// Runs `ferretto json`.
+pub(crate) fn run(args: &JsonArgs) -> Result<Extent> {
+    let (name, input) = seekable(&args.file)?;
+    let mut input = unpacked(input).with_context(|| format!("cannot read {name}"))?;
+    let mut head = Vec::new();
+    (&mut input).take(HEAD_BYTES).read_to_end(&mut head)?;
+    input.rewind()?;
+    let is_packets = matches!(Format::detect(&head), Some(Format::Proto));
+    let mut extent = Extent::Whole;
+    output::write(&args.output, &[&args.file], |out| {
+        let mut writer = Writer::new(out);
+        let mut remarks = BTreeSet::new();
+        writer.begin()?;
+        match is_packets {
+            true => extent = packets(&name, input, args.part, &mut writer, &mut remarks)?,
+            false => part(&name, input, &mut writer, &mut remarks)?,
+        }
+        writer.finish()?;
+        for remark in remarks {
+            anstream::eprintln!("ferretto: {}: {}", shown(&name), shown(&remark));
+        }
+        Ok(())
+    })?;
+    Ok(extent)
+}
+
+/// The bytes that tell the format of a file.
+const HEAD_BYTES: u64 = 4096;
+
+/// Writes a trace of packets, part by part. Each part opens alone, with all that was begun before
+/// it, and what is begun again is put together.
+fn packets(
+    name: &str,
+    input: File,
+    part_size: u64,
+    writer: &mut Writer<'_>,
+    remarks: &mut BTreeSet<String>,
+) -> Result<Extent> {
+    let mut failed = None;
+    let mut parts = 1;
+    let splitting = |number, before: Option<Vec<u8>>| {
+        parts = number + 1;
+        if let Some(before) = before
+            && let Err(error) = part(name, Cursor::new(before), writer, remarks)
+        {
+            failed = Some(error);
+            return Err(io::ErrorKind::Other.into());
+        }
+        Ok(Vec::new())
+    };
+    let mut splitter = Splitter::new(Every::Bytes(part_size), splitting);
+    let mut stopped = None;
+    let damage = TraceReader::new(input)
+        .try_read_all(|packet| {
+            stopped = splitter.add(packet.bytes).err();
+            stopped.is_none()
+        })
+        .with_context(|| format!("cannot read {name}"))?;
+    let left_out = splitter.left_out();
+    let last = splitter.finish();
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    if let Some(error) = stopped {
+        return Err(error.into());
+    }
+    if let Some((last, _)) = last? {
+        part(name, Cursor::new(last), writer, remarks)?;
+    }
+    if parts > 1 && writer.has_flows() {
+        let what = format!(
+            "flows that lead from one of the {parts} parts it is read in to another are left out"
+        );
+        remarks.insert(what);
+    }
+    Ok(Extent::tell(name, &damage).and_left_out(name, left_out))
+}
+
+/// Writes a part of a trace, or a whole file.
+fn part(
+    name: &str,
+    input: impl io::Read + Send,
+    writer: &mut Writer<'_>,
+    remarks: &mut BTreeSet<String>,
+) -> Result<()> {
+    let trace = Trace::read(input, &Options::for_tables(TABLES));
+    let trace = trace.with_context(|| format!("cannot read {name}"))?;
+    remarks.extend(trace.remarks().iter().cloned());
+    writer.part(&trace)
+}
+
+/// The tables that are written.
+const TABLES: &[TableId] = &[
+    TableId::args,
+    TableId::counter,
+    TableId::flow,
+    TableId::sched_slice,
+    TableId::slice,
+];

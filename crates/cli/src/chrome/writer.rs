@@ -1,0 +1,396 @@
+//! The events of a trace as JSON.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use anyhow::Result;
+use ferretto_format::Fnv1a;
+use ferretto_tables::Trace;
+use ferretto_tables::schema::ArgValue;
+
+use super::carry::{Carry, Slice};
+use super::tracks::{Shown, Tracks};
+use crate::json::{Json, Members};
+
+/// The process under which tracks of no process, and CPUs, are shown.
+pub(super) const NO_PROCESS: i64 = 0;
+/// CPUs get numbers from here on.
+const FIRST_CPU: i64 = 1 << 34;
+/// The argument of a slice that began in an earlier part.
+const BEGAN: &str = "began_ns";
+
+/// Writes the events of a trace, or of its parts one after the other.
+pub(super) struct Writer<'a> {
+    out: &'a mut dyn Write,
+    is_first: bool,
+    /// Names that were written, by what they name.
+    named: HashMap<(&'static str, i64, i64), u64>,
+    tracks: Tracks,
+    carry: Carry,
+    flows: u64,
+}
+
+/// A part of a trace, with the numbers of its tracks in the whole.
+struct Part<'t> {
+    trace: &'t Trace,
+    tracks: Vec<Option<Shown>>,
+}
+
+/// Nanoseconds as microseconds, exactly.
+struct Micros(i64);
+
+impl crate::json::Value for Micros {
+    fn write(&self, json: &mut Json) {
+        let (sign, ns) = (if self.0 < 0 { "-" } else { "" }, self.0.unsigned_abs());
+        json.number(&format!("{sign}{}.{:03}", ns / 1000, ns % 1000));
+    }
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(out: &'a mut dyn Write) -> Self {
+        Self {
+            out,
+            is_first: true,
+            named: HashMap::new(),
+            tracks: Tracks::default(),
+            carry: Carry::default(),
+            flows: 0,
+        }
+    }
+
+    /// Returns true if there were flows.
+    pub(super) fn has_flows(&self) -> bool {
+        self.flows > 0
+    }
+
+    pub(super) fn begin(&mut self) -> Result<()> {
+        let begin = b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
+        Ok(self.out.write_all(begin)?)
+    }
+
+    /// Writes the next part.
+    pub(super) fn part(&mut self, trace: &Trace) -> Result<()> {
+        let mut part = Part {
+            trace,
+            tracks: Vec::new(),
+        };
+        self.names(trace)?;
+        self.slices(&mut part)?;
+        self.flows(&mut part)?;
+        self.counters(trace)?;
+        self.cpus(trace)?;
+        self.carry.end_part();
+        Ok(())
+    }
+
+    /// Ends the file. What has not ended until now never does.
+    pub(super) fn finish(mut self) -> Result<()> {
+        for open in self.carry.take_open() {
+            self.slice(&open, None)?;
+        }
+        self.out.write_all(b"\n]}\n")?;
+        Ok(self.out.flush()?)
+    }
+
+    /// Writes one event.
+    fn event(&mut self, members: impl FnOnce(&mut Members<'_>)) -> Result<()> {
+        if !std::mem::take(&mut self.is_first) {
+            self.out.write_all(b",\n")?;
+        }
+        let mut json = Json::default();
+        json.object(members);
+        Ok(self.out.write_all(json.as_bytes())?)
+    }
+
+    /// Writes the name of a process or thread.
+    fn name(&mut self, kind: &str, (pid, tid): (i64, i64), name: &str) -> Result<()> {
+        self.event(|event| {
+            event.add("ph", "M");
+            event.add("name", kind);
+            event.add("pid", pid);
+            event.add("tid", tid);
+            event.name("args").object(|args| args.add("name", name));
+        })
+    }
+
+    /// Writes the name of a process or thread unless it is known already.
+    fn name_once(&mut self, kind: &'static str, of: (i64, i64), name: &str) -> Result<()> {
+        let hash = Fnv1a::hash(name.as_bytes());
+        match self.named.insert((kind, of.0, of.1), hash) == Some(hash) {
+            true => Ok(()),
+            false => self.name(kind, of, name),
+        }
+    }
+
+    fn names(&mut self, trace: &Trace) -> Result<()> {
+        let (tables, strings) = (trace.tables(), trace.strings());
+        for row in 0..tables.process.len() {
+            let name = strings.text(tables.process.name().get(row));
+            if !name.is_empty() {
+                let pid = tables.process.pid().get(row);
+                self.name_once("process_name", (pid, pid), name)?;
+            }
+        }
+        for row in 0..tables.thread.len() {
+            let name = strings.text(tables.thread.name().get(row));
+            if !name.is_empty() {
+                self.name_once("thread_name", of_thread(trace, row), name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the numbers under which the events of a track are shown.
+    fn of_track(&mut self, part: &mut Part<'_>, track: u32) -> Result<Shown> {
+        let place = track as usize;
+        if part.tracks.len() <= place {
+            part.tracks.resize(place + 1, None);
+        }
+        if let Some(shown) = part.tracks[place] {
+            return Ok(shown);
+        }
+        let (shown, name) = self.tracks.shown(part.trace, track);
+        if let Some(name) = name {
+            self.name_once("thread_name", shown, &name)?;
+        }
+        part.tracks[place] = Some(shown);
+        Ok(shown)
+    }
+
+    fn slices(&mut self, part: &mut Part<'_>) -> Result<()> {
+        let (trace, strings) = (part.trace, part.trace.strings());
+        let slices = &trace.tables().slice;
+        let mut known = self.carry.begin_part();
+        for row in 0..slices.len() {
+            let at = self.of_track(part, slices.track_id().get(row))?;
+            let (ts, dur) = (slices.ts().get(row), slices.dur().get(row));
+            self.carry.saw(ts.saturating_add(dur.max(0)));
+            let name = strings.text(slices.name().get(row));
+            let args = slices.arg_set_id().get(row);
+            let mut slice = Slice {
+                at,
+                ts,
+                name: name.to_owned(),
+                category: strings.text(slices.category().get(row)).to_owned(),
+                args: args.map_or_else(Vec::new, |set| args_of(trace, set)),
+            };
+            // It began in an earlier part.
+            if let Some(began) = known.again(at, slices.depth().get(row), name) {
+                slice.ts = began;
+            }
+            match dur {
+                ..0 => self.carry.keep_open(slice),
+                dur => {
+                    let dur = ts.saturating_add(dur).saturating_sub(slice.ts);
+                    self.slice(&slice, Some(dur))?;
+                }
+            }
+        }
+        // Those of tracks that the part does not know go on.
+        self.carry.keep(known);
+        Ok(())
+    }
+
+    /// Writes a slice. One that never ended only begins.
+    fn slice(&mut self, slice: &Slice, dur: Option<i64>) -> Result<()> {
+        self.event(|event| {
+            event.add(
+                "ph",
+                match dur {
+                    None => "B",
+                    Some(0) => "i",
+                    _ => "X",
+                },
+            );
+            event.add("name", slice.name.as_str());
+            if !slice.category.is_empty() {
+                event.add("cat", slice.category.as_str());
+            }
+            event.add("pid", slice.at.0);
+            event.add("tid", slice.at.1);
+            event.add("ts", Micros(slice.ts));
+            match dur {
+                None => {}
+                Some(0) => event.add("s", "t"),
+                Some(dur) => event.add("dur", Micros(dur)),
+            }
+            if !slice.args.is_empty() {
+                event.name("args").object(|args| {
+                    for (key, value) in &slice.args {
+                        value.add(key, args);
+                    }
+                });
+            }
+        })
+    }
+
+    fn flows(&mut self, part: &mut Part<'_>) -> Result<()> {
+        let trace = part.trace;
+        let tables = trace.tables();
+        for row in 0..tables.flow.len() {
+            let id = self.flows;
+            self.flows += 1;
+            let ends = [
+                ("s", tables.flow.slice_out().get(row)),
+                ("f", tables.flow.slice_in().get(row)),
+            ];
+            for (phase, slice) in ends {
+                let (pid, tid) = self.of_track(part, tables.slice.track_id().get(slice))?;
+                let ts = tables.slice.ts().get(slice);
+                self.event(|event| {
+                    event.add("ph", phase);
+                    event.add("name", "flow");
+                    event.add("cat", "flow");
+                    event.add("id", id);
+                    event.add("bp", "e");
+                    event.add("pid", pid);
+                    event.add("tid", tid);
+                    event.add("ts", Micros(ts));
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn counters(&mut self, trace: &Trace) -> Result<()> {
+        let (tables, strings) = (trace.tables(), trace.strings());
+        let counters = &tables.counter;
+        for row in 0..counters.len() {
+            let track = counters.track_id().get(row);
+            let upid = tables.track.upid().get(track);
+            let utid = tables.track.utid().get(track);
+            let pid = match (upid, utid) {
+                (Some(upid), _) => tables.process.pid().get(upid),
+                (None, Some(utid)) => of_thread(trace, utid).0,
+                (None, None) => NO_PROCESS,
+            };
+            let cpu = tables.track.cpu().get(track);
+            let mut name = strings.text(tables.track.name().get(track)).to_owned();
+            if let Some(cpu) = cpu {
+                name += &format!(" {cpu}");
+            }
+            let value = counters.value().get(row);
+            let ts = counters.ts().get(row);
+            let key = (pid, utid.map_or(0, |utid| of_thread(trace, utid).1));
+            if self.carry.is_told_again(key, &name, ts, value) {
+                continue;
+            }
+            self.event(|event| {
+                event.add("ph", "C");
+                event.add("name", name);
+                event.add("pid", pid);
+                event.add("ts", Micros(ts));
+                event
+                    .name("args")
+                    .object(|args| add_real("value", value, args));
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Writes what ran on each CPU.
+    fn cpus(&mut self, trace: &Trace) -> Result<()> {
+        let (tables, strings) = (trace.tables(), trace.strings());
+        let sched = &tables.sched_slice;
+        for row in 0..sched.len() {
+            let (utid, ts, dur) = (
+                sched.utid().get(row),
+                sched.ts().get(row),
+                sched.dur().get(row),
+            );
+            let cpu = tables.cpu.cpu().get(sched.ucpu().get(row));
+            let cpu = i64::from(cpu.unwrap_or(0));
+            let tid = tables.thread.tid().get(utid);
+            if dur < 0 {
+                self.carry.keep_running(cpu, tid, ts);
+                continue;
+            }
+            if dur == 0 {
+                continue;
+            }
+            let end = ts.saturating_add(dur);
+            let ts = self.carry.ran_since(cpu, tid, ts);
+            if tables.thread.is_idle().get(utid) {
+                continue;
+            }
+            self.name_once(
+                "thread_name",
+                (NO_PROCESS, FIRST_CPU + cpu),
+                &format!("CPU {cpu}"),
+            )?;
+            let name = strings.text(tables.thread.name().get(utid));
+            self.event(|event| {
+                event.add("ph", "X");
+                event.add("name", name);
+                event.add("cat", "sched");
+                event.add("pid", NO_PROCESS);
+                event.add("tid", FIRST_CPU + cpu);
+                event.add("ts", Micros(ts));
+                event.add("dur", Micros(end.saturating_sub(ts)));
+                event.name("args").object(|args| args.add("tid", tid));
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the numbers of a thread and its process.
+pub(super) fn of_thread(trace: &Trace, utid: u32) -> Shown {
+    let tables = trace.tables();
+    let tid = tables.thread.tid().get(utid);
+    let upid = tables.thread.upid().get(utid);
+    let pid = upid.map_or(NO_PROCESS, |upid| tables.process.pid().get(upid));
+    (pid, tid)
+}
+
+/// Returns the arguments of a slice.
+fn args_of(trace: &Trace, set: u32) -> Vec<(String, Value)> {
+    let strings = trace.strings();
+    let mut all = Vec::new();
+    for arg in trace.tables().args.set(set) {
+        let key = strings.text(arg.key);
+        let key = key.strip_prefix("debug.").unwrap_or(key);
+        // The slice is put together with its beginning.
+        if key == BEGAN {
+            continue;
+        }
+        let value = match arg.value {
+            ArgValue::Text(text) | ArgValue::Json(text) => {
+                Value::Text(strings.text(text).to_owned())
+            }
+            ArgValue::Real(value) => Value::Real(value),
+            ArgValue::Uint(value) | ArgValue::Pointer(value) => Value::Uint(value),
+            other => Value::Int(other.as_int()),
+        };
+        all.push((key.to_owned(), value));
+    }
+    all
+}
+
+/// The value of an argument.
+#[derive(Debug)]
+pub(super) enum Value {
+    Text(String),
+    Real(f64),
+    Uint(u64),
+    Int(Option<i64>),
+}
+
+impl Value {
+    fn add(&self, key: &str, args: &mut Members<'_>) {
+        match self {
+            Self::Text(text) => args.add(key, text.as_str()),
+            Self::Real(value) => add_real(key, *value, args),
+            Self::Uint(value) => args.add(key, *value),
+            Self::Int(value) => args.add(key, *value),
+        }
+    }
+}
+
+/// Adds a number; JSON has none for those that are none.
+fn add_real(key: &str, value: f64, args: &mut Members<'_>) {
+    match value.is_finite() {
+        true => args.name(key).number(&format!("{value}")),
+        false => args.add(key, value.to_string()),
+    }
+}

@@ -1,0 +1,137 @@
+//! `ferretto import`: traces made of the files of other programs.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use ferretto_import::{Format, ImportError, Options, Report};
+use ferretto_trace::{Limits, Unpacking};
+
+use crate::edit::{seekable, uuid};
+use crate::output::{is_standard, replace, write};
+use crate::read::DEFAULT_TRACE;
+use ferretto_text::terminal::shown;
+
+/// Make a trace of a file of another program
+///
+/// It reads perf.data as perf record writes it, the output of perf script, Chrome's JSON, collapsed
+/// stacks and profiles of pprof, and tells them apart by their content. Samples become callstacks,
+/// slices and counters become tracks, with the names of processes and threads. What a trace has no
+/// place for is counted and said at the end. Memory does not depend on the size of the file; what
+/// has to be sorted goes to a temporary file.
+///
+/// Functions that perf.data has only addresses of are named by ferretto symbolize.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferretto import perf.data                        a trace of it in trace.pftrace
+  perf script | ferretto import - -o p.pftrace     of the text that perf prints
+  ferretto import server.json client.json          server.pftrace and client.pftrace")]
+pub(crate) struct ImportArgs {
+    /// The files; - is standard input
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// File for the trace; - is standard output [default: trace.pftrace, or of several files each
+    /// one's name with .pftrace]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Do not look at this machine's own files, as the recording is of another one
+    #[arg(long)]
+    no_system: bool,
+}
+
+/// Runs `ferretto import`.
+pub(crate) fn run(args: &ImportArgs) -> Result<()> {
+    if args.files.len() > 1 && args.output.is_some() {
+        bail!(
+            "several files become several traces: leave -o away, and put them together with ferretto merge"
+        );
+    }
+    for file in &args.files {
+        let output = match &args.output {
+            Some(output) => output.clone(),
+            None if args.files.len() == 1 => PathBuf::from(DEFAULT_TRACE),
+            None if is_standard(file) => PathBuf::from("stdin.pftrace"),
+            None => file.with_extension("pftrace"),
+        };
+        one(file, &output, args)?;
+    }
+    Ok(())
+}
+
+fn one(path: &Path, output: &Path, args: &ImportArgs) -> Result<()> {
+    let (name, input) = seekable(path)?;
+    let mut input = unpacked(input).with_context(|| format!("cannot read {name}"))?;
+    let options = Options {
+        uuid: uuid()?,
+        looks_at_files: !args.no_system,
+        ..Options::default()
+    };
+    let mut done = None;
+    let mut import = |out: &mut dyn io::Write| -> Result<()> {
+        let imported = ferretto_import::import(&mut input, &options, out);
+        let failed = imported.is_err();
+        done = Some(imported);
+        // The reason is told below.
+        match failed {
+            true => bail!("nothing to write"),
+            false => Ok(()),
+        }
+    };
+    let inputs = [path];
+    let written = match is_standard(output) {
+        true => write(output, &inputs, |out| import(out)),
+        false => replace(output, &inputs, |out| import(out)),
+    };
+    let report = done.transpose().map_err(explained);
+    let report = report.with_context(|| format!("cannot import {name}"))?;
+    written.with_context(|| format!("cannot import {name}"))?;
+    if let Some(report) = &report {
+        tell(&name, output, report);
+    }
+    Ok(())
+}
+
+/// Returns a file without compression, in a file without a name if it has one.
+pub(crate) fn unpacked(mut file: File) -> Result<File> {
+    let mut head = [0; 4];
+    let count = file.read(&mut head)?;
+    file.rewind()?;
+    let format = Format::detect(&head[..count]);
+    if !matches!(format, Some(Format::Gzip | Format::Zstd)) {
+        return Ok(file);
+    }
+    let mut copy = tempfile::tempfile().context("cannot make a temporary file")?;
+    io::copy(&mut Unpacking::new(file, Limits::default()), &mut copy)?;
+    copy.rewind()?;
+    Ok(copy)
+}
+
+/// An error of which the cause is told once.
+fn explained(error: ImportError) -> anyhow::Error {
+    match error {
+        ImportError::Read(error) | ImportError::Write(error) => error.into(),
+        error => anyhow::anyhow!("{error}"),
+    }
+}
+
+/// Says what became of a file.
+fn tell(name: &str, output: &Path, report: &Report) {
+    let (name, format) = (shown(name), report.format.as_str());
+    let what = match report.samples {
+        0 => format!("{} events", report.events),
+        samples => format!("{samples} samples"),
+    };
+    if !is_standard(output) {
+        let output = output.display().to_string();
+        anstream::eprintln!(
+            "ferretto: {name} ({format}): {what} are in {}",
+            shown(&output)
+        );
+    }
+    for (what, count) in report.left.iter() {
+        anstream::eprintln!("ferretto: {name}: {count} {}", shown(what));
+    }
+}

@@ -1,0 +1,175 @@
+//! The state of the kernel's tracing, when recordings end in any way.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::process::Signal;
+
+use crate::daemons::{traced, traced_probes};
+use crate::world::{World, until};
+
+const TRACEFS: &str = "/sys/kernel/tracing";
+
+/// A tracefs instance of the test, removed at its end.
+struct Instance(PathBuf);
+
+impl Instance {
+    /// Makes one; `None`, and says so, where that is not allowed.
+    fn new(name: &str) -> Option<Self> {
+        let name = format!("test-{name}-{}", std::process::id());
+        let path = Path::new(TRACEFS).join("instances").join(name);
+        match fs::create_dir(&path) {
+            Ok(()) => Some(Self(path)),
+            Err(error) => {
+                println!("skipped: no tracefs instances here: {error}");
+                None
+            }
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.0.file_name().unwrap().to_str().unwrap()
+    }
+
+    fn read(&self, file: &str) -> String {
+        fs::read_to_string(self.0.join(file))
+            .unwrap()
+            .trim()
+            .to_owned()
+    }
+
+    /// Returns what a recording changes.
+    fn state(&self) -> Vec<String> {
+        let files = ["tracing_on", "trace_clock", "buffer_size_kb", "set_event"];
+        // A buffer that nobody has used is shown with the size that it will get.
+        let plain = |text: String| match text.split_once(" (expanded: ") {
+            Some((_, size)) => size.trim_end_matches(')').to_owned(),
+            None => text,
+        };
+        files.iter().map(|file| plain(self.read(file))).collect()
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+fn config(world: &World, instance: &Instance) {
+    let name = instance.name();
+    let config = format!(
+        r#"buffers {{ size_kb: 1024 }}
+        data_sources {{ config {{ name: "linux.ftrace" ftrace_config {{
+          instance_name: "{name}" buffer_size_kb: 256
+          ftrace_events: "sched/sched_process_exit" ftrace_events: "raw_syscalls/sys_enter"
+          syscall_events: "sys_gettid" }} }} }}"#
+    );
+    world.write("config", config);
+}
+
+const RECORD: [&str; 5] = ["--txt", "-c", "config", "-o", "out"];
+
+#[test]
+fn what_a_killed_daemon_changed_is_undone_by_the_next_one() {
+    let Some(instance) = Instance::new("killed") else {
+        return;
+    };
+    let world = World::new();
+    config(&world, &instance);
+    // As others have left it.
+    fs::write(instance.0.join("buffer_size_kb"), "64").unwrap();
+    fs::write(instance.0.join("set_event"), "sched:sched_process_fork").unwrap();
+    let before = instance.state();
+    let _service = traced(&world);
+    let probes = traced_probes(&world);
+    let recording = world.start_recording(&["-o", "out"]);
+    let during = instance.state();
+    assert_ne!(during, before);
+    assert!(during[3].contains("sched:sched_process_exit"), "{during:?}");
+    probes.signal(Signal::KILL);
+    drop(probes.finish());
+    drop(recording);
+    assert_eq!(instance.state(), during);
+    let _probes = traced_probes(&world);
+    until("the instance is as it was", || {
+        (instance.state() == before).then_some(())
+    });
+    assert_eq!(
+        instance.read("events/raw_syscalls/sys_enter/filter"),
+        "none"
+    );
+}
+
+#[test]
+fn two_daemons_do_not_share_an_instance() {
+    let Some(instance) = Instance::new("shared") else {
+        return;
+    };
+    let (one, other) = (World::new(), World::new());
+    for world in [&one, &other] {
+        config(world, &instance);
+    }
+    let _services = (traced(&one), traced(&other));
+    let (first, mut second) = (traced_probes(&one), traced_probes(&other));
+    let _recording = one.start_recording(&["-o", "out"]);
+    let during = instance.state();
+    let refused = other.start("perfetto", &RECORD);
+    second.wait_for_complaint(&format!("is in use by process {}", first.pid()));
+    refused.signal(Signal::INT);
+    drop(refused.finish());
+    assert_eq!(instance.state(), during);
+}
+
+/// Returns the events that a process has made.
+fn made_by(pid: i32) -> Option<String> {
+    let all = fs::read_to_string(Path::new(TRACEFS).join("uprobe_events")).ok()?;
+    let group = format!("ferretto_{pid}/");
+    let own = all.lines().filter(|line| line.contains(&group));
+    Some(own.collect::<Vec<_>>().join("\n"))
+}
+
+#[test]
+fn probes_in_programs_are_events_and_gone_afterwards_even_if_the_recording_is_killed() {
+    let world = World::new();
+    if fs::metadata(Path::new(TRACEFS).join("uprobe_events")).is_err() {
+        println!("skipped: this kernel or user has no probes in programs");
+        return;
+    }
+    let Some(shell) = ["/bin/bash", "/usr/bin/bash"]
+        .into_iter()
+        .find(|path| Path::new(path).exists())
+    else {
+        println!("skipped: no bash here");
+        return;
+    };
+    let place = format!("{shell}:main");
+    let start = ["record", "-o", "t", "-d", "0", "--uprobe", &place];
+    let mut killed = world.start("ferretto", &start);
+    let pid = killed.pid();
+    until("the event is made", || {
+        made_by(pid).filter(|made| made.contains("/main "))
+    });
+    killed.child().kill().unwrap();
+    drop(killed.finish());
+    assert_ne!(made_by(pid).unwrap(), "", "nobody was left to remove it");
+    let back = format!("{place}%return");
+    let record = [
+        "record", "-o", "t", "--uprobe", &place, "--uprobe", &back, "--", shell, "-c", ":",
+    ];
+    world.run("ferretto", &record).returned(0);
+    assert_eq!(made_by(pid).unwrap(), "");
+    let text = world.run("ferretto", &["text", "t"]).returned(0);
+    assert!(text.text().contains("main"), "{}", text.text());
+    let said = world.run(
+        "ferretto",
+        &["record", "--uprobe", &format!("{shell}:mian")],
+    );
+    said.returned(1).complained("did you mean main?");
+    if fs::metadata(Path::new(TRACEFS).join("kprobe_events")).is_err() {
+        world
+            .run("ferretto", &["record", "--kprobe", "do_exit"])
+            .returned(1)
+            .complained("without CONFIG_KPROBE_EVENTS");
+    }
+}
