@@ -37,7 +37,7 @@ impl Left {
     }
 }
 
-/// What became of a file.
+/// The account of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// The format of the file.
@@ -46,7 +46,7 @@ pub struct Report {
     pub events: u64,
     /// Samples of callstacks that are in the trace.
     pub samples: u64,
-    /// What is not in the trace, or only in part.
+    /// Parts that are not in the trace, or not whole.
     pub left: Left,
 }
 

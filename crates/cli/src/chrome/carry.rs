@@ -1,5 +1,5 @@
-//! What one part of a trace leaves to the next: slices that go on, the values of counters, and what
-//! ran last.
+//! State that one part of a trace leaves to the next: slices that go on, the values of counters,
+//! and the threads that ran last.
 //!
 //! A part begins with all that was begun before it: those events are put together with what they
 //! are of.
@@ -28,7 +28,8 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Returns the beginning of a slice that an earlier part left open, if this is the next of those.
+    /// Returns the beginning of a slice that an earlier part left open, if this is the next of
+    /// those.
     pub(super) fn again(&mut self, at: Shown, depth: u32, name: &str) -> Option<i64> {
         let open = self.open.get(&at)?;
         let again = self.again.entry(at).or_default();
@@ -43,7 +44,7 @@ impl Known {
     }
 }
 
-/// What is carried from part to part.
+/// State that is carried from part to part.
 #[derive(Debug, Default)]
 pub(super) struct Carry {
     open: HashMap<Shown, Vec<Slice>>,

@@ -117,7 +117,7 @@ fn packets(
         );
         remarks.insert(what);
     }
-    Ok(Extent::tell(name, &damage).and_left_out(name, left_out))
+    Ok(Extent::report(name, &damage).and_left_out(name, left_out))
 }
 
 /// Writes a part of a trace, or a whole file.

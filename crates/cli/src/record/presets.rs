@@ -222,8 +222,8 @@ impl Presets {
         dynamic::events(&self.uprobes, &self.kprobes)
     }
 
-    /// Returns the content of a recording, with the events that were made for it. Events of presets that this kernel does not have are
-    /// left out.
+    /// Returns the content of a recording, with the events that were made for it. Events of presets
+    /// that this kernel does not have are left out.
     ///
     /// # Errors
     ///

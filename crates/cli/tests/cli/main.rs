@@ -1,6 +1,7 @@
 //! The built binary, used as people and scripts use it.
 
 mod accuracy;
+mod beside_perf;
 mod commands;
 mod daemons;
 mod damage;

@@ -395,8 +395,8 @@ struct Compressed<R> {
     last: &'static [u8],
 }
 
-/// An empty block that ends a stream: `perf` ends none, and a decoder keeps the last bytes to itself
-/// until it is told that there are no more.
+/// An empty block that ends a stream: `perf` ends none, and a decoder keeps the last bytes to
+/// itself until it is told that there are no more.
 const LAST_BLOCK: &[u8] = &[1, 0, 0];
 
 impl<R: Read + Seek> Compressed<R> {

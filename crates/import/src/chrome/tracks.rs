@@ -89,8 +89,8 @@ impl Tracks {
         }
     }
 
-    /// Returns the first lane on which a slice is within those that are open. Lane 0 is the thread's
-    /// own.
+    /// Returns the first lane on which a slice is within those that are open. Lane 0 is the
+    /// thread's own.
     pub(super) fn complete(&mut self, thread: Thread, ts: u64, end: u64) -> usize {
         let lanes = self.open.entry(thread).or_insert_with(|| vec![Vec::new()]);
         for (number, open) in lanes.iter_mut().enumerate() {

@@ -220,7 +220,8 @@ impl Import<'_, '_> {
     }
 }
 
-/// Returns the number of a frame of the kernel. Its address stays out of the trace if it has a name.
+/// Returns the number of a frame of the kernel. Its address stays out of the trace if it has a
+/// name.
 fn kernel_frame(interner: &mut Interner, symbols: Option<&KernelSymbols>, address: u64) -> u32 {
     let mapping = interner.mapping(&MappingOf {
         path: KERNEL,

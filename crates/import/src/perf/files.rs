@@ -1,4 +1,4 @@
-//! What the files of a recording say: build ids, and where their code lies.
+//! The files of a recording: their build ids, and where their code lies.
 
 use std::rc::Rc;
 

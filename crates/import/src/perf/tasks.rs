@@ -19,7 +19,8 @@ pub(super) struct Tasks {
 }
 
 impl Tasks {
-    /// Writes the name of a thread, and of the process of which it is the first one, if that is new.
+    /// Writes the name of a thread, and of the process of which it is the first one, if that is
+    /// new.
     pub(super) fn name(
         &mut self,
         writer: &mut Writer<'_>,

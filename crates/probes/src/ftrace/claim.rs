@@ -1,8 +1,8 @@
 //! The claim of a process to a tracefs instance, and what it changed there.
 //!
-//! A file for each instance is locked while a process uses it, and tells how to undo what the process
-//! has changed. The lock of a process that was killed is gone, so whoever comes next undoes its
-//! changes.
+//! A file for each instance is locked while a process uses it, and tells how to undo what the
+//! process has changed. The lock of a process that was killed is gone, so whoever comes next undoes
+//! its changes.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};

@@ -179,8 +179,8 @@ impl Controller {
     }
 }
 
-/// Takes an instance over. If another process records at the top level, the kernel keeps an instance
-/// for this one; both see all events then.
+/// Takes an instance over. If another process records at the top level, the kernel keeps an
+/// instance for this one; both see all events then.
 fn open(fs: Tracefs, options: &FtraceOptions) -> Result<Instance, SetupError> {
     match Instance::open(fs.clone(), options) {
         Err(KernelError::Claimed { .. })
