@@ -236,12 +236,19 @@ fn events_are_those_that_perf_prints_one_by_one() {
             .filter(|(_, of, _)| *of == kind)
             .map(|(.., line)| line)
             .collect();
-        // Before it was executed the process had another name, which perf tells and ours does not.
-        let begin = ours.len().saturating_sub(theirs.len());
         assert!(
             kind == "block:block_rq_issue" || theirs.len() > 10,
             "{kind}: {theirs:?}"
         );
+        if kind == "sched:sched_switch" {
+            // The recording may end before the program has left its CPU for the last time.
+            let both = ours.len().min(theirs.len());
+            assert!(both + 3 >= ours.len().max(theirs.len()), "{kind}");
+            assert_eq!(ours[..both], theirs[..both], "{kind}");
+            continue;
+        }
+        // Before it was executed the process had another name, which perf tells and ours does not.
+        let begin = ours.len().saturating_sub(theirs.len());
         assert_eq!(ours[begin..], theirs[..], "{kind}");
     }
 }
