@@ -18,9 +18,9 @@ use ferretto_text::terminal::shown;
 ///
 /// It reads perf.data as perf record writes it, the output of perf script, Chrome's JSON, collapsed
 /// stacks and profiles of pprof, and tells them apart by their content. Samples become callstacks,
-/// slices and counters become tracks, with the names of processes and threads. What a trace has no
-/// place for is counted and said at the end. Memory does not depend on the size of the file; what
-/// has to be sorted goes to a temporary file.
+/// slices and counters become tracks, with the names of processes and threads. Parts that a trace
+/// has no place for are counted, which is said at the end. Memory does not depend on the size of
+/// the file; what has to be sorted goes to a temporary file.
 ///
 /// Functions that perf.data has only addresses of are named by ferretto symbolize.
 #[derive(Debug, Args)]

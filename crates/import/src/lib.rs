@@ -1,8 +1,9 @@
 //! Traces made of the files of other programs.
 //!
-//! [`import`] reads a file of another program and writes packets. What has a time is sorted first,
+//! [`import`] reads a file of another program and writes packets. Events are sorted by time first,
 //! in a temporary file where it is more than some MiB ([`Options::memory`]), so that memory is
-//! bounded whatever the size of the file. What packets have no place for is counted ([`Report`]).
+//! bounded whatever the size of the file. Parts that packets have no place for are counted
+//! ([`Report`]).
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! Sorting by time, in bounded memory.
 //!
-//! What does not fit into memory is written to a temporary file, sorted part by part, and the parts
-//! are merged at the end.
+//! Events that do not fit into memory are written to a temporary file, sorted part by part, and the
+//! parts are merged at the end.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -83,7 +83,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Ends the file. What has not ended until now never does.
+    /// Ends the file. Slices that are still open never end.
     pub(super) fn finish(mut self) -> Result<()> {
         for open in self.carry.take_open() {
             self.slice(&open, None)?;

@@ -185,7 +185,7 @@ fn events_are_those_that_perf_prints_one_by_one() {
         let (kind, rest) = rest;
         let is_of_program =
             head.trim().starts_with("dd ") && head.trim().ends_with(&pid.to_string());
-        // What stands behind the place is the request's priority, newer than the schema.
+        // Behind the place stands the request's priority, which is newer than the schema.
         let rest = match kind {
             "block:block_rq_issue" => {
                 let words: Vec<&str> = rest.split_whitespace().take(7).collect();

@@ -55,7 +55,7 @@ impl<'a> Undo<'a> {
         }
     }
 
-    /// Takes the step. What the kernel does not have any more needs none.
+    /// Takes the step. Files that are gone need none.
     fn take(self, fs: &Tracefs) {
         let _ = match self {
             Self::Write(path, text) => fs.write(path, text),
@@ -82,7 +82,7 @@ pub(super) struct Claimed {
 }
 
 impl Claim {
-    /// Claims an instance. What a killed process has changed there is undone.
+    /// Claims an instance. Changes of a killed process there are undone.
     pub(super) fn take(fs: &Tracefs) -> Result<Self, Claimed> {
         Self::take_in(Path::new(FOLDER), fs)
     }
@@ -102,7 +102,7 @@ impl Claim {
                 let pid = pid.and_then(|pid| pid.parse().ok());
                 return Err(Claimed { pid });
             }
-            // Whoever had it may have removed it meanwhile.
+            // The process that had it may have removed it meanwhile.
             if !is_at(&file, &path) {
                 continue;
             }
@@ -116,7 +116,7 @@ impl Claim {
         Ok(Self::default())
     }
 
-    /// Notes how to undo a change that is to be made. What is noted last is undone first.
+    /// Notes how to undo a change that is to be made. The last change is undone first.
     pub(super) fn note(&mut self, undo: Undo<'_>) {
         self.add(&undo.line());
     }

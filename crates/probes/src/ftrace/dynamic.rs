@@ -144,7 +144,7 @@ pub struct DynamicEvents {
 }
 
 impl DynamicEvents {
-    /// Makes events. What a killed process has left behind is removed first.
+    /// Makes events. Events of killed processes are removed first.
     ///
     /// # Errors
     ///

@@ -194,7 +194,7 @@ impl DataSource for Journal {
     }
 
     fn poll(&mut self) {
-        // What a look finds comes first.
+        // Entries that a look finds come first.
         if self.look.is_none() {
             self.take();
         }
