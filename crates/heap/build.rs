@@ -35,6 +35,8 @@ fn main() {
         .args(["-C", "link-arg=-Wl,-soname,libferretto_heap.so"])
         // Before the constructors of all other libraries, and never unloaded.
         .args(["-C", "link-arg=-Wl,-z,initfirst,-z,nodelete,-z,now"])
+        // Its own addresses are its own also if the program has functions of these names.
+        .args(["-C", "link-arg=-Wl,-Bsymbolic-functions"])
         .args(["-C", "strip=debuginfo"])
         .arg("--extern")
         .arg(format!("ferretto_heap={}", rlib.display()))

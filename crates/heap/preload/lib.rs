@@ -18,6 +18,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 }
 
 const RTLD_NEXT: *mut c_void = -1_isize as *mut c_void;
+const RTLD_DEFAULT: *mut c_void = ptr::null_mut();
 
 unsafe extern "C" {
     fn abort() -> !;
@@ -28,13 +29,16 @@ unsafe extern "C" {
 struct Next {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
+    /// Ours.
+    own: AtomicPtr<c_void>,
 }
 
 impl Next {
-    const fn new(name: &'static CStr) -> Self {
+    const fn new(name: &'static CStr, own: *const ()) -> Self {
         Self {
             name,
             address: AtomicPtr::new(ptr::null_mut()),
+            own: AtomicPtr::new(own as *mut c_void),
         }
     }
 
@@ -47,37 +51,62 @@ impl Next {
         address
     }
 
-    /// The linker allocates only if it does not find the function.
+    /// The linker allocates only if it does not find the function. If this library was loaded by
+    /// the program nothing is behind it, and the function is the program's.
     #[cold]
     #[inline(never)]
     fn find(&self) -> *mut c_void {
         // SAFETY: the name ends with a 0.
-        let address = unsafe { dlsym(RTLD_NEXT, self.name.as_ptr()) };
+        let mut address = unsafe { dlsym(RTLD_NEXT, self.name.as_ptr()) };
+        if address.is_null() {
+            // SAFETY: as above.
+            address = unsafe { dlsym(RTLD_DEFAULT, self.name.as_ptr()) };
+            if address == self.own.load(Ordering::Relaxed) {
+                return ptr::null_mut();
+            }
+        }
         self.address.store(address, Ordering::Relaxed);
         address
     }
 }
 
-static MALLOC: Next = Next::new(c"malloc");
-static FREE: Next = Next::new(c"free");
-static CALLOC: Next = Next::new(c"calloc");
-static REALLOC: Next = Next::new(c"realloc");
-static POSIX_MEMALIGN: Next = Next::new(c"posix_memalign");
-static ALIGNED_ALLOC: Next = Next::new(c"aligned_alloc");
-static MEMALIGN: Next = Next::new(c"memalign");
-static VALLOC: Next = Next::new(c"valloc");
-static PVALLOC: Next = Next::new(c"pvalloc");
-static MUNMAP: Next = Next::new(c"munmap");
+static CALLOC: Next = Next::new(c"calloc", calloc as *const ());
+static REALLOC: Next = Next::new(c"realloc", realloc as *const ());
+static POSIX_MEMALIGN: Next = Next::new(c"posix_memalign", posix_memalign as *const ());
+static ALIGNED_ALLOC: Next = Next::new(c"aligned_alloc", aligned_alloc as *const ());
+static MEMALIGN: Next = Next::new(c"memalign", memalign as *const ());
+static VALLOC: Next = Next::new(c"valloc", valloc as *const ());
+static PVALLOC: Next = Next::new(c"pvalloc", pvalloc as *const ());
+static MMAP: Next = Next::new(c"mmap", mmap as *const ());
+static MUNMAP: Next = Next::new(c"munmap", munmap as *const ());
+static DLCLOSE: Next = Next::new(c"dlclose", dlclose as *const ());
+static MREMAP: Next = Next::new(c"mremap", mremap as *const ());
 
 type One = unsafe extern "C" fn(usize) -> *mut c_void;
 type Two = unsafe extern "C" fn(usize, usize) -> *mut c_void;
 type Free = unsafe extern "C" fn(*mut c_void);
 type Move = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
 type Align = unsafe extern "C" fn(*mut *mut c_void, usize, usize) -> c_int;
+type Map = unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, c_int, i64) -> *mut c_void;
 type Unmap = unsafe extern "C" fn(*mut c_void, usize) -> c_int;
+type Remap = unsafe extern "C" fn(*mut c_void, usize, usize, c_int, *mut c_void) -> *mut c_void;
+
+type Close = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+const MAP_FAILED: *mut c_void = -1_isize as *mut c_void;
+const MREMAP_FIXED: c_int = 2;
 
 #[inline(always)]
 fn note(address: *mut c_void, size: usize) -> *mut c_void {
+    if !address.is_null() && !client::passes(size) {
+        client::allocated(address, size);
+    }
+    address
+}
+
+/// As [`note`], of memory of which it is known that it does not pass.
+#[inline(always)]
+fn tell(address: *mut c_void, size: usize) -> *mut c_void {
     if !address.is_null() {
         client::allocated(address, size);
     }
@@ -105,9 +134,57 @@ fn two(next: &Next, first: usize, second: usize) -> *mut c_void {
     unsafe { transmute::<*mut c_void, Two>(address)(first, second) }
 }
 
+/// The next library's functions, once they were found: these two are called so often that looking
+/// whether they were is saved.
+static MALLOC: AtomicPtr<c_void> = AtomicPtr::new(find_malloc as *const () as *mut c_void);
+static FREE: AtomicPtr<c_void> = AtomicPtr::new(find_free as *const () as *mut c_void);
+
+#[cold]
+extern "C" fn find_malloc(size: usize) -> *mut c_void {
+    static NEXT: Next = Next::new(c"malloc", malloc as *const ());
+    let next = NEXT.get();
+    if next.is_null() {
+        return ptr::null_mut();
+    }
+    MALLOC.store(next, Ordering::Relaxed);
+    next_malloc(size)
+}
+
+#[cold]
+extern "C" fn find_free(address: *mut c_void) {
+    static NEXT: Next = Next::new(c"free", free as *const ());
+    let next = NEXT.get();
+    if !next.is_null() {
+        FREE.store(next, Ordering::Relaxed);
+        next_free(address);
+    }
+}
+
+#[inline(always)]
+fn next_malloc(size: usize) -> *mut c_void {
+    // SAFETY: the function of that name, and the one that looks for it, have that type.
+    unsafe { transmute::<*mut c_void, One>(MALLOC.load(Ordering::Relaxed))(size) }
+}
+
+#[inline(always)]
+fn next_free(address: *mut c_void) {
+    // SAFETY: as above, and the caller promises that the address is its own.
+    unsafe { transmute::<*mut c_void, Free>(FREE.load(Ordering::Relaxed))(address) }
+}
+
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc(size: usize) -> *mut c_void {
-    note(one(&MALLOC, size), size)
+    // Before it is made, so that there is nothing to do after it.
+    match client::passes(size) {
+        true => next_malloc(size),
+        false => malloc_and_tell(size),
+    }
+}
+
+#[cold]
+#[inline(never)]
+extern "C" fn malloc_and_tell(size: usize) -> *mut c_void {
+    tell(next_malloc(size), size)
 }
 
 #[unsafe(no_mangle)]
@@ -117,16 +194,8 @@ pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn free(address: *mut c_void) {
-    if address.is_null() {
-        return;
-    }
     client::freeing(address);
-    let next = FREE.get();
-    if !next.is_null() {
-        // SAFETY: the function of that name has that type, and the caller promises that the
-        // address is its own.
-        unsafe { transmute::<*mut c_void, Free>(next)(address) };
-    }
+    next_free(address);
 }
 
 #[unsafe(no_mangle)]
@@ -210,6 +279,66 @@ pub extern "C" fn pvalloc(size: usize) -> *mut c_void {
     note(one(&PVALLOC, size), size.next_multiple_of(4096))
 }
 
+#[unsafe(no_mangle)]
+pub extern "C" fn mmap(
+    address: *mut c_void,
+    length: usize,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> *mut c_void {
+    if flags & sys::MAP_FIXED != 0 {
+        client::unmapping(address, length);
+    }
+    let next = MMAP.get();
+    // SAFETY: the function of that name has that type; what is mapped is the caller's affair.
+    let mapped = unsafe {
+        transmute::<*mut c_void, Map>(next)(address, length, protection, flags, fd, offset)
+    };
+    let is_memory = flags & sys::MAP_ANONYMOUS != 0 && protection & sys::PROT_WRITE != 0;
+    if is_memory && mapped != MAP_FAILED {
+        client::mapped(mapped, length);
+    }
+    mapped
+}
+
+/// Offsets have 64 bits in any case.
+#[unsafe(no_mangle)]
+pub extern "C" fn mmap64(
+    address: *mut c_void,
+    length: usize,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> *mut c_void {
+    mmap(address, length, protection, flags, fd, offset)
+}
+
+/// The last argument is there if the flags say so; a register holds it, as of any function.
+#[unsafe(no_mangle)]
+pub extern "C" fn mremap(
+    old: *mut c_void,
+    length: usize,
+    new_length: usize,
+    flags: c_int,
+    new: *mut c_void,
+) -> *mut c_void {
+    if flags & MREMAP_FIXED != 0 {
+        client::unmapping(new, new_length);
+    }
+    let moving = client::remapping(old, length);
+    let next = MREMAP.get();
+    // SAFETY: the function of that name takes these; what is moved is the caller's affair.
+    let moved =
+        unsafe { transmute::<*mut c_void, Remap>(next)(old, length, new_length, flags, new) };
+    if let Some(moving) = moving {
+        client::remapped(moving, (moved != MAP_FAILED).then_some((moved, new_length)));
+    }
+    moved
+}
+
 /// A program that unmaps everything unmaps the profiler's memory, too.
 #[unsafe(no_mangle)]
 pub extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
@@ -217,6 +346,20 @@ pub extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
     let next = MUNMAP.get();
     // SAFETY: the function of that name has that type; what is unmapped is the caller's affair.
     unsafe { transmute::<*mut c_void, Unmap>(next)(address, length) }
+}
+
+/// Stacks that were recorded have addresses of the library's code.
+#[unsafe(no_mangle)]
+pub extern "C" fn dlclose(handle: *mut c_void) -> c_int {
+    let next = DLCLOSE.get();
+    if next.is_null() {
+        return -1;
+    }
+    client::unloading();
+    // SAFETY: the function of that name has that type, and the handle is the caller's.
+    let result = unsafe { transmute::<*mut c_void, Close>(next)(handle) };
+    client::unloaded();
+    result
 }
 
 #[unsafe(no_mangle)]

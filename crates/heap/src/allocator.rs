@@ -37,7 +37,7 @@ fn note(address: *mut c_void, size: usize) -> *mut u8 {
     if !client::is_prepared() {
         client::prepare_from_environment();
     }
-    if !address.is_null() {
+    if !address.is_null() && !client::passes(size) {
         client::allocated(address, size);
     }
     address.cast()

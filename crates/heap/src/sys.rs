@@ -193,6 +193,11 @@ unsafe extern "C" {
         parent: Option<extern "C" fn()>,
         child: Option<extern "C" fn()>,
     ) -> c_int;
+    pub fn __cxa_atexit(
+        function: extern "C" fn(*mut c_void),
+        argument: *mut c_void,
+        library: *mut c_void,
+    ) -> c_int;
     pub fn __errno_location() -> *mut c_int;
     pub fn malloc(size: usize) -> *mut c_void;
     pub fn calloc(count: usize, size: usize) -> *mut c_void;

@@ -125,6 +125,8 @@ pub mod record {
     /// An [`AllocMetadata`](super::AllocMetadata), a [`ChainHeader`](super::ChainHeader), as many
     /// addresses as it says, and the stack. Of the extended session.
     pub const MALLOC_WITH_CHAIN: u64 = 0x101;
+    /// A library was unloaded: nothing follows. Of the extended session.
+    pub const MAPS_CHANGED: u64 = 0x102;
 }
 
 /// A sampled allocation.
@@ -231,6 +233,8 @@ pub enum Record<'a> {
     Free(FreeEntry),
     /// The name of a heap.
     HeapName(HeapName),
+    /// A library was unloaded.
+    MapsChanged,
 }
 
 fn word(bytes: &[u8], at: usize) -> u64 {
@@ -280,6 +284,7 @@ impl<'a> Record<'a> {
                 let (chain, stack) = rest.split_at_checked(chain)?;
                 Some(Self::Malloc(metadata, chain, is_cut, stack))
             }
+            record::MAPS_CHANGED => Some(Self::MapsChanged),
             _ => None,
         }
     }

@@ -152,6 +152,10 @@ impl Client {
                 }
             };
             let record = buffer.get(..size).and_then(Record::parse);
+            if matches!(record, Some(Record::MapsChanged)) {
+                self.unwinder.unmapped();
+                continue;
+            }
             if let Some(event) = record.and_then(|record| self.event(cache, record)) {
                 take(event);
             } else {
@@ -189,6 +193,7 @@ impl Client {
                     frames,
                 })
             }
+            Record::MapsChanged => None,
             Record::Free(free) => Some(Event::Operation {
                 pid,
                 heap: free.heap_id,

@@ -10,7 +10,7 @@ use crate::live::Live;
 use crate::output::{HeapState, Output, State};
 
 /// Heaps of a process; there are no more numbers in the client.
-const MAX_HEAPS: usize = 256;
+const MAX_HEAPS: usize = 257;
 /// Processes that have left and whose books are kept, in case their number comes again.
 const MAX_LEFT: usize = 256;
 

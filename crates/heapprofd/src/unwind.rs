@@ -62,6 +62,11 @@ impl Unwinder {
         }
     }
 
+    /// Code was unmapped.
+    pub(crate) fn unmapped(&mut self) {
+        self.process.unmapped();
+    }
+
     /// Returns true if frame pointers have proved good: stacks need not be copied.
     pub(crate) fn trusts_chains(&self) -> bool {
         self.agreed >= TRUSTED_AFTER

@@ -116,6 +116,13 @@ impl Process {
         !self.space.is_empty()
     }
 
+    /// Code was unmapped: maps are read now, and may be read once more when a sample has code that
+    /// is not in them.
+    pub fn unmapped(&mut self) {
+        self.read_ahead();
+        self.reads.grant();
+    }
+
     /// Code has been mapped: it is known then also if the process ends before its maps are read
     /// again.
     pub fn mapped(&mut self, map: Map) {
@@ -199,6 +206,10 @@ impl Default for Reads {
 }
 
 impl Reads {
+    fn grant(&mut self) {
+        self.left = (self.left + 1).min(BURST);
+    }
+
     fn take(&mut self, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.since);
         let gained = passed.as_nanos() / REFILL.as_nanos();
@@ -231,5 +242,7 @@ mod tests {
         assert_eq!(granted(&mut reads, 1), 1);
         assert_eq!(granted(&mut reads, 4), 3);
         assert_eq!(granted(&mut reads, 1000), 8);
+        reads.grant();
+        assert_eq!(granted(&mut reads, 1000), 1);
     }
 }

@@ -7,9 +7,13 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::wire::NAME_BYTES;
 
 /// Heaps, the first of which does nothing.
-pub(super) const MAX: usize = 256;
+pub(super) const MAX: usize = MAX_REGISTERED + 1;
+/// Those that programs can register, with the one that does nothing and that of `malloc`.
+const MAX_REGISTERED: usize = 256;
 /// The heap of `malloc`.
 pub(super) const LIBC: u32 = 1;
+/// The heap of what the program maps itself, behind those that it registers.
+pub(super) const MMAP: u32 = MAX_REGISTERED as u32;
 /// In an interval: each free is to be told.
 pub(super) const ALL_FREES: u64 = 1 << 63;
 
@@ -89,7 +93,7 @@ fn create(name: &[u8]) -> Option<&'static Heap> {
     if name.len() >= NAME_BYTES {
         return None;
     }
-    let next = |count: u32| ((count as usize) < MAX - 1).then_some(count + 1);
+    let next = |count: u32| ((count as usize) < MAX_REGISTERED - 1).then_some(count + 1);
     let last = COUNT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     let heap = HEAPS.get(last.ok()? as usize + 1)?;
     // SAFETY: nobody else has the number.
@@ -101,14 +105,17 @@ fn create(name: &[u8]) -> Option<&'static Heap> {
     Some(heap)
 }
 
-/// Registers the heap of `malloc`.
+/// Registers the heaps of the C library.
 pub(super) fn create_libc() {
-    let heap = &HEAPS[LIBC as usize];
-    if heap.state.load(Ordering::Acquire) == 0 {
-        // SAFETY: called while nobody records; all who come write the same.
-        let settings = unsafe { &mut *heap.settings.get() };
-        settings.name[..11].copy_from_slice(b"libc.malloc");
-        heap.state.store(REGISTERED, Ordering::Release);
+    let heaps: [(u32, &[u8]); 2] = [(LIBC, b"libc.malloc"), (MMAP, b"libc.mmap")];
+    for (id, name) in heaps {
+        let heap = &HEAPS[id as usize];
+        if heap.state.load(Ordering::Acquire) == 0 {
+            // SAFETY: called while nobody records; all who come write the same.
+            let settings = unsafe { &mut *heap.settings.get() };
+            settings.name[..name.len()].copy_from_slice(name);
+            heap.state.store(REGISTERED, Ordering::Release);
+        }
     }
 }
 
@@ -126,6 +133,11 @@ pub(super) fn by_id(id: u32) -> Option<&'static Heap> {
         return None;
     }
     HEAPS.get(id as usize)
+}
+
+/// A heap that a program may report of.
+pub(super) fn registered_by_id(id: u32) -> Option<&'static Heap> {
+    by_id(id).filter(|_| id != MMAP)
 }
 
 /// `AHeapInfo_create`.

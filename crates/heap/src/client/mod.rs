@@ -1,11 +1,12 @@
 //! The client: what runs inside of allocators.
 //!
-//! [`allocated`] and [`freeing`] are called for each allocation and free. While nobody records they
-//! load the interval of the heap, which is 0, and the generation of the control page.
+//! [`passes`] and [`freeing`] are called for each allocation and free. While nobody records they
+//! load a word each, which is 0, and the generation of the control page.
 
 mod connect;
 mod heaps;
 mod lock;
+mod mappings;
 mod record;
 mod sampler;
 mod session;
@@ -17,11 +18,12 @@ use core::ffi::{CStr, c_char, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
-use self::heaps::{ALL_FREES, HEAPS, LIBC};
 pub use self::heaps::{
     DisabledCallback, EnableInfo, EnabledCallback, Heap, create_info, register,
     set_disabled_callback, set_enabled_callback,
 };
+use self::heaps::{HEAPS, MMAP};
+pub use self::mappings::Moving;
 pub use self::record::Taken;
 pub(crate) use self::session::enable_late;
 use crate::control::{DEFAULT_SOCKET, MAX_PATH, Page, SUFFIX};
@@ -36,6 +38,9 @@ static SEEN: AtomicU32 = AtomicU32::new(0);
 /// The path of the profiler's socket. Written once, before there is a page.
 static SOCKET: SocketPath = SocketPath(core::cell::UnsafeCell::new([0; MAX_PATH + 1]));
 static IS_PREPARED: AtomicBool = AtomicBool::new(false);
+
+/// The smallest pages that machines have.
+const PAGE_BYTES: u64 = 4096;
 
 struct SocketPath(core::cell::UnsafeCell<[u8; MAX_PATH + 1]>);
 
@@ -66,6 +71,8 @@ pub fn prepare(socket: Option<&CStr>) {
     let Some(page) = page else { return };
     // SAFETY: the function lives as long as the process.
     unsafe { sys::pthread_atfork(None, None, Some(in_forked_child)) };
+    // SAFETY: as above.
+    unsafe { sys::__cxa_atexit(at_exit, ptr::null_mut(), ptr::null_mut()) };
     PAGE.store(ptr::from_ref(page).cast_mut(), Ordering::Release);
     look();
 }
@@ -132,33 +139,32 @@ fn look() {
     thread.is_busy = 0;
 }
 
-/// An allocation of `malloc` was made.
+/// Returns true if an allocation of `malloc` of so many bytes passes. Of one that does not,
+/// [`allocated`] has to be told when it was made.
 #[inline(always)]
-pub fn allocated(address: *mut c_void, size: usize) {
-    let interval = HEAPS[LIBC as usize].interval.load(Ordering::Relaxed);
-    if interval == 0 {
-        if is_called() {
-            look_and_record(address, size);
-        }
-        return;
+#[must_use]
+pub fn passes(size: usize) -> bool {
+    let tag = session::tag();
+    if tag == 0 {
+        return !is_called();
     }
     let thread = thread::current();
     let size = size as u64;
-    if thread.tag == session::tag() && size < interval & !ALL_FREES {
-        let next = thread.next - size as i64;
-        if next > 0 {
-            thread.next = next;
-            return;
-        }
+    let passes = thread.tag == tag && size < thread.passing;
+    if passes {
+        thread.passing -= size;
     }
-    record::sampled(address as u64, size);
+    passes
 }
 
+/// An allocation of `malloc` was made that does not pass.
 #[cold]
 #[inline(never)]
-fn look_and_record(address: *mut c_void, size: usize) {
-    look();
-    if HEAPS[LIBC as usize].interval.load(Ordering::Relaxed) != 0 {
+pub fn allocated(address: *mut c_void, size: usize) {
+    if session::tag() == 0 {
+        look();
+    }
+    if session::tag() != 0 {
         record::sampled(address as u64, size as u64);
     }
 }
@@ -166,23 +172,16 @@ fn look_and_record(address: *mut c_void, size: usize) {
 /// Memory of `malloc` is about to be freed.
 #[inline(always)]
 pub fn freeing(address: *mut c_void) {
-    if is_of_interest(address) {
+    if set::may_contain(address as u64) {
         record::freed(address as u64);
     }
-}
-
-/// Returns true if a free of this address may have to be told.
-#[inline(always)]
-fn is_of_interest(address: *mut c_void) -> bool {
-    let interval = HEAPS[LIBC as usize].interval.load(Ordering::Relaxed);
-    interval != 0 && (interval & ALL_FREES != 0 || set::may_contain(address as u64))
 }
 
 /// Memory of `malloc` is about to be moved. The result has to be given to [`moved`].
 #[inline(always)]
 #[must_use]
 pub fn moving(address: *mut c_void) -> Option<Taken> {
-    match is_of_interest(address) {
+    match set::may_contain(address as u64) {
         true => record::take(address as u64),
         false => None,
     }
@@ -210,10 +209,75 @@ pub fn report_free(heap: u32, id: u64) {
     record::report_freed(heap, id);
 }
 
-/// The memory of the client that the program may not unmap is at these addresses: if it does so
-/// nevertheless, the session ends before.
+/// Returns true if the heap of mappings is recorded.
+#[inline(always)]
+fn records_mappings() -> bool {
+    HEAPS[MMAP as usize].interval.load(Ordering::Relaxed) != 0
+}
+
+/// Rounds up to the end of a page.
+fn page_end(address: u64) -> u64 {
+    address.saturating_add(PAGE_BYTES - 1) & !(PAGE_BYTES - 1)
+}
+
+/// The range of a call, in whole pages; `None` if it is none.
+fn range(address: *mut c_void, length: usize) -> Option<(u64, u64)> {
+    let start = address as u64;
+    let is_range = length > 0 && start.is_multiple_of(PAGE_BYTES);
+    let end = page_end(start.checked_add(length as u64)?);
+    is_range.then_some((start, end))
+}
+
+/// Memory was mapped that is no file's and can be written.
+pub fn mapped(address: *mut c_void, length: usize) {
+    if !records_mappings() && is_called() {
+        look();
+    }
+    if records_mappings()
+        && let Some((start, end)) = range(address, length)
+    {
+        mappings::mapped(start, end);
+    }
+}
+
+/// A range is about to be unmapped, or mapped anew. If the client's memory is there, the session
+/// ends before.
 pub fn unmapping(address: *mut c_void, length: usize) {
     session::unmapping(address as usize, length);
+    if records_mappings()
+        && let Some((start, end)) = range(address, length)
+    {
+        mappings::unmapping(start, end);
+    }
+}
+
+/// A range is about to be moved. What this returns has to be given to [`remapped`].
+#[must_use]
+pub fn remapping(address: *mut c_void, length: usize) -> Option<Moving> {
+    let (start, end) = range(address, length).filter(|_| records_mappings())?;
+    mappings::moving(start, end)
+}
+
+/// A range was moved; `None` if it is where it was.
+pub fn remapped(moving: Moving, new: Option<(*mut c_void, usize)>) {
+    let new = new.and_then(|(address, length)| range(address, length));
+    mappings::moved(moving, new);
+}
+
+/// A library is about to be unloaded: the profiler looks at stacks with its code before, if it is
+/// quick.
+pub fn unloading() {
+    record::wait_until_read();
+}
+
+/// A library was unloaded: another one may come to its place.
+pub fn unloaded() {
+    record::maps_changed();
+}
+
+/// Tells what is still to be told.
+extern "C" fn at_exit(_: *mut c_void) {
+    record::finish();
 }
 
 /// Forgets the parent's session: the child connects for itself.

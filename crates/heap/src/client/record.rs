@@ -16,19 +16,22 @@ use crate::wire::{
 
 /// Microseconds between two attempts of one that waits for room.
 const RETRY_US: u64 = 100;
+/// Times that one waits for the profiler to read all, if allocations do not wait for it.
+const READ_ATTEMPTS: u64 = 1000;
 /// One of so many samples brings its stack even if frame pointers will do.
 const CHECKED: u64 = 64;
 
 /// An allocation that was taken out of the set, until it is known whether it is gone.
 #[derive(Debug, Clone, Copy)]
 pub struct Taken {
+    heap: u32,
     address: u64,
     sequence: u64,
     was_sampled: bool,
 }
 
 /// Runs `f` as the client: what it allocates is not recorded. Nothing if the client runs already.
-fn busily<R>(f: impl FnOnce(&mut Thread) -> R) -> Option<R> {
+pub(super) fn busily<R>(f: impl FnOnce(&mut Thread) -> R) -> Option<R> {
     let thread = thread::current();
     if thread.is_busy != 0 {
         return None;
@@ -62,14 +65,11 @@ pub(super) fn sampled(address: u64, size: u64) {
     busily(|thread| {
         let heap = &HEAPS[LIBC as usize];
         let interval = heap.interval.load(Ordering::Relaxed) & !ALL_FREES;
-        if interval == 0 {
+        let tag = session::tag();
+        if interval == 0 || tag == 0 {
             return;
         }
-        let tag = session::tag();
-        if thread.tag != tag {
-            thread.restart(tag, interval);
-        }
-        let weight = sampler::sample(&mut thread.next, &mut thread.random, interval, size);
+        let weight = thread.sample(tag, interval, size);
         if weight > 0 {
             let what = Allocation {
                 id: LIBC,
@@ -86,7 +86,7 @@ pub(super) fn sampled(address: u64, size: u64) {
 /// Records an allocation of a heap of the program's.
 #[inline(never)]
 pub(super) fn report(id: u32, address: u64, size: u64, samples: bool) -> bool {
-    let Some(heap) = heaps::by_id(id) else {
+    let Some(heap) = heaps::registered_by_id(id) else {
         return false;
     };
     if heap.interval.load(Ordering::Relaxed) == 0 {
@@ -117,7 +117,8 @@ pub(super) fn report(id: u32, address: u64, size: u64, samples: bool) -> bool {
     recorded.unwrap_or(false)
 }
 
-fn weigh(heap: &Heap, interval: u64, size: u64) -> u64 {
+/// Samples an allocation of another heap than that of `malloc`.
+pub(super) fn weigh(heap: &Heap, interval: u64, size: u64) -> u64 {
     let Some(_locked) = Lockful::new() else {
         return 0;
     };
@@ -126,16 +127,22 @@ fn weigh(heap: &Heap, interval: u64, size: u64) -> u64 {
     sampler::sample(&mut settings.next, &mut settings.random, interval, size)
 }
 
-struct Allocation<'a> {
-    id: u32,
-    heap: &'a Heap,
-    address: u64,
-    size: u64,
+/// An allocation that was sampled.
+pub(super) struct Allocation<'a> {
+    pub(super) id: u32,
+    pub(super) heap: &'a Heap,
+    pub(super) address: u64,
+    pub(super) size: u64,
     /// Bytes that the sample stands for.
-    weight: u64,
+    pub(super) weight: u64,
 }
 
-fn allocation(thread: &mut Thread, what: &Allocation<'_>, registers: &Registers) -> bool {
+/// Records an allocation; `false` if that was not possible.
+pub(super) fn allocation(
+    thread: &mut Thread,
+    what: &Allocation<'_>,
+    registers: &Registers,
+) -> bool {
     let Some(used) = Use::enter() else {
         return false;
     };
@@ -292,18 +299,21 @@ fn now() -> u64 {
     time.seconds as u64 * 1_000_000_000 + time.nanoseconds as u64
 }
 
+/// Returns how often an allocation tries, as the config says; `None` if once.
+fn attempts(used: &Use) -> Option<u64> {
+    let config = &used.session().config;
+    match (config.block_client, config.block_client_timeout_us) {
+        (0, _) => None,
+        (_, 0) => Some(u64::MAX),
+        (_, timeout) => Some((timeout / RETRY_US).max(1)),
+    }
+}
+
 /// Writes a record, and waits for room as the config says.
 fn write(used: &Use, writer: &Writer, size: usize, copy: impl Fn(*mut u8)) -> Result<(), Full> {
     let session = used.session();
-    let attempts = match (
-        session.config.block_client,
-        session.config.block_client_timeout_us,
-    ) {
-        (0, _) => 1,
-        (_, 0) => u64::MAX,
-        (_, timeout) => (timeout / RETRY_US).max(1),
-    };
-    flush_late(writer);
+    let attempts = attempts(used).unwrap_or(1);
+    let _ = flush_late(writer);
     for attempt in 0..attempts {
         match writer.write(size, &copy) {
             Err(Full::Now) if attempt + 1 < attempts => {}
@@ -341,6 +351,44 @@ pub(super) fn heap_name(used: &Use, id: u32, interval: u64, name: &[u8; NAME_BYT
     written.is_ok()
 }
 
+/// Waits until the profiler has read what was written before, as long as for room; for a tenth of
+/// a second if that is not waited for.
+pub(super) fn wait_until_read() {
+    busily(|_| {
+        let Some(used) = Use::enter() else { return };
+        let Some(writer) = &used.session().writer else {
+            return;
+        };
+        let position = writer.position();
+        for attempt in 0..attempts(&used).unwrap_or(READ_ATTEMPTS) {
+            let wakes = writer.takes_pause() || attempt == 0;
+            let is_gone = wakes && !used.session().socket.wake();
+            let is_over = is_gone || writer.is_shutting_down() || writer.is_read(position);
+            if is_over || used.session().socket.is_closed() {
+                return;
+            }
+            sys::sleep_us(RETRY_US as i64);
+        }
+    });
+}
+
+/// Tells that code may have another place.
+pub(super) fn maps_changed() {
+    busily(|_| {
+        let Some(used) = Use::enter() else { return };
+        let Some(writer) = &used.session().writer else {
+            return;
+        };
+        if used.session().is_extended {
+            // Without room there are samples to come that tell as much.
+            let _ = writer.write(8, |to| {
+                // SAFETY: `to` has room, and is aligned to 8.
+                unsafe { to.cast::<u64>().write(kind::MAPS_CHANGED) };
+            });
+        }
+    });
+}
+
 fn write_free(writer: &Writer, entry: FreeEntry) -> Result<(), Full> {
     writer.write(8 + size_of::<FreeEntry>(), |to| {
         // SAFETY: `to` has room, and is aligned to 8.
@@ -355,6 +403,9 @@ fn write_free(writer: &Writer, entry: FreeEntry) -> Result<(), Full> {
 #[cold]
 #[inline(never)]
 pub(super) fn freed(address: u64) {
+    if address == 0 {
+        return;
+    }
     if busily(|_| free(LIBC, address)).is_none() {
         // A signal handler, in the middle of the client, or the client's own.
         let _ = thread::current().leave(address);
@@ -363,16 +414,18 @@ pub(super) fn freed(address: u64) {
 
 /// Memory of a heap of the program's is freed.
 pub(super) fn report_freed(id: u32, address: u64) {
-    let Some(heap) = heaps::by_id(id) else { return };
+    let Some(heap) = heaps::registered_by_id(id) else {
+        return;
+    };
     let interval = heap.interval.load(Ordering::Relaxed);
-    if interval != 0 && (interval & ALL_FREES != 0 || set::may_contain(address)) {
+    if interval != 0 && (interval & ALL_FREES != 0 || set::may_contain_of_any(address)) {
         busily(|_| free(id, address));
     }
 }
 
-fn free(id: u32, address: u64) {
+pub(super) fn free(id: u32, address: u64) {
     if let Some(taken) = take_from(id, address) {
-        tell_free(id, &taken);
+        tell_free(&taken);
     }
 }
 
@@ -389,7 +442,7 @@ pub(super) fn take(address: u64) -> Option<Taken> {
 pub(super) fn settle(taken: Taken, is_gone: bool) {
     busily(|_| {
         if is_gone {
-            return tell_free(LIBC, &taken);
+            return tell_free(&taken);
         }
         let session = Use::enter();
         let is_extended = session
@@ -399,23 +452,21 @@ pub(super) fn settle(taken: Taken, is_gone: bool) {
             && session.is_some()
             && let Some(mut locked) = Lockful::new()
         {
-            locked.guarded().set.insert(taken.address, LIBC);
+            locked.guarded().set.insert(taken.address, taken.heap);
         }
         drop(session);
         if !is_extended {
             // The number was given out, and the books wait for it.
-            tell_free(
-                LIBC,
-                &Taken {
-                    address: 0,
-                    ..taken
-                },
-            );
+            tell_free(&Taken {
+                address: 0,
+                ..taken
+            });
         }
     });
 }
 
-fn take_from(id: u32, address: u64) -> Option<Taken> {
+/// Takes an allocation out of the set, before it is gone.
+pub(super) fn take_from(id: u32, address: u64) -> Option<Taken> {
     let used = Use::enter()?;
     let heap = heaps::by_id(id)?;
     let mut locked = Lockful::new()?;
@@ -424,13 +475,14 @@ fn take_from(id: u32, address: u64) -> Option<Taken> {
         return None;
     }
     Some(Taken {
+        heap: id,
         address,
         sequence: next_sequence(heap),
         was_sampled,
     })
 }
 
-fn tell_free(id: u32, taken: &Taken) {
+fn tell_free(taken: &Taken) {
     let Some(used) = Use::enter() else { return };
     let Some(writer) = &used.session().writer else {
         return;
@@ -442,7 +494,7 @@ fn tell_free(id: u32, taken: &Taken) {
     let entry = FreeEntry {
         sequence_number: taken.sequence,
         address: taken.address,
-        heap_id: id,
+        heap_id: taken.heap,
         padding: 0,
     };
     let written = match used.session().is_extended {
@@ -485,10 +537,31 @@ fn postpone(entry: FreeEntry) -> bool {
     true
 }
 
-/// Writes what was kept.
-fn flush_late(writer: &Writer) {
+/// Writes what was kept, as the process ends: nothing follows that would.
+pub(super) fn finish() {
+    busily(|_| {
+        let Some(used) = Use::enter() else { return };
+        let Some(writer) = &used.session().writer else {
+            return;
+        };
+        for attempt in 0..attempts(&used).unwrap_or(1) {
+            if flush_late(writer) || writer.is_shutting_down() {
+                return;
+            }
+            let wakes = writer.takes_pause() || attempt == 0;
+            let is_gone = wakes && !used.session().socket.wake();
+            if is_gone || used.session().socket.is_closed() {
+                return;
+            }
+            sys::sleep_us(RETRY_US as i64);
+        }
+    });
+}
+
+/// Writes what was kept; `false` if there is no room for all of it.
+fn flush_late(writer: &Writer) -> bool {
     let Some(mut locked) = Lockful::new() else {
-        return;
+        return true;
     };
     let guarded = locked.guarded();
     while let Some(last) = guarded
@@ -504,8 +577,9 @@ fn flush_late(writer: &Writer) {
             padding: 0,
         };
         if write_free(writer, entry).is_err() {
-            return;
+            return false;
         }
         guarded.late_count = last;
     }
+    true
 }

@@ -77,10 +77,18 @@ pub(super) fn sample(next: &mut i64, state: &mut u64, interval: u64, size: u64) 
 }
 
 impl Thread {
-    /// Begins to sample with another interval.
-    pub(super) fn restart(&mut self, tag: u32, interval: u64) {
+    /// Returns the bytes that an allocation of `malloc` stands for; 0 if it is not picked. Another
+    /// `tag` than before begins anew.
+    pub(super) fn sample(&mut self, tag: u32, interval: u64, size: u64) -> u64 {
+        let mut next = match self.tag == tag {
+            true => self.rest.saturating_add_unsigned(self.passing),
+            false => draw(&mut self.random, interval),
+        };
+        let weight = sample(&mut next, &mut self.random, interval, size);
         self.tag = tag;
-        self.next = draw(&mut self.random, interval);
+        self.passing = next.unsigned_abs().min(interval);
+        self.rest = next.saturating_sub_unsigned(self.passing);
+        weight
     }
 }
 
@@ -124,6 +132,28 @@ mod tests {
             let off = (total as f64 - expected).abs() / sigma;
             assert!(off < 4.0, "{size}: {total} is {off} sigma from {expected}");
         }
+    }
+
+    #[test]
+    fn heap_006_what_passes_is_counted_like_what_is_looked_at() {
+        let mut thread = Thread::new();
+        let (interval, size) = (4096, 300);
+        let mut total = 0;
+        let count = 4_000_000;
+        thread.random = 4711;
+        for _ in 0..count {
+            // As `passes` does.
+            match size < thread.passing {
+                true => thread.passing -= size,
+                false => total += thread.sample(1, interval, size),
+            }
+            assert!(thread.passing <= interval && thread.rest >= 0);
+        }
+        let expected = (size * count) as f64;
+        let sigma = (expected * interval as f64).sqrt();
+        let off = (total as f64 - expected).abs() / sigma;
+        assert!(off < 4.0, "{total} is {off} sigma from {expected}");
+        assert!(!(interval < thread.passing), "that size never passes");
     }
 
     #[test]

@@ -6,9 +6,10 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use super::connect::{Granted, Socket, connect};
 use super::heaps::{self, ALL_FREES, EnableInfo, Heap, LIBC};
 use super::lock::{Held, Lock};
+use super::mappings::Mappings;
 use super::record;
 use super::set::Set;
-use super::{sampler, stack, thread};
+use super::{sampler, set, stack, thread};
 use crate::ring::Writer;
 use crate::sys;
 use crate::wire::ClientConfig;
@@ -29,6 +30,7 @@ pub(super) struct Session {
 #[derive(Debug)]
 pub(super) struct Guarded {
     pub(super) set: Set,
+    pub(super) mappings: Mappings,
     /// Sequence number, address and heap of frees that found no room.
     pub(super) late: [(u64, u64, u32); MAX_LATE],
     pub(super) late_count: usize,
@@ -48,6 +50,7 @@ static SHARED: Shared = Shared {
     lock: Lock::new(),
     guarded: UnsafeCell::new(Guarded {
         set: Set::new(),
+        mappings: Mappings::new(),
         late: [(0, 0, 0); MAX_LATE],
         late_count: 0,
     }),
@@ -63,12 +66,14 @@ static SHARED: Shared = Shared {
 static OWNER: AtomicI32 = AtomicI32::new(0);
 /// Those who use the session.
 static USERS: AtomicU32 = AtomicU32::new(0);
-/// Changes whenever threads have to sample anew.
+/// The sampling of `malloc` that is valid now; 0 while it is not recorded.
 static TAG: AtomicU32 = AtomicU32::new(0);
+/// The last tag that there was.
+static LAST_TAG: AtomicU32 = AtomicU32::new(0);
 /// A thread begins or ends a session.
 static CHANGES: AtomicBool = AtomicBool::new(false);
 
-/// The sampling that is valid now.
+/// The sampling of `malloc` that is valid now; 0 while it is not recorded.
 #[inline(always)]
 pub(super) fn tag() -> u32 {
     TAG.load(Ordering::Relaxed)
@@ -140,6 +145,7 @@ fn start(granted: Granted) {
     };
     let guarded = locked.guarded();
     guarded.late_count = 0;
+    guarded.mappings.clear();
     if !guarded.set.clear() {
         granted.socket.close();
         return;
@@ -149,26 +155,48 @@ fn start(granted: Granted) {
     // SAFETY: nobody uses it, as there is no owner, and only one thread makes changes.
     let session = unsafe { &mut *SHARED.session.get() };
     session.is_extended = granted.writer.is_extended();
+    if !session.is_extended {
+        set::fill();
+    }
     session.socket = granted.socket;
     session.config = granted.config;
     session.writer = Some(granted.writer);
     for heap in &heaps::HEAPS {
         heap.sequence.store(0, Ordering::Relaxed);
     }
-    restart_sampling();
     OWNER.store(sys::pid(), Ordering::SeqCst);
     for (id, heap) in heaps::registered() {
         enable(id, heap);
     }
 }
 
-/// Has all threads draw anew.
-pub(super) fn restart_sampling() {
-    let mut tag = TAG.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-    if tag == 0 {
-        tag = 1;
-        TAG.store(tag, Ordering::Relaxed);
+/// A tag that no thread has.
+fn new_tag() -> u32 {
+    let tag = LAST_TAG.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+    match tag {
+        0 => new_tag(),
+        tag => tag,
     }
+}
+
+/// Has all threads draw anew, if `malloc` is recorded.
+pub(super) fn restart_sampling() {
+    let new = new_tag();
+    let _ = TAG.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |tag| {
+        (tag != 0).then_some(new)
+    });
+}
+
+/// Has `malloc` and `free` tell.
+fn watch_malloc() {
+    set::watch();
+    TAG.store(new_tag(), Ordering::SeqCst);
+}
+
+/// Has `malloc` and `free` tell nothing any more.
+fn leave_malloc() {
+    TAG.store(0, Ordering::SeqCst);
+    set::unwatch();
 }
 
 /// Begins to record a heap, if the config says so.
@@ -196,6 +224,9 @@ fn enable(id: u32, heap: &'static Heap) {
         false => ALL_FREES,
     };
     heap.interval.store(interval | all_frees, Ordering::SeqCst);
+    if id == LIBC {
+        watch_malloc();
+    }
     drop(used);
     if let Some((callback, data)) = settings.enabled {
         let info = EnableInfo {
@@ -219,6 +250,7 @@ pub(super) fn end() {
     if OWNER.swap(0, Ordering::SeqCst) == 0 {
         return;
     }
+    leave_malloc();
     let mut was_enabled = [false; heaps::MAX];
     for (was, heap) in was_enabled.iter_mut().zip(&heaps::HEAPS) {
         *was = heap.interval.swap(0, Ordering::SeqCst) != 0;
@@ -243,6 +275,7 @@ pub(super) fn end() {
 /// Forgets the session in the child of a fork: memory and socket are the parent's, too.
 pub(super) fn forget() {
     let was_owned = OWNER.swap(0, Ordering::SeqCst) != 0;
+    leave_malloc();
     for heap in &heaps::HEAPS {
         heap.interval.store(0, Ordering::Relaxed);
     }
@@ -252,6 +285,7 @@ pub(super) fn forget() {
     // SAFETY: this is the only thread.
     let (session, guarded) = unsafe { (&mut *SHARED.session.get(), &mut *SHARED.guarded.get()) };
     guarded.set.forget();
+    guarded.mappings.forget();
     guarded.late_count = 0;
     if was_owned {
         session.socket.close();

@@ -12,7 +12,10 @@ use crate::sys;
 const FILTER_BYTES: usize = 1 << 20;
 const FIRST_SLOTS: usize = 4096;
 
+/// The filter, once it was needed.
 static FILTER: AtomicPtr<AtomicU8> = AtomicPtr::new(ptr::null_mut());
+/// The filter while `malloc` is recorded; else null, and nothing is in the set.
+static WATCHED: AtomicPtr<AtomicU8> = AtomicPtr::new(ptr::null_mut());
 
 /// The place of an address in the filter. Addresses that are near each other are so there, too, so
 /// that what a thread frees stays in its cache.
@@ -22,10 +25,40 @@ fn group(key: u64) -> usize {
     (key ^ (key >> 17)) as usize & (FILTER_BYTES - 1)
 }
 
-/// Returns false if an address is certainly not in the set.
+/// Has frees of `malloc` look at the filter.
+pub(super) fn watch() {
+    WATCHED.store(FILTER.load(Ordering::Relaxed), Ordering::Release);
+}
+
+/// Has frees of `malloc` pass.
+pub(super) fn unwatch() {
+    WATCHED.store(ptr::null_mut(), Ordering::Relaxed);
+}
+
+/// Has the filter say of all addresses that they may be in the set: a profiler wants each free.
+pub(super) fn fill() {
+    let filter = FILTER.load(Ordering::Relaxed);
+    if !filter.is_null() {
+        for place in 0..FILTER_BYTES {
+            // SAFETY: within the filter. A count that is full stays so.
+            unsafe { &*filter.add(place) }.store(u8::MAX, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Returns false if an address of `malloc` is certainly not in the set.
 #[inline(always)]
 pub(super) fn may_contain(key: u64) -> bool {
-    let filter = FILTER.load(Ordering::Relaxed);
+    is_in(WATCHED.load(Ordering::Relaxed), key)
+}
+
+/// Returns false if an address of any heap is certainly not in the set.
+pub(super) fn may_contain_of_any(key: u64) -> bool {
+    is_in(FILTER.load(Ordering::Relaxed), key)
+}
+
+#[inline(always)]
+fn is_in(filter: *mut AtomicU8, key: u64) -> bool {
     if filter.is_null() {
         return false;
     }
@@ -52,7 +85,8 @@ pub(super) struct Set {
     used: usize,
 }
 
-fn map(bytes: usize) -> Option<*mut c_void> {
+/// Maps memory for the client itself; `None` if there is none.
+pub(super) fn map(bytes: usize) -> Option<*mut c_void> {
     let access = sys::PROT_READ | sys::PROT_WRITE;
     let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE;
     // SAFETY: a new mapping touches no memory that there is.
@@ -241,8 +275,12 @@ mod tests {
             }
         }
         assert_eq!(set.used, model.len());
-        assert!(model.iter().all(|(key, _)| may_contain(*key)));
-        assert!(!may_contain(0x7fff_1234_0000));
+        assert!(model.iter().all(|(key, _)| may_contain_of_any(*key)));
+        assert!(!may_contain_of_any(0x7fff_1234_0000));
+        assert!(
+            model.iter().all(|(key, _)| !may_contain(*key)),
+            "nobody watches"
+        );
         for (key, heap) in model {
             assert!(set.remove(key, heap));
         }

@@ -13,11 +13,14 @@ const MAX_LEFT: usize = 8;
 #[repr(C, align(16))]
 #[derive(Debug)]
 pub(super) struct Thread {
-    /// Bytes until the next sample.
-    pub(super) next: i64,
+    /// Bytes that pass without a look at the sampler: those until the next sample, but no more than
+    /// an interval, as an allocation of that size counts in any case.
+    pub(super) passing: u64,
+    /// Bytes until the next sample beyond these.
+    pub(super) rest: i64,
     /// The state of the random numbers; 0 before the first.
     pub(super) random: u64,
-    /// The sampling that `next` was drawn for.
+    /// The sampling that these were drawn for.
     pub(super) tag: u32,
     /// The client runs in this thread: what it allocates itself, or a signal handler does, is not
     /// its business.
@@ -30,7 +33,7 @@ pub(super) struct Thread {
     left_count: u32,
 }
 
-const SIZE: usize = 112;
+const SIZE: usize = 128;
 const _: () = assert!(size_of::<Thread>() == SIZE);
 
 global_asm!(
@@ -39,9 +42,9 @@ global_asm!(
     ".hidden ferretto_heap_thread",
     ".globl ferretto_heap_thread",
     ".type ferretto_heap_thread, %object",
-    ".size ferretto_heap_thread, 112",
+    ".size ferretto_heap_thread, 128",
     "ferretto_heap_thread:",
-    ".zero 112",
+    ".zero 128",
     ".text",
 );
 
@@ -94,6 +97,21 @@ pub(super) fn pointer() -> u64 {
 }
 
 impl Thread {
+    #[cfg(test)]
+    pub(super) const fn new() -> Self {
+        Self {
+            passing: 0,
+            rest: 0,
+            random: 0,
+            tag: 0,
+            is_busy: 0,
+            stack_low: 0,
+            stack_end: 0,
+            left: [0; MAX_LEFT],
+            left_count: 0,
+        }
+    }
+
     /// Leaves a free to whoever is busy in this thread; `false` if there is no room.
     pub(super) fn leave(&mut self, address: u64) -> bool {
         match self.left.get_mut(self.left_count as usize) {

@@ -104,6 +104,18 @@ impl Writer {
         unread.map_or(0, |unread| self.mapping.size() - unread)
     }
 
+    /// Returns the position behind all that was written.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.metadata().write_position.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if all before a position was read.
+    #[must_use]
+    pub fn is_read(&self, position: u64) -> bool {
+        self.metadata().read_position.load(Ordering::Relaxed) >= position
+    }
+
     /// Bytes of the ring.
     #[must_use]
     pub fn size(&self) -> u64 {

@@ -2,6 +2,7 @@
 
 mod clients;
 mod cost;
+mod libraries;
 mod life;
 mod packets;
 mod programs;

@@ -1,6 +1,7 @@
 // The program whose heap is recorded. Its first argument says what it does; where that is to go on
 // later, it waits for a byte on its standard input.
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -46,7 +47,8 @@ __attribute__((constructor)) NOINLINE void before_main(void) {
   sink = malloc(7777);
 }
 
-NOINLINE void family(void) {
+// jemalloc has no pvalloc: its memory is the C library's, which jemalloc cannot free.
+NOINLINE void family(bool has_pvalloc) {
   void *kept[16];
   int count = 0;
   kept[count++] = malloc(1000);
@@ -57,7 +59,7 @@ NOINLINE void family(void) {
   kept[count++] = aligned_alloc(64, 1024);
   kept[count++] = memalign(64, 1000);
   kept[count++] = valloc(1000);
-  kept[count++] = pvalloc(1000);
+  kept[count++] = has_pvalloc ? pvalloc(1000) : malloc(4096);
   if (posix_memalign(&kept[count], 64, 1000) != 0) _exit(8);
   count++;
   free(NULL);
@@ -225,6 +227,56 @@ static void workers(int count) {
   leaked(1 << 20);
 }
 
+// Mappings: 1 + 2 + 4 MiB are left.
+NOINLINE void mapped(void) {
+  const size_t mib = 1 << 20;
+  const int rw = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS;
+  char *kept = mmap(NULL, mib, rw, flags, -1, 0);
+  char *gone = mmap(NULL, 2 * mib, rw, flags, -1, 0);
+  char *cut = mmap(NULL, 3 * mib, rw, flags, -1, 0);
+  char *grown = mmap(NULL, mib, rw, flags, -1, 0);
+  munmap(gone, 2 * mib);
+  munmap(cut + mib, mib);
+  grown = mremap(grown, mib, 4 * mib, MREMAP_MAYMOVE);
+  // The first half is another one's now.
+  if (mmap(kept, mib / 2, rw, flags | MAP_FIXED, -1, 0) != kept) _exit(8);
+  // No memory yet, and a file's.
+  char *reserved = mmap(NULL, 64 * mib, PROT_NONE, flags | MAP_NORESERVE, -1, 0);
+  int file = open("/proc/self/exe", O_RDONLY);
+  char *code = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, file, 0);
+  // What fails changes nothing.
+  if (mremap(grown, 4 * mib, (size_t)1 << 46, 0) != MAP_FAILED) _exit(8);
+  if (munmap(kept + 1, mib) == 0) _exit(8);
+  if (reserved == MAP_FAILED || code == MAP_FAILED || grown == MAP_FAILED) _exit(8);
+}
+
+// Libraries that come to the place of another one.
+static void plugins(char **libraries) {
+  for (int round = 0; round < 5; round++)
+    for (char **library = libraries; *library; library++) {
+      void *handle = dlopen(*library, RTLD_NOW);
+      if (handle == NULL) _exit(8);
+      void (*leak)(void) = (void (*)(void))dlsym(handle, "leak");
+      for (int at = 0; at < 100; at++) leak();
+      if (dlclose(handle) != 0) _exit(8);
+    }
+}
+
+// The client as a library that is loaded later, and unloaded.
+static void late_client(const char *path) {
+  void *handle = dlopen(path, RTLD_NOW);
+  if (handle == NULL) _exit(8);
+  AHeapInfo *(*create)(const char *) = dlsym(handle, "AHeapInfo_create");
+  uint32_t (*registered)(AHeapInfo *) = dlsym(handle, "AHeapProfile_registerHeap");
+  bool (*report)(uint32_t, uint64_t, uint64_t) = dlsym(handle, "AHeapProfile_reportAllocation");
+  uint32_t heap = registered(create("late"));
+  if (!report(heap, 1, 1000)) _exit(7);
+  if (dlclose(handle) != 0) _exit(8);
+  // It has state in all threads, and stays.
+  if (!report(heap, 2, 500)) _exit(7);
+  say("e");
+}
+
 // Becomes another user, as a daemon that gives up its privileges.
 static void change_user(void) {
   leaked(1 << 20);
@@ -248,7 +300,7 @@ int main(int argc, char **argv) {
     for (int at = 0; at < amount; at++) leaked(300);
     wait_for_byte();
   } else if (!strcmp(what, "family")) {
-    family();
+    family(amount == 0);
   } else if (!strcmp(what, "failing")) {
     failing();
   } else if (!strcmp(what, "threads")) {
@@ -261,6 +313,12 @@ int main(int argc, char **argv) {
     forked();
   } else if (!strcmp(what, "workers")) {
     workers(amount);
+  } else if (!strcmp(what, "mapped")) {
+    mapped();
+  } else if (!strcmp(what, "plugins")) {
+    plugins(argv + 2);
+  } else if (!strcmp(what, "late-client")) {
+    late_client(argv[2]);
   } else if (!strcmp(what, "change-user")) {
     change_user();
   } else if (!strcmp(what, "exec")) {

@@ -324,6 +324,7 @@ pub(crate) fn program() -> Option<&'static Path> {
         "-pthread",
         "-rdynamic",
         "-lrt",
+        "-ldl",
     ];
     let built = BUILT.get_or_init(|| compiled("heap-target", "target.c", &options));
     built.as_deref()

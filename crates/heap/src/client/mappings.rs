@@ -1,0 +1,272 @@
+//! Memory that the program maps itself: the heap `libc.mmap`.
+//!
+//! A mapping may be unmapped in parts, and together with others, so those that were sampled are
+//! kept with their ends. One that loses a part is told as freed, and what is left of it as
+//! allocated anew, as if `realloc` had made it smaller.
+
+use core::ptr;
+use core::sync::atomic::Ordering;
+
+use super::heaps::{ALL_FREES, HEAPS, MMAP};
+use super::record::{self, Allocation, Taken, busily};
+use super::session::Lockful;
+use super::set::map;
+use super::stack::{self, Registers};
+use super::thread::Thread;
+use crate::sys;
+
+/// A mapping that was sampled.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mapping {
+    start: u64,
+    end: u64,
+    /// Bytes that it stands for.
+    weight: u64,
+}
+
+/// A mapping that is being moved.
+#[derive(Debug, Clone, Copy)]
+pub struct Moving {
+    mapping: Mapping,
+    start: u64,
+    end: u64,
+    taken: Taken,
+}
+
+impl Mapping {
+    /// Returns true if a range has a part of it.
+    fn has_part_in(&self, start: u64, end: u64) -> bool {
+        self.start < end && start < self.end
+    }
+
+    /// A part of it, with its share of the weight; `None` if there is nothing of it.
+    fn part(&self, start: u64, end: u64) -> Option<Self> {
+        let bytes = end.checked_sub(start).filter(|&bytes| bytes > 0)?;
+        let whole = u128::from(self.end - self.start);
+        let weight = (u128::from(self.weight) * u128::from(bytes) / whole) as u64;
+        (weight > 0).then_some(Self { start, end, weight })
+    }
+
+    /// What is left of it without a range that has a part of it.
+    fn without(&self, start: u64, end: u64) -> [Option<Self>; 2] {
+        [self.part(self.start, start), self.part(end, self.end)]
+    }
+}
+
+/// The mappings that were sampled and are there. Whoever holds the client's lock may use them.
+#[derive(Debug)]
+pub(super) struct Mappings {
+    base: *mut Mapping,
+    capacity: usize,
+    used: usize,
+}
+
+const FIRST: usize = 256;
+
+impl Mappings {
+    pub(super) const fn new() -> Self {
+        Self {
+            base: ptr::null_mut(),
+            capacity: 0,
+            used: 0,
+        }
+    }
+
+    /// Forgets all.
+    pub(super) fn clear(&mut self) {
+        self.used = 0;
+    }
+
+    /// Forgets its memory, which may be in any state.
+    pub(super) fn forget(&mut self) {
+        *self = Self::new();
+    }
+
+    /// Adds one; `false` if there is no memory for it.
+    fn add(&mut self, mapping: Mapping) -> bool {
+        if self.used == self.capacity && !self.grow() {
+            return false;
+        }
+        // SAFETY: there is room for one more.
+        unsafe { self.base.add(self.used).write(mapping) };
+        self.used += 1;
+        true
+    }
+
+    fn grow(&mut self) -> bool {
+        let capacity = (self.capacity * 2).max(FIRST);
+        let Some(base) = map(capacity * size_of::<Mapping>()) else {
+            return false;
+        };
+        let base = base.cast::<Mapping>();
+        if self.capacity > 0 {
+            // SAFETY: the new memory is larger, and nobody uses the old one without the lock.
+            unsafe {
+                ptr::copy_nonoverlapping(self.base, base, self.used);
+                sys::munmap(self.base.cast(), self.capacity * size_of::<Mapping>());
+            }
+        }
+        (self.base, self.capacity) = (base, capacity);
+        true
+    }
+
+    /// Takes out one that has a part in a range.
+    fn take(&mut self, start: u64, end: u64) -> Option<Mapping> {
+        for place in 0..self.used {
+            // SAFETY: as many were written.
+            let mapping = unsafe { *self.base.add(place) };
+            if mapping.has_part_in(start, end) {
+                self.used -= 1;
+                // SAFETY: as above: the last one takes its place.
+                unsafe { self.base.add(place).write(*self.base.add(self.used)) };
+                return Some(mapping);
+            }
+        }
+        None
+    }
+}
+
+/// Takes out one that has a part in a range.
+fn take(start: u64, end: u64) -> Option<Mapping> {
+    Lockful::new()?.guarded().mappings.take(start, end)
+}
+
+/// Records memory that was mapped, if the sampler wants it.
+#[cold]
+#[inline(never)]
+pub(super) fn mapped(start: u64, end: u64) {
+    let registers = stack::registers();
+    busily(|thread| {
+        let heap = &HEAPS[MMAP as usize];
+        let interval = heap.interval.load(Ordering::Relaxed) & !ALL_FREES;
+        if interval == 0 {
+            return;
+        }
+        let weight = record::weigh(heap, interval, end - start);
+        if weight > 0 {
+            keep(thread, Mapping { start, end, weight }, &registers);
+        }
+    });
+}
+
+fn keep(thread: &mut Thread, mapping: Mapping, registers: &Registers) {
+    let what = Allocation {
+        id: MMAP,
+        heap: &HEAPS[MMAP as usize],
+        address: mapping.start,
+        size: mapping.end - mapping.start,
+        weight: mapping.weight,
+    };
+    if !record::allocation(thread, &what, registers) {
+        return;
+    }
+    let is_kept = Lockful::new().is_some_and(|mut locked| locked.guarded().mappings.add(mapping));
+    if !is_kept {
+        record::free(MMAP, mapping.start);
+    }
+}
+
+/// A range is about to be unmapped, or mapped anew.
+#[cold]
+#[inline(never)]
+pub(super) fn unmapping(start: u64, end: u64) {
+    let registers = stack::registers();
+    busily(|thread| {
+        while let Some(mapping) = take(start, end) {
+            record::free(MMAP, mapping.start);
+            for rest in mapping.without(start, end).into_iter().flatten() {
+                keep(thread, rest, &registers);
+            }
+        }
+    });
+}
+
+/// A range is about to be moved. What this returns has to be given to [`moved`].
+#[cold]
+#[inline(never)]
+pub(super) fn moving(start: u64, end: u64) -> Option<Moving> {
+    let take = |_: &mut Thread| {
+        let mapping = take(start, end)?;
+        let taken = record::take_from(MMAP, mapping.start)?;
+        Some(Moving {
+            mapping,
+            start,
+            end,
+            taken,
+        })
+    };
+    busily(take).flatten()
+}
+
+/// A range was moved to another one, or is where it was.
+#[cold]
+#[inline(never)]
+pub(super) fn moved(moving: Moving, new: Option<(u64, u64)>) {
+    let registers = stack::registers();
+    record::settle(moving.taken, new.is_some());
+    busily(|thread| {
+        let old = moving.mapping;
+        let Some((start, end)) = new else {
+            // If there is no memory it stays for good, in the books.
+            if let Some(mut locked) = Lockful::new() {
+                let _ = locked.guarded().mappings.add(old);
+            }
+            return;
+        };
+        let parts = old.without(moving.start, moving.end);
+        // It may grow, and its weight with it.
+        let moved = old.part(old.start.max(moving.start), old.end.min(moving.end));
+        let moved = moved.and_then(|moved| {
+            let ratio = u128::from(moved.weight) * u128::from(end - start);
+            let weight = (ratio / u128::from(moved.end - moved.start)) as u64;
+            (weight > 0).then_some(Mapping { start, end, weight })
+        });
+        for mapping in parts.into_iter().chain([moved]).flatten() {
+            keep(thread, mapping, &registers);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_keeps_its_share() {
+        let mapping = Mapping {
+            start: 100,
+            end: 200,
+            weight: 1000,
+        };
+        let part = |start, end, weight| Some(Mapping { start, end, weight });
+        assert_eq!(
+            mapping.without(120, 150),
+            [part(100, 120, 200), part(150, 200, 500)]
+        );
+        assert_eq!(mapping.without(0, 150), [None, part(150, 200, 500)]);
+        assert_eq!(mapping.without(50, 300), [None, None]);
+    }
+
+    #[test]
+    fn mappings_are_found_by_any_part() {
+        let mut mappings = Mappings::new();
+        for number in 0..1000 {
+            assert!(mappings.add(Mapping {
+                start: number * 10,
+                end: number * 10 + 5,
+                weight: 5,
+            }));
+        }
+        assert_eq!(mappings.take(7015, 7020), None, "between two");
+        let found = mappings.take(7013, 7014).map(|mapping| mapping.start);
+        assert_eq!(found, Some(7010));
+        assert_eq!(mappings.take(7010, 7015), None, "it was taken");
+        assert_eq!(
+            (0..)
+                .take_while(|_| mappings.take(0, 10_000).is_some())
+                .count(),
+            999
+        );
+    }
+}
