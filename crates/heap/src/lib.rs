@@ -32,17 +32,25 @@
 //! it has the profiler's ends of ring and control page, too.
 
 #![no_std]
+#![cfg_attr(loom, allow(dead_code))]
 
 #[cfg(any(test, feature = "profiler"))]
 extern crate std;
 
+#[cfg(not(loom))]
 mod allocator;
+#[cfg(not(loom))]
 pub mod client;
 pub mod control;
+// The part of the client that has a model.
+#[cfg(all(loom, test))]
+#[path = "client/gate.rs"]
+mod gate;
 pub mod ring;
 pub mod sys;
 pub mod wire;
 
+#[cfg(not(loom))]
 pub use allocator::Allocator;
 
 /// The preload library: the bytes of `libferretto_heap.so`.

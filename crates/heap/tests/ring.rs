@@ -1,7 +1,7 @@
 //! The ring between client and profiler.
 
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ferretto_heap::ring::{Full, Mapping, Read, Reader, Writer};
 
@@ -119,7 +119,8 @@ impl Vandal {
 
     fn set(&self, word: usize, value: u64) {
         // SAFETY: the memory is mapped for as long as the test runs, and has more words.
-        unsafe { self.0.add(word).write_volatile(value) };
+        let place = unsafe { AtomicU64::from_ptr(self.0.add(word)) };
+        place.store(value, Ordering::Relaxed);
     }
 }
 

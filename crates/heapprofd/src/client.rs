@@ -241,3 +241,34 @@ impl Client {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_has_left_is_told_of_when_it_was_there() {
+        let (stream, process) = UnixStream::pair().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let open = |path| std::fs::File::open(path).unwrap();
+        let hello = HandOver {
+            byte: HELLO_EXTENDED,
+            stream,
+            pid: std::process::id(),
+            maps: open("/proc/self/maps"),
+            memory: open("/proc/self/mem"),
+        };
+        let (mut client, _ring) = Client::new(hello, 8192).unwrap();
+        assert!(!client.has_left());
+        let last = Clock::Boottime.now();
+        assert!(client.state(false, false).seen >= last, "it is there now");
+        drop(process);
+        while Clock::Boottime.now() == last {}
+        assert!(client.has_left());
+        let told = client.state(true, false).seen;
+        assert!(
+            told <= last,
+            "a reader takes later ones for another process"
+        );
+    }
+}

@@ -36,7 +36,10 @@ pub(super) fn heaps(
 /// `heap, one sample for 4 KiB`.
 fn title(heaps: &[HeapSummary]) -> String {
     let interval = heaps.iter().map(|heap| heap.interval).max().unwrap_or(0);
-    format!("heap, a sample for each {}", human_bytes(interval))
+    match interval {
+        0 | 1 => "heap, each allocation".to_owned(),
+        interval => format!("heap, a sample for each {}", human_bytes(interval)),
+    }
 }
 
 fn one(out: &mut impl Write, heap: &HeapSummary, width: Option<usize>) -> io::Result<()> {
@@ -45,13 +48,17 @@ fn one(out: &mut impl Write, heap: &HeapSummary, width: Option<usize>) -> io::Re
         name => shown(without_folder(name)).into_owned(),
     };
     let live = heap.total.leaked();
+    // Nothing is left out if each byte is a sample.
+    let error = match heap.interval {
+        0 | 1 => String::new(),
+        interval => format!(", ± {},", human_bytes(error(live.weight, interval))),
+    };
     writeln!(
         out,
-        "  pid {} {name}, {}: {} not freed, ± {}, of {} allocated",
+        "  pid {} {name}, {}: {} not freed{error} of {} allocated",
         heap.pid,
         shown(&heap.heap),
         human_bytes(live.weight),
-        human_bytes(error(live.weight, heap.interval)),
         human_bytes(heap.total.allocated.weight),
     )?;
     if heap.live.len() > 1 {

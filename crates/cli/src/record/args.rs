@@ -80,6 +80,13 @@ pub(crate) struct RecordArgs {
     /// Time between two dumps of the heap, which show how it grows
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration, requires = "heap")]
     pub(crate) heap_dumps: Duration,
+    /// Record what programs map themselves (mmap), too, as a heap called libc.mmap
+    ///
+    /// That is memory that is no file's and can be written. Other allocators than the C library's,
+    /// and languages with garbage collection, get theirs so, and what they make of it is counted as
+    /// theirs, too.
+    #[arg(long, requires = "heap")]
+    pub(crate) heap_mmap: bool,
     /// Record callstacks, or the heap, of these processes, and callstacks of what they start
     #[arg(
         short,

@@ -21,6 +21,8 @@ const SMALL_RING: u64 = 2 << 20;
 const RARE: u64 = 64 << 10;
 /// Shared memory of the profiler.
 const SHARED_MEMORY_KB: u32 = 4 << 10;
+/// The heap of what programs map themselves.
+const MAPPINGS: &str = "libc.mmap";
 /// The time that an allocation waits for the profiler, in microseconds, before it is not counted.
 const PATIENCE_US: u32 = 1_000_000;
 
@@ -65,6 +67,10 @@ pub(super) fn add(config: &mut TraceConfig, args: &RecordArgs) {
         all: args.pids.is_empty().then_some(true),
         pid: args.pids.iter().map(|&pid| pid as u64).collect(),
         all_heaps: Some(true),
+        exclude_heaps: match args.heap_mmap {
+            true => Vec::new(),
+            false => vec![MAPPINGS.into()],
+        },
         block_client: Some(true),
         shmem_size_bytes: (interval >= RARE).then_some(SMALL_RING),
         block_client_timeout_us: Some(PATIENCE_US),
@@ -94,7 +100,15 @@ pub(super) fn add(config: &mut TraceConfig, args: &RecordArgs) {
 pub(super) fn socket(args: &RecordArgs) -> Result<Option<PathBuf>> {
     let mut found: Option<PathBuf> = None;
     for pid in &args.pids {
-        if !carries_client(*pid) {
+        if !knows_profiler(*pid) && carries_client(*pid) {
+            bail!(
+                "process {pid} carries the client, but there was no profiler yet when it was started, and programs look \
+                 for one then, by {}{}; start heapprofd once, then the program",
+                socket_of(*pid).display(),
+                ferretto_heap::control::SUFFIX
+            );
+        }
+        if !knows_profiler(*pid) {
             bail!(
                 "process {pid} carries no client, so its heap cannot be recorded; start it by ferretto record --heap, \
                  or with LD_PRELOAD (see heapprofd --help)"
@@ -113,8 +127,14 @@ pub(super) fn socket(args: &RecordArgs) -> Result<Option<PathBuf>> {
     Ok(found)
 }
 
-/// A client maps its profiler's page.
+/// The preload library is mapped.
 fn carries_client(pid: i32) -> bool {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    maps.lines().any(|line| line.contains(crate::preload::NAME))
+}
+
+/// A client maps its profiler's page.
+fn knows_profiler(pid: i32) -> bool {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let page = format!(
         "{}{}",

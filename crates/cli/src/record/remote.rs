@@ -90,6 +90,7 @@ pub(super) fn start(args: &RecordArgs, host: &str, part: Part) -> Result<Child> 
     if let Some(interval) = args.heap {
         words.push(format!("--heap={interval}"));
         words.push(format!("--heap-dumps={}ms", args.heap_dumps.as_millis()));
+        words.extend(args.heap_mmap.then(|| "--heap-mmap".to_owned()));
     }
     if let Some(rate) = args.perf {
         words.push(format!("--perf={rate}"));

@@ -86,9 +86,49 @@ fn the_heap_of_a_command_is_recorded_and_shown() {
     let output = world.run("ferretto", &["summary", "t"]).returned(0);
     let text = output.text();
     assert!(
-        text.contains("KiB not freed, ± ") && text.contains("remember"),
+        text.contains("heap, each allocation") && text.contains("remember"),
         "{text}"
     );
+    assert!(
+        text.contains("KiB not freed of ") && !text.contains('±'),
+        "nothing is left out: {text}"
+    );
+    let args = ["record", "--heap=512", "-o", "s", "--", "./leak"];
+    world.run("ferretto", &args).returned(0);
+    let said = world.run("ferretto", &["summary", "s"]).returned(0);
+    assert!(said.text().contains("KiB not freed, ± "), "{}", said.text());
+}
+
+/// Maps 1 MiB, and unmaps half of it.
+const MAPS: &str = r#"
+#include <sys/mman.h>
+__attribute__((noinline)) void take(void) {
+    char *all = mmap(0, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(all, 1 << 19);
+}
+int main(void) { take(); }
+"#;
+
+#[test]
+fn mappings_are_recorded_if_that_is_asked_for() {
+    let world = World::new();
+    if world.compile("leak", MAPS, &["-g", "-O1"]).is_none() {
+        return;
+    }
+    let mapped = |args: &[&str]| {
+        let record = ["record", "--heap", "-o", "t"];
+        let args: Vec<&str> = record.iter().chain(args).copied().collect();
+        world.run("ferretto", &args).returned(0);
+        let mut heaps = heaps(&world, "t");
+        heaps.retain(|heap| heap.heap == "libc.mmap");
+        heaps.iter().map(|heap| leaked(heap, "take")).sum::<u64>()
+    };
+    assert_eq!(mapped(&["--heap-mmap", "--", "./leak"]), 1 << 19);
+    assert_eq!(mapped(&["--", "./leak"]), 0);
+    world
+        .run("ferretto", &["record", "--heap-mmap", "--", "./leak"])
+        .returned(2)
+        .complained("--heap");
 }
 
 #[test]
@@ -196,6 +236,23 @@ fn the_heap_of_a_program_that_runs_is_recorded() {
     assert_eq!(heaps.len(), 1);
     let bytes = leaked(&heaps[0], "remember");
     assert!(bytes.is_multiple_of(100) && bytes > 0, "{bytes}");
+}
+
+#[test]
+fn a_program_from_before_the_profiler_is_refused_with_the_reason() {
+    let mut world = World::new();
+    let heap = world.path("heap");
+    world.set("FERRETTO_HEAP_SOCK_NAME", heap.to_str().unwrap());
+    let Some(running) = waiting(&world) else {
+        return;
+    };
+    let pid = running.pid().to_string();
+    world
+        .run("ferretto", &["record", "--heap", "-p", &pid])
+        .returned(1)
+        .complained("there was no profiler yet when it was started");
+    running.signal(Signal::KILL);
+    running.finish().returned(128 + 9);
 }
 
 #[test]

@@ -48,7 +48,7 @@ impl Mapping {
         (weight > 0).then_some(Self { start, end, weight })
     }
 
-    /// What is left of it without a range that has a part of it.
+    /// Returns what is left of it without a range that has a part of it.
     fn without(&self, start: u64, end: u64) -> [Option<Self>; 2] {
         [self.part(self.start, start), self.part(end, self.end)]
     }

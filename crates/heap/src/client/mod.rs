@@ -4,6 +4,7 @@
 //! load a word each, which is 0, and the generation of the control page.
 
 mod connect;
+mod gate;
 mod heaps;
 mod lock;
 mod mappings;

@@ -1,9 +1,10 @@
 //! The session that the process is in.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::connect::{Granted, Socket, connect};
+use super::gate::Gate;
 use super::heaps::{self, ALL_FREES, EnableInfo, Heap, LIBC};
 use super::lock::{Held, Lock};
 use super::mappings::Mappings;
@@ -62,16 +63,12 @@ static SHARED: Shared = Shared {
     }),
 };
 
-/// The process that is in a session; 0 if none is.
-static OWNER: AtomicI32 = AtomicI32::new(0);
-/// Those who use the session.
-static USERS: AtomicU32 = AtomicU32::new(0);
+/// The process that is in a session, and those who use it.
+static GATE: Gate = Gate::new();
 /// The sampling of `malloc` that is valid now; 0 while it is not recorded.
 static TAG: AtomicU32 = AtomicU32::new(0);
 /// The last tag that there was.
 static LAST_TAG: AtomicU32 = AtomicU32::new(0);
-/// A thread begins or ends a session.
-static CHANGES: AtomicBool = AtomicBool::new(false);
 
 /// The sampling of `malloc` that is valid now; 0 while it is not recorded.
 #[inline(always)]
@@ -87,13 +84,7 @@ impl Use {
     /// Enters the session; `None` if there is none for this process, such as the child of a
     /// `vfork`, which has its parent's memory.
     pub(super) fn enter() -> Option<Self> {
-        let owner = OWNER.load(Ordering::Acquire);
-        if owner == 0 || owner != sys::pid() {
-            return None;
-        }
-        USERS.fetch_add(1, Ordering::SeqCst);
-        let this = Self(());
-        (OWNER.load(Ordering::SeqCst) != 0).then_some(this)
+        GATE.enter(sys::pid).then_some(Self(()))
     }
 
     pub(super) fn session(&self) -> &Session {
@@ -104,7 +95,7 @@ impl Use {
 
 impl Drop for Use {
     fn drop(&mut self) {
-        USERS.fetch_sub(1, Ordering::SeqCst);
+        GATE.leave();
     }
 }
 
@@ -128,14 +119,13 @@ impl Lockful<'static> {
 
 /// Connects to the profiler. The thread is busy.
 pub(super) fn begin(path: &[u8]) {
-    if CHANGES.swap(true, Ordering::AcqRel) {
+    if !GATE.begin_change() {
         return;
     }
-    let is_free = OWNER.load(Ordering::Acquire) == 0 && USERS.load(Ordering::SeqCst) == 0;
-    if is_free && let Some(granted) = connect(path) {
+    if let Some(granted) = connect(path) {
         start(granted);
     }
-    CHANGES.store(false, Ordering::Release);
+    GATE.end_change();
 }
 
 fn start(granted: Granted) {
@@ -164,7 +154,7 @@ fn start(granted: Granted) {
     for heap in &heaps::HEAPS {
         heap.sequence.store(0, Ordering::Relaxed);
     }
-    OWNER.store(sys::pid(), Ordering::SeqCst);
+    GATE.open(sys::pid());
     for (id, heap) in heaps::registered() {
         enable(id, heap);
     }
@@ -247,7 +237,7 @@ pub(crate) fn enable_late(id: u32, heap: &'static Heap) {
 
 /// Ends the session. The caller has left it.
 pub(super) fn end() {
-    if OWNER.swap(0, Ordering::SeqCst) == 0 {
+    if !GATE.close() {
         return;
     }
     leave_malloc();
@@ -255,10 +245,10 @@ pub(super) fn end() {
     for (was, heap) in was_enabled.iter_mut().zip(&heaps::HEAPS) {
         *was = heap.interval.swap(0, Ordering::SeqCst) != 0;
     }
-    // SAFETY: the socket is a copy, and the session does not change before the next begins, which
-    // this thread's being busy does not hinder, but its owner does.
+    // SAFETY: whoever closes the session is in it.
     let socket = unsafe { (*SHARED.session.get()).socket };
     socket.close();
+    GATE.leave();
     let ended = was_enabled.iter().zip(&heaps::HEAPS);
     for (_, heap) in ended.filter(|(was, _)| **was) {
         // SAFETY: the callbacks of a heap that is registered do not change.
@@ -274,13 +264,11 @@ pub(super) fn end() {
 
 /// Forgets the session in the child of a fork: memory and socket are the parent's, too.
 pub(super) fn forget() {
-    let was_owned = OWNER.swap(0, Ordering::SeqCst) != 0;
+    let was_owned = GATE.forget();
     leave_malloc();
     for heap in &heaps::HEAPS {
         heap.interval.store(0, Ordering::Relaxed);
     }
-    USERS.store(0, Ordering::SeqCst);
-    CHANGES.store(false, Ordering::SeqCst);
     SHARED.lock.reset();
     // SAFETY: this is the only thread.
     let (session, guarded) = unsafe { (&mut *SHARED.session.get(), &mut *SHARED.guarded.get()) };
@@ -306,14 +294,15 @@ pub(super) fn unmapping(start: usize, length: usize) {
     end();
     // Those who are writing are done soon.
     for _ in 0..1000 {
-        if USERS.load(Ordering::SeqCst) == 0 {
-            break;
+        if !GATE.begin_change() {
+            sys::sleep_us(100);
+            continue;
         }
-        sys::sleep_us(100);
-    }
-    // SAFETY: nobody uses it any more. The program may map the addresses anew, so that they may not
-    // be unmapped by us later.
-    if let Some(writer) = unsafe { (*SHARED.session.get()).writer.take() } {
-        core::mem::forget(writer);
+        // SAFETY: nobody uses it any more. The program may map the addresses anew, so that they may
+        // not be unmapped by us later.
+        if let Some(writer) = unsafe { (*SHARED.session.get()).writer.take() } {
+            core::mem::forget(writer);
+        }
+        return GATE.end_change();
     }
 }

@@ -278,7 +278,7 @@ const KEEP: usize = 1;
 const PYTHONS: usize = 2;
 const SQLITE: usize = 3;
 
-/// What is measured in a round: the words of a program, and of which ways.
+/// The programs of a round, by their words.
 fn programs<'a>(cost: &'a str, kind: Kind) -> [Option<Vec<&'a str>>; 4] {
     let real = |words: Vec<&'a str>| (kind != Kind::Each).then_some(words);
     let counts = match kind {

@@ -1,0 +1,193 @@
+//! Those who use the session, and those who change it.
+//!
+//! A thread enters in the middle of `malloc`, and may not wait. So the session changes only while
+//! it is closed and nobody is in, and whoever finds it otherwise lets it be.
+
+#[cfg(not(loom))]
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering, fence};
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering, fence};
+
+/// The gate of the session.
+#[derive(Debug)]
+pub(super) struct Gate {
+    /// The process that is in the session; 0 while it is closed.
+    owner: AtomicI32,
+    /// Those who are in.
+    users: AtomicU32,
+    /// Somebody changes the session.
+    changes: AtomicBool,
+}
+
+impl Gate {
+    #[cfg(not(loom))]
+    pub(super) const fn new() -> Self {
+        Self {
+            owner: AtomicI32::new(0),
+            users: AtomicU32::new(0),
+            changes: AtomicBool::new(false),
+        }
+    }
+
+    #[cfg(loom)]
+    pub(super) fn new() -> Self {
+        Self {
+            owner: AtomicI32::new(0),
+            users: AtomicU32::new(0),
+            changes: AtomicBool::new(false),
+        }
+    }
+
+    /// Enters the session of this process; `false` if there is none. Asks for the process only if
+    /// there is any.
+    pub(super) fn enter(&self, process: impl FnOnce() -> i32) -> bool {
+        let owner = self.owner.load(Ordering::Acquire);
+        if owner == 0 || owner != process() {
+            return false;
+        }
+        self.users.fetch_add(1, Ordering::AcqRel);
+        // Whoever changes it has closed it before it looks for users.
+        fence(Ordering::SeqCst);
+        let is_open = self.owner.load(Ordering::Acquire) != 0;
+        if !is_open {
+            self.leave();
+        }
+        is_open
+    }
+
+    /// Leaves.
+    pub(super) fn leave(&self) {
+        self.users.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Closes it, and enters nevertheless, to end what there is; `false` if it is closed.
+    pub(super) fn close(&self) -> bool {
+        self.users.fetch_add(1, Ordering::AcqRel);
+        let was_open = self.owner.swap(0, Ordering::AcqRel) != 0;
+        if !was_open {
+            self.leave();
+        }
+        was_open
+    }
+
+    /// Begins a change; `false` if it is open, or somebody is in or changes it already.
+    pub(super) fn begin_change(&self) -> bool {
+        if self.changes.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        let is_closed = self.owner.load(Ordering::Acquire) == 0;
+        fence(Ordering::SeqCst);
+        let may = is_closed && self.users.load(Ordering::Acquire) == 0;
+        if !may {
+            self.end_change();
+        }
+        may
+    }
+
+    /// Ends a change.
+    pub(super) fn end_change(&self) {
+        self.changes.store(false, Ordering::Release);
+    }
+
+    /// Opens it for a process, as a part of a change.
+    pub(super) fn open(&self, process: i32) {
+        self.owner.store(process, Ordering::Release);
+    }
+
+    /// Makes it closed and empty, in a process with one thread; `true` if it was open.
+    #[cfg(not(loom))]
+    pub(super) fn forget(&self) -> bool {
+        self.users.store(0, Ordering::Relaxed);
+        self.changes.store(false, Ordering::Relaxed);
+        self.owner.swap(0, Ordering::AcqRel) != 0
+    }
+}
+
+#[cfg(all(loom, test))]
+mod model {
+    use super::Gate;
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    struct Shared {
+        gate: Gate,
+        /// 0 is what nobody may see.
+        session: UnsafeCell<u32>,
+    }
+
+    // SAFETY: the model fails if the session is used while it is changed.
+    unsafe impl Sync for Shared {}
+
+    fn opened() -> Arc<Shared> {
+        let shared = Shared {
+            gate: Gate::new(),
+            session: UnsafeCell::new(1),
+        };
+        shared.gate.open(7);
+        Arc::new(shared)
+    }
+
+    fn look(shared: &Shared) {
+        // SAFETY: those who are in only read.
+        let seen = shared.session.with(|session| unsafe { *session });
+        assert_ne!(seen, 0);
+    }
+
+    fn record(shared: &Shared) {
+        if shared.gate.enter(|| 7) {
+            look(shared);
+            shared.gate.leave();
+        }
+    }
+
+    fn end(shared: &Shared) {
+        if shared.gate.close() {
+            look(shared);
+            shared.gate.leave();
+        }
+    }
+
+    fn begin(shared: &Shared) {
+        if shared.gate.begin_change() {
+            shared.session.with_mut(|session| {
+                // SAFETY: nobody else uses it, which the model checks.
+                unsafe {
+                    *session = 0;
+                    *session = 2;
+                }
+            });
+            shared.gate.open(7);
+            shared.gate.end_change();
+        }
+    }
+
+    /// Lets other threads do these while one ends the session and begins the next.
+    fn try_beside(others: &'static [fn(&Shared)]) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(move || {
+            let shared = opened();
+            let start = |work: &'static fn(&Shared)| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || work(&shared))
+            };
+            let threads: std::vec::Vec<_> = others.iter().map(start).collect();
+            end(&shared);
+            begin(&shared);
+            for thread in threads {
+                thread.join().unwrap();
+            }
+        });
+    }
+
+    #[test]
+    fn the_session_does_not_change_while_somebody_records() {
+        try_beside(&[record]);
+    }
+
+    #[test]
+    fn one_ends_and_one_begins_it() {
+        try_beside(&[end, begin]);
+    }
+}
