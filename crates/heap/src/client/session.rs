@@ -84,7 +84,8 @@ impl Use {
     /// Enters the session; `None` if there is none for this process, such as the child of a
     /// `vfork`, which has its parent's memory.
     pub(super) fn enter() -> Option<Self> {
-        GATE.enter(sys::pid).then_some(Self(()))
+        // Made only if it has entered: one that is dropped leaves.
+        GATE.enter(sys::pid).then(|| Self(()))
     }
 
     pub(super) fn session(&self) -> &Session {

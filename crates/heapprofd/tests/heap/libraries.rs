@@ -62,6 +62,36 @@ fn the_client_can_be_loaded_late_and_is_not_unloaded() {
     });
 }
 
+#[test]
+fn programs_that_were_linked_with_versions_reach_the_client() {
+    with_program(|world| {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/heap");
+        let script = format!("-Wl,--version-script={folder}/versioned.map");
+        let options = ["-w", "-shared", "-fPIC", &script];
+        let library = compiled("libversioned.so", "versioned.c", &options).expect("compiled");
+        let library = library.display().to_string();
+        let options = ["-g", "-O1", "-w", "-fno-builtin", "-pthread", "-rdynamic"];
+        let libraries = ["-Wl,--no-as-needed", &library, "-lrt", "-ldl"];
+        let options = [&options[..], &libraries].concat();
+        let program = compiled("heap-target-versioned", "target.c", &options);
+        let mut config = every(1);
+        config.all_heaps = Some(true);
+        let consumer = world.begin(&config);
+        let mut command = world.command(program.expect("compiled"));
+        command.arg("custom");
+        command.stdin(std::process::Stdio::piped());
+        command.stdout(std::process::Stdio::piped());
+        let mut target = crate::world::Target(command.spawn().expect("it runs"));
+        target.waits();
+        let recorded = end(consumer);
+        target.goes_on();
+        target.ends();
+        let custom = recorded.last(target.pid(), "custom");
+        let site = recorded.sums(custom, "custom_site");
+        assert_eq!((site.allocated, site.freed), (5000, 2000));
+    });
+}
+
 /// Allocators that Linux distributions have as shared libraries.
 const ALLOCATORS: [&str; 3] = [
     "libjemalloc.so.2",

@@ -18,6 +18,9 @@
 
 #define NOINLINE __attribute__((noinline))
 
+void free_sized(void *, size_t) __attribute__((weak));
+void free_aligned_sized(void *, size_t, size_t) __attribute__((weak));
+
 static void *volatile sink;
 static void *slots[1 << 20];
 
@@ -63,8 +66,12 @@ NOINLINE void family(bool has_pvalloc) {
   if (posix_memalign(&kept[count], 64, 1000) != 0) _exit(8);
   count++;
   free(NULL);
-  // Every other one is given back.
-  for (int at = 0; at < count; at += 2) free(kept[at]);
+  // Every other one is given back, two of them as in C23, which not every C library has.
+  if (!free_sized || !free_aligned_sized) _exit(8);
+  free_sized(kept[0], 1000);
+  free_aligned_sized(kept[6], 64, 1000);
+  free_sized(NULL, 0);
+  for (int at = 2; at < count; at += 2) if (at != 6) free(kept[at]);
 }
 
 NOINLINE void failing(void) {
