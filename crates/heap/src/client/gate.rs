@@ -46,7 +46,7 @@ impl Gate {
             return false;
         }
         self.users.fetch_add(1, Ordering::AcqRel);
-        // Whoever changes it has closed it before it looks for users.
+        // A thread that changes it has closed it before it looks for users.
         fence(Ordering::SeqCst);
         let is_open = self.owner.load(Ordering::Acquire) != 0;
         if !is_open {

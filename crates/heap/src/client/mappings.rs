@@ -54,7 +54,7 @@ impl Mapping {
     }
 }
 
-/// The mappings that were sampled and are there. Whoever holds the client's lock may use them.
+/// The mappings that were sampled and are there, for the holder of the client's lock.
 #[derive(Debug)]
 pub(super) struct Mappings {
     base: *mut Mapping,
@@ -182,7 +182,7 @@ pub(super) fn unmapping(start: u64, end: u64) {
     });
 }
 
-/// A range is about to be moved. What this returns has to be given to [`moved`].
+/// A range is about to be moved. The result has to be given to [`moved`].
 #[cold]
 #[inline(never)]
 pub(super) fn moving(start: u64, end: u64) -> Option<Moving> {

@@ -252,7 +252,7 @@ pub fn unmapping(address: *mut c_void, length: usize) {
     }
 }
 
-/// A range is about to be moved. What this returns has to be given to [`remapped`].
+/// A range is about to be moved. The result has to be given to [`remapped`].
 #[must_use]
 pub fn remapping(address: *mut c_void, length: usize) -> Option<Moving> {
     let (start, end) = range(address, length).filter(|_| records_mappings())?;

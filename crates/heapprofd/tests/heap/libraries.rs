@@ -12,7 +12,7 @@ fn mappings_are_a_heap_of_their_own_if_that_is_asked_for() {
         assert_eq!(dump.heap, "libc.mmap");
         let mapped = recorded.sums(dump, "mapped");
         assert_eq!(mapped.live(), 7 << 20, "{mapped:?}");
-        // What is left of one that was cut, or moved, counts anew.
+        // The rest of one that was cut, or moved, counts anew.
         let once = 1 + 2 + 3 + 1;
         let anew = 2 + 4;
         assert_eq!(mapped.allocated, ((once + anew) << 20) + (1 << 20));
