@@ -9,6 +9,7 @@ use ferretto_probes::PROCESS_STATS;
 use ferretto_proto::trace_config::buffer_config::FillPolicy;
 use ferretto_proto::trace_config::{BufferConfig, DataSource, IncrementalStateConfig};
 use ferretto_proto::{Message, MessageField, ProcessStatsConfig, TraceConfig, decode_lazy};
+use ferretto_trace::summary::RING_SESSION;
 
 use super::args::RecordArgs;
 use crate::read::parse_bytes;
@@ -143,7 +144,7 @@ fn keep_names(config: &mut TraceConfig) {
 
 /// The name by which snapshots find the session.
 pub(super) fn session_name() -> String {
-    format!("ferretto-ring-{}", std::process::id())
+    format!("{RING_SESSION}{}", std::process::id())
 }
 
 fn parse_ring(text: &str) -> Result<u64, String> {

@@ -8,6 +8,9 @@ use crate::printable::printable;
 /// Buffers beyond this number are not described; the service allows fewer.
 const MAX_BUFFERS: usize = 1 << 10;
 
+/// The beginning of the names of sessions that `ferretto record --ring` makes.
+pub const RING_SESSION: &str = "ferretto-ring-";
+
 /// One `TraceConfig.buffers`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct BufferConfig {
@@ -23,6 +26,8 @@ pub(super) struct BufferConfig {
 pub(super) struct Config {
     pub(super) buffers: Vec<BufferConfig>,
     pub(super) write_into_file: bool,
+    /// True if `ferretto record --ring` made it, where the sizes of buffers follow from that flag.
+    pub(super) is_flag_ring: bool,
     pub(super) file_write_period_ms: u64,
     pub(super) drain_period_ms: u64,
     pub(super) flush_timeout_ms: u64,
@@ -110,6 +115,10 @@ impl Config {
                 8 => config.write_into_file = field.as_bool().unwrap_or(false),
                 9 => config.file_write_period_ms = field.as_u64().unwrap_or(0),
                 14 => config.flush_timeout_ms = field.as_u64().unwrap_or(0),
+                trace_config::UNIQUE_SESSION_NAME => {
+                    let name = field.as_bytes().unwrap_or_default();
+                    config.is_flag_ring = name.starts_with(RING_SESSION.as_bytes());
+                }
                 _ => {}
             }
         }

@@ -33,6 +33,7 @@ use ferretto_wire::{Field, Fields};
 
 pub use self::activity::{ActivityKind, ActivitySummary};
 pub use self::command::{COMMAND_ATTRIBUTE, COMMAND_PID_ATTRIBUTE, CommandSummary, SliceSummary};
+pub use self::config::RING_SESSION;
 pub use self::counters::CounterSummary;
 pub use self::heap::{HeapSite, HeapSummary};
 pub use self::loss::{Cause, Loss, human_bytes, human_time};

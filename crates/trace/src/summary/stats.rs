@@ -267,6 +267,9 @@ impl BufferStats {
 
     /// The size that would have held everything is known for a ring that is read once, at the end.
     fn ring_advice(&self, index: usize, size_kb: u64, config: &Config) -> String {
+        if config.is_flag_ring {
+            return "give --ring a larger SIZE to keep more".to_owned();
+        }
         if config.write_into_file {
             let period = match config.file_write_period_ms {
                 0 => 5000,
