@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Frame, SCHED, json, slice, view, wakings, wakings_after_a_loss};
+use common::{Frame, SCHED, json, of_a_command, slice, view, wakings, wakings_after_a_loss};
 use ferretto_view::{Circumstances, SearchIn, Step, View, Window};
 use serde_json::{Value, json as value};
 
@@ -190,4 +190,19 @@ fn lost_data_has_its_place() {
         (&losses[0]["start"], &losses[0]["text"]),
         (&value!(500.0), &value!("kernel events were lost"))
     );
+}
+
+#[test]
+fn the_command_that_was_recorded_comes_first() {
+    for (is_told, wanted) in [
+        (true, ["work", "sh", "other"]),
+        (false, ["other", "work", "sh"]),
+    ] {
+        let index = index(&of_a_command(is_told));
+        let kinds = index.column("kind").iter();
+        let names = index.texts("name").into_iter().zip(kinds);
+        let processes = names.filter(|(_, kind)| **kind == 2.0);
+        let names: Vec<&str> = processes.map(|(name, _)| name).collect();
+        assert_eq!(names, wanted);
+    }
 }

@@ -3,6 +3,7 @@
 use ferretto_tables::{StringId, StringPool, Tables};
 use rustc_hash::FxHashMap;
 
+use super::command::command;
 use super::order::{Class, flatten};
 use super::{Content, Kind, NONE, Name, Node};
 use crate::details::arg_text;
@@ -98,6 +99,12 @@ pub(crate) fn make(tables: &Tables, strings: &StringPool, rows: &MachineRows) ->
     maker.tracks(strings);
     maker.heaps();
     maker.logs();
+    for upid in command(tables, strings) {
+        let draft = maker.processes[upid as usize];
+        if let Some(draft) = maker.drafts.get_mut(draft as usize) {
+            draft.class = Class::OwnProcess;
+        }
+    }
     let (nodes, places) = flatten(maker.drafts, strings);
     let placed = |drafts: &[u32]| -> Vec<u32> {
         let place = |draft: &u32| places.get(*draft as usize).copied().unwrap_or(NONE);

@@ -1,5 +1,6 @@
 //! Nodes: the rows of the page, a tree.
 
+mod command;
 mod make;
 mod order;
 

@@ -16,6 +16,8 @@ pub(super) enum Class {
     Slices,
     Samples,
     Counter,
+    /// Of the command that was recorded.
+    OwnProcess,
     ProcessWithSlices,
     Process,
     Thread,

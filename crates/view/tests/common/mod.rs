@@ -69,6 +69,43 @@ pub(crate) fn disk_request(start: u64, end: u64) -> View {
     view(&message(&[0x0a], &message(&[0x0a], &bundle)))
 }
 
+/// Returns a trace of two processes, of which the second was started by the command that was recorded, or by nobody.
+pub(crate) fn of_a_command(is_told: bool) -> View {
+    let packet = |content: &[u8]| message(&[0x0a], content);
+    let process = |pid, ppid, name: &[u8]| {
+        let process = [number(1, pid), number(2, ppid), message(&[0x1a], name)].concat();
+        message(&[0x0a], &process)
+    };
+    // `process_tree`, field 2.
+    let all = [
+        process(10, 1, b"other"),
+        process(20, 1, b"sh"),
+        process(30, 20, b"work"),
+    ];
+    let tree = packet(&[number(8, 5), message(&[0x12], &all.concat())].concat());
+    // `sched_switch`, field 4, to each of them: the first runs longest.
+    let switch = |time, prev, next| {
+        let switch = [number(2, prev), number(4, 1), number(6, next)].concat();
+        let event = [number(1, time), number(2, prev), message(&[0x22], &switch)].concat();
+        message(&[0x12], &event)
+    };
+    let events = [
+        switch(10, 0, 10),
+        switch(1000, 10, 20),
+        switch(1100, 20, 30),
+        switch(1300, 30, 0),
+    ];
+    let bundle = [number(1, 0), events.concat()].concat();
+    let mut bytes = [tree, packet(&message(&[0x0a], &bundle))].concat();
+    if is_told {
+        let attribute = [message(&[0x0a], b"ferretto.command.pid"), number(2, 20)].concat();
+        // `trace_attributes`, field 126.
+        let attributes = message(&[0xf2, 0x07], &message(&[0x0a], &attribute));
+        bytes.extend(packet(&attributes));
+    }
+    view(&bytes)
+}
+
 fn number(field: u8, mut value: u64) -> Vec<u8> {
     let mut bytes = vec![field << 3];
     while value >= 0x80 {

@@ -1,0 +1,31 @@
+//! The processes of the command that was recorded, if the trace says that there was one.
+
+use ferretto_tables::{StringPool, Tables};
+use ferretto_trace::summary::COMMAND_PID_ATTRIBUTE;
+
+/// Processes that have more others above them are not looked for.
+const MAX_ABOVE: usize = 64;
+
+/// Returns the rows of the command's process and of all that it started.
+pub(super) fn command(tables: &Tables, strings: &StringPool) -> Vec<u32> {
+    let metadata = &tables.metadata;
+    let of_command = (0..metadata.len()).find_map(|row| {
+        let name = strings.text(metadata.name().get(row));
+        let key = name.strip_prefix("trace_attribute.")?;
+        metadata
+            .int_value()
+            .get(row)
+            .filter(|_| key == COMMAND_PID_ATTRIBUTE)
+    });
+    let Some(pid) = of_command else {
+        return Vec::new();
+    };
+    let table = &tables.process;
+    let is_of_command = |upid: &u32| {
+        let mut above = std::iter::successors(Some(*upid), |upid| table.parent_upid().get(*upid));
+        above.by_ref().take(MAX_ABOVE).any(|upid| {
+            upid < table.len() && table.pid().get(upid) == pid && table.machine_id().get(upid) == 0
+        })
+    };
+    (0..table.len()).filter(is_of_command).collect()
+}
