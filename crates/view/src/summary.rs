@@ -1,6 +1,8 @@
 //! The happenings of a time, in numbers.
 
+use std::num::NonZero;
 use std::ops::Range;
+use std::thread;
 
 use ferretto_tables::StringId;
 use rustc_hash::FxHashMap;
@@ -8,8 +10,11 @@ use serde_json::{Value, json};
 
 use crate::lanes::Times;
 use crate::nodes::{Content, NONE};
+use crate::parallel;
 use crate::view::View;
 
+/// From so many rows on, several threads sum up.
+const MANY: usize = 1 << 17;
 /// The most entries of each list.
 const MAX_ENTRIES: usize = 1000;
 
@@ -36,17 +41,84 @@ impl Sum {
         self.total = self.total.saturating_add(dur);
         self.own = self.own.saturating_add(dur);
     }
+
+    fn merge(&mut self, other: Self) {
+        if other.count > 0 {
+            self.min = if self.count == 0 {
+                other.min
+            } else {
+                self.min.min(other.min)
+            };
+            self.max = self.max.max(other.max);
+        }
+        self.count += other.count;
+        self.total = self.total.saturating_add(other.total);
+        self.own = self.own.saturating_add(other.own);
+    }
+}
+
+/// Sums by name.
+#[derive(Debug, Default)]
+struct Named {
+    /// The place of each name's sum, by number; `NONE` for those that were not met.
+    places: Vec<u32>,
+    sums: Vec<(StringId, Sum)>,
+}
+
+impl Named {
+    #[inline]
+    fn of(&mut self, name: StringId) -> &mut Sum {
+        let raw = name.raw() as usize;
+        let place = match self.places.get(raw) {
+            Some(place) if *place != NONE => *place,
+            _ => self.add(name),
+        };
+        &mut self.sums[place as usize].1
+    }
+
+    fn add(&mut self, name: StringId) -> u32 {
+        let raw = name.raw() as usize;
+        if self.places.len() <= raw {
+            self.places.resize(raw + 1, NONE);
+        }
+        self.places[raw] = self.sums.len() as u32;
+        self.sums.push((name, Sum::default()));
+        self.places[raw]
+    }
+
+    fn merge(&mut self, other: Self) {
+        for (name, sum) in other.sums {
+            self.of(name).merge(sum);
+        }
+    }
 }
 
 #[derive(Debug, Default)]
 struct Sums {
-    names: FxHashMap<StringId, Sum>,
-    states: FxHashMap<StringId, Sum>,
+    names: Named,
+    states: Named,
     /// Time on CPUs, by thread: as CPUs tell, and as states of threads do.
     on_cpus: FxHashMap<u32, i64>,
     running: FxHashMap<u32, i64>,
     counters: Vec<Value>,
     left_out: usize,
+}
+
+impl Sums {
+    /// Adds what happened on other nodes.
+    fn merge(&mut self, other: Self) {
+        self.names.merge(other.names);
+        self.states.merge(other.states);
+        for (utid, time) in other.on_cpus {
+            *self.on_cpus.entry(utid).or_default() += time;
+        }
+        for (utid, time) in other.running {
+            *self.running.entry(utid).or_default() += time;
+        }
+        let room = MAX_ENTRIES - self.counters.len();
+        self.left_out += other.left_out + other.counters.len().saturating_sub(room);
+        self.counters.extend(other.counters.into_iter().take(room));
+    }
 }
 
 /// Returns the length of what of a row is in a window.
@@ -60,10 +132,27 @@ impl View {
     /// Returns what happened on these nodes, or everywhere, between two times, as JSON.
     pub fn summary(&self, from: f64, to: f64, nodes: Option<&[u32]>) -> Value {
         let window = self.absolute(from)..self.absolute(to);
-        let mut sums = Sums::default();
-        for node in self.with_events(nodes) {
-            self.sum(node, &window, &mut sums);
-        }
+        let nodes = self.with_events(nodes);
+        let rows: usize = nodes
+            .iter()
+            .map(|node| self.nodes[*node as usize].rows as usize)
+            .sum();
+        let threads = match rows < MANY {
+            true => 1,
+            false => thread::available_parallelism().map_or(1, NonZero::get),
+        };
+        let parts: Vec<&[u32]> = nodes
+            .chunks(nodes.len().div_ceil(8 * threads).max(1))
+            .collect();
+        let parts = parallel::map(&parts, threads, |part| {
+            let mut sums = Sums::default();
+            for node in *part {
+                self.sum(*node, &window, &mut sums);
+            }
+            sums
+        });
+        let mut all = Sums::default();
+        parts.into_iter().for_each(|part| all.merge(part));
         let Sums {
             names,
             states,
@@ -71,7 +160,7 @@ impl View {
             running,
             counters,
             left_out,
-        } = sums;
+        } = all;
         for (utid, time) in running {
             let known = on_cpus.entry(utid).or_default();
             *known = (*known).max(time);
@@ -109,11 +198,11 @@ impl View {
 
     fn sorted(
         &self,
-        sums: FxHashMap<StringId, Sum>,
+        named: Named,
         left_out: &mut usize,
         show: impl Fn(&str, Sum) -> Value,
     ) -> Vec<Value> {
-        let mut sums: Vec<(StringId, Sum)> = sums.into_iter().collect();
+        let mut sums = named.sums;
         sums.sort_by_key(|(name, sum)| (-sum.total, u64::MAX - sum.count, *name));
         *left_out += sums.len().saturating_sub(MAX_ENTRIES);
         let strings = self.trace.strings();
@@ -142,7 +231,7 @@ impl View {
                     }
                     Content::States(utid) => {
                         let state = tables.thread_state.state().get(row);
-                        sums.states.entry(state).or_default().add(dur);
+                        sums.states.of(state).add(dur);
                         if tables.thread_state.ucpu().get(row).is_some()
                             && self.trace.strings().text(state) == "Running"
                         {
@@ -153,14 +242,14 @@ impl View {
                     Content::Activity(_) => {}
                     _ => {
                         let name = self.label(&of.content, row).name;
-                        sums.names.entry(name).or_default().add(dur);
+                        sums.names.of(name).add(dur);
                     }
                 }
                 if let Content::Slices(_) = of.content
                     && let Some(parent) = tables.slice.parent_id().get(row)
                 {
                     let name = tables.slice.name().get(parent);
-                    let sum = sums.names.entry(name).or_default();
+                    let sum = sums.names.of(name);
                     sum.own = sum.own.saturating_sub(dur);
                 }
             }
