@@ -69,7 +69,8 @@ pub(crate) fn disk_request(start: u64, end: u64) -> View {
     view(&message(&[0x0a], &message(&[0x0a], &bundle)))
 }
 
-/// Returns a trace of two processes, of which the second was started by the command that was recorded, or by nobody.
+/// Returns a trace of two processes, of which the second was started by the command that was
+/// recorded, or by nobody.
 pub(crate) fn of_a_command(is_told: bool) -> View {
     let packet = |content: &[u8]| message(&[0x0a], content);
     let process = |pid, ppid, name: &[u8]| {
