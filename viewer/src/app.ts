@@ -71,7 +71,7 @@ export class App {
         this.layout.openIfRoom(this.bodyHeight);
         this.link.read();
         // The first picture does not wait for the screen's next frame.
-        this.want();
+        this.frame();
         addEventListener('hashchange', () => this.link.read());
     }
 
@@ -127,7 +127,10 @@ export class App {
         this.axis.set(t0, t1);
         this.scene.resize(width, height, devicePixelRatio, em);
         // A panel that opens below does not cover the row of the keyboard.
-        if (inSight) this.scrollTo(this.focus, this.selected?.node === this.focus ? this.selected.depth : 0);
+        if (inSight) {
+            const own = this.selected && this.layout.rowOf(this.selected.node) === this.focus ? this.selected : null;
+            this.scrollTo(own?.node ?? this.focus, own?.depth ?? 0);
+        }
         this.invalidate();
     }
 
@@ -178,10 +181,20 @@ export class App {
         const root = document.documentElement;
         root.dataset.frames = String(Number(root.dataset.frames ?? 0) + 1);
         for (const mark of got) {
-            if (performance.getEntriesByName(mark).length === 0) performance.mark(mark);
+            if (performance.getEntriesByName(mark).length > 0) continue;
+            performance.mark(mark);
+            if (mark === 'sharp') this.lookForCard();
         }
         this.link.note();
         this.settle();
+    }
+
+    /** What takes some time and is not needed for the first picture. */
+    private lookForCard(): void {
+        const later = new Promise((done) => setTimeout(done, 100));
+        void this.task(later, () => {
+            if (this.scene.useCard()) this.resize();
+        });
     }
 
     /** Marks the page as busy until a promise is kept; failures are told. */
@@ -243,7 +256,7 @@ export class App {
     }
 
     setFocus(node: number): void {
-        this.focus = node;
+        this.focus = this.layout.rowOf(node);
         this.revealRow(node);
         this.invalidate();
     }
@@ -326,7 +339,7 @@ export class App {
         this.selected = ref;
         this.details = null;
         this.arrows = [];
-        this.focus = ref.node;
+        this.focus = this.layout.rowOf(ref.node);
         if (reveal) {
             this.axis.reveal(ref.start, ref.dur);
             this.revealRow(ref.node, ref.depth);
@@ -412,8 +425,11 @@ export class App {
     /** The nodes of the box: rows that stand for all below them only if these have no rows of their own. */
     rangeNodes(): number[] | null {
         if (!this.range?.boxes) return null;
-        const all = [...this.range.boxes];
         const { kind } = this.trace.nodes;
+        const all = [...this.range.boxes].map((node) => {
+            const thread = this.layout.isOpen(node) ? this.layout.threadIn(node) : NONE;
+            return thread === NONE ? node : thread;
+        });
         const own = all.filter((node) => !isGroup(kind[node]) || kind[node] === Kind.Thread || !this.layout.isOpen(node));
         return own.length > 0 ? own : all;
     }

@@ -16,8 +16,8 @@ interface Kept {
 const KEPT_NODES = 600;
 /** Nodes of one request. */
 const MOST_NODES = 2000;
-/** Rows that are kept: about 50 bytes each. */
-const KEPT_ROWS = 600_000;
+/** Rows that are kept: about 40 bytes each. */
+const KEPT_ROWS = 300_000;
 
 export class Cache {
     private nodes = new Map<number, Kept>();
@@ -31,7 +31,9 @@ export class Cache {
         private source: Source,
         public end: number,
         private changed: () => void,
-    ) {}
+    ) {
+        for (const tile of source.first.splice(0)) this.keep(tile, this.generation);
+    }
 
     get busy(): boolean {
         return this.running;
@@ -110,17 +112,25 @@ export class Cache {
     }
 
     private trim(): void {
-        const size = (kept: Kept) =>
-            (kept.near?.length ?? 0) + (kept.whole && kept.whole !== kept.near ? kept.whole.length : 0);
+        // Tiles of one answer share its columns, which are there until the last of them goes.
+        const sharing = new Map<ArrayBufferLike, number>();
         let rows = 0;
-        for (const kept of this.nodes.values()) rows += size(kept);
+        const count = (kept: Kept, by: 1 | -1) => {
+            for (const tile of new Set([kept.near, kept.whole])) {
+                if (!tile) continue;
+                const { buffer } = tile.start;
+                const before = sharing.get(buffer) ?? 0;
+                sharing.set(buffer, before + by);
+                if (before === 0 || before + by === 0) rows += (by * buffer.byteLength) / 8;
+            }
+        };
+        for (const kept of this.nodes.values()) count(kept, 1);
         if (this.nodes.size <= KEPT_NODES && rows <= KEPT_ROWS) return;
         for (const [node, kept] of [...this.nodes].sort((a, b) => a[1].used - b[1].used)) {
             if (kept.used >= this.clock) break;
             this.nodes.delete(node);
-            rows -= size(kept);
+            count(kept, -1);
             if (this.nodes.size <= KEPT_NODES / 2 && rows <= KEPT_ROWS / 2) break;
         }
     }
 }
-

@@ -18,6 +18,7 @@ export async function openExport(html: string): Promise<Source> {
 
 export class EmbeddedSource implements Source {
     readonly coarse = 0;
+    readonly first: Tile[] = [];
 
     constructor(private store: Store) {}
 

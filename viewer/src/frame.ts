@@ -69,7 +69,12 @@ export class Frame {
         for (let i = 0; i < values.length; i++) {
             let byte = data[from++];
             let value = byte & 127;
-            for (let scale = 128; byte > 127; scale *= 128) {
+            // Most are short: words are quicker than numbers of any size.
+            for (let shift = 7; byte > 127 && shift < 28; shift += 7) {
+                byte = data[from++];
+                value |= (byte & 127) << shift;
+            }
+            for (let scale = 2 ** 28; byte > 127; scale *= 128) {
                 byte = data[from++];
                 value += (byte & 127) * scale;
             }

@@ -153,17 +153,26 @@ class FlatPainter implements Painter {
     }
 }
 
-/**
- * A painter for the canvas. Where WebGL is computed by the processor, the 2D canvas is quicker by an order of magnitude:
- * such renderers draw instances one by one.
- */
-export function painter(canvas: HTMLCanvasElement): Painter {
-    const probe = document.createElement('canvas').getContext('webgl2', { failIfMajorPerformanceCaveat: true });
-    const card = String(probe?.getParameter(probe.getExtension('WEBGL_debug_renderer_info')?.UNMASKED_RENDERER_WEBGL ?? probe.RENDERER) ?? '');
-    probe?.getExtension('WEBGL_lose_context')?.loseContext();
-    if (probe && !/swiftshader|llvmpipe|softpipe|software/i.test(card)) {
-        const gl = canvas.getContext('webgl2', { alpha: true, antialias: false, depth: false });
-        if (gl) return new GlPainter(gl, canvas);
-    }
+/** A painter in memory, for the first picture: it is there at once. */
+export function flat(canvas: HTMLCanvasElement): Painter {
     return new FlatPainter(canvas.getContext('2d', { willReadFrequently: true })!);
+}
+
+/**
+ * Tells if there is a graphics card, which takes some time. Where WebGL is computed by the processor, the 2D canvas is quicker
+ * by an order of magnitude: such renderers draw instances one by one.
+ */
+export function hasCard(): boolean {
+    const probe = document.createElement('canvas').getContext('webgl2', { failIfMajorPerformanceCaveat: true });
+    if (!probe) return false;
+    const name = probe.getExtension('WEBGL_debug_renderer_info')?.UNMASKED_RENDERER_WEBGL ?? probe.RENDERER;
+    const card = String(probe.getParameter(name) ?? '');
+    probe.getExtension('WEBGL_lose_context')?.loseContext();
+    return !/swiftshader|llvmpipe|softpipe|software/i.test(card);
+}
+
+/** A painter on the graphics card. */
+export function accelerated(canvas: HTMLCanvasElement): Painter | null {
+    const gl = canvas.getContext('webgl2', { alpha: true, antialias: false, depth: false });
+    return gl && new GlPainter(gl, canvas);
 }

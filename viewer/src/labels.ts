@@ -4,7 +4,7 @@ import type { App } from './app';
 import { byId, el } from './dom';
 import { count, quantity } from './format';
 import { isGroup } from './layout';
-import { Kind, type Nodes } from './model';
+import { Kind, NONE, type Nodes } from './model';
 import { OVERVIEW, RULER, type Box } from './scene';
 
 const NAMES: Record<number, string> = {
@@ -63,6 +63,12 @@ function short(name: string): string {
     return at >= 0 && at + 1 < program.length && !program.startsWith('<') ? [program.slice(at + 1), ...rest].join(' ') : name;
 }
 
+/** The name of a process's only thread, if that is not the process's. */
+function another(nodes: Nodes, node: number, thread: number): string {
+    const name = nodes.name(thread);
+    return short(nodes.name(node)).startsWith(name) ? '' : name;
+}
+
 interface Label {
     root: HTMLElement;
     twist: HTMLElement;
@@ -119,7 +125,7 @@ export class Labels {
             const { style } = label.root;
             label.node = node;
             // A row that begins above still shows its name at the top.
-            const cut = box.pinned ? 0 : Math.max(0, Math.min(bodyTop - box.y, box.h - 22));
+            const cut = box.pinned ? 0 : Math.max(0, Math.min(bodyTop - box.y, box.h - app.layout.unit - 4));
             const top = box.y + cut - above;
             style.top = `${top}px`;
             style.height = `${box.h - cut}px`;
@@ -147,10 +153,12 @@ export class Labels {
             style.paddingLeft = `${0.25 + Math.min(box.level, 8) * 0.7}rem`;
             label.twist.textContent = openable ? (open ? '▾' : '▸') : '';
             const shown = title(nodes, node);
+            const thread = app.layout.onlyThread(node);
             label.what.textContent = kind === Kind.Process ? short(shown) : shown;
-            label.root.title = `${shown}${nodes.rows[node] ? `, ${count(nodes.rows[node])} events` : ''}`;
+            const threadName = thread === NONE ? '' : `, thread ${[title(nodes, thread), meta(nodes, thread)].join(' ').trim()}`;
+            label.root.title = `${shown}${threadName}${nodes.rows[node] ? `, ${count(nodes.rows[node])} events` : ''}`;
             const deep = kind === Kind.Slices && !open && nodes.depth[node] > 1;
-            const more = deep ? `${nodes.depth[node]} deep` : meta(nodes, node);
+            const more = deep ? `${nodes.depth[node]} deep` : thread === NONE ? meta(nodes, node) : another(nodes, node, thread);
             label.meta.textContent = more;
             label.meta.classList.toggle('short', more.length <= 8);
             label.pin.setAttribute('aria-pressed', String(box.pinned));

@@ -69,6 +69,8 @@ export class Layout {
     private low: Uint8Array;
     private shown: Uint8Array | null = null;
     private inRow: Uint8Array;
+    /** Of processes with a single thread: the thread, which is drawn in their row. */
+    private only: Int32Array;
     /** Events of the node and all below it. */
     readonly weight: Float64Array;
     pinned: number[] = [];
@@ -89,6 +91,7 @@ export class Layout {
         this.open = new Uint8Array(count);
         this.low = new Uint8Array(count);
         this.inRow = new Uint8Array(count);
+        this.only = new Int32Array(count).fill(NONE);
         this.weight = new Float64Array(count);
         const cpus = new Uint8Array(count);
         const counters = new Uint8Array(count);
@@ -123,8 +126,50 @@ export class Layout {
                 if (kind[child] === Kind.States || kind[child] === Kind.Samples) this.inRow[child] = 1;
             }
         }
+        for (let node = 0; node < count; node++) {
+            if (kind[node] !== Kind.Process) continue;
+            const threads: number[] = [];
+            for (let child = this.first[node]; child !== NONE; child = this.next[child]) if (kind[child] === Kind.Thread) threads.push(child);
+            if (threads.length !== 1 || this.threadLanes(threads[0]).length === 0) continue;
+            this.only[node] = threads[0];
+            this.inRow[threads[0]] = 1;
+        }
         this.openSome();
         this.arrange();
+    }
+
+    /** The only thread of a process, which has no row of its own. */
+    onlyThread(node: number): number {
+        return this.only[node];
+    }
+
+    /** The thread whose events are drawn in a row: its own, or the only one of a process. */
+    threadIn(node: number): number {
+        return this.nodes.kind[node] === Kind.Thread ? node : this.only[node];
+    }
+
+    /** Tells if a process has nothing to look into but counters: its row shows the rest as it is. */
+    private isPlain(node: number): boolean {
+        const thread = this.only[node];
+        if (thread === NONE) return false;
+        for (let child = this.first[thread]; child !== NONE; child = this.next[child]) {
+            if (!this.inRow[child] || this.nodes.kind[child] === Kind.Slices) return false;
+        }
+        for (let child = this.first[node]; child !== NONE; child = this.next[child]) {
+            if (child !== thread && !this.hasCounters(child)) return false;
+        }
+        return true;
+    }
+
+    /** Tells if a node is a group of counters, which are looked into when there is a reason to. */
+    private hasCounters(node: number): boolean {
+        const { kind } = this.nodes;
+        return kind[node] === Kind.Group && kind[this.first[node]] === Kind.Counter;
+    }
+
+    /** Tells if a node has no row although those below it have. */
+    private isPassed(node: number): boolean {
+        return this.inRow[node] === 1 && this.nodes.kind[node] === Kind.Thread;
     }
 
     /** The same tree with more events. */
@@ -157,10 +202,9 @@ export class Layout {
 
     private openSome(): void {
         const { length: count, kind } = this.nodes;
-        // Groups of counters are looked into when there is a reason to.
-        const counters = (node: number) => kind[node] === Kind.Group && kind[this.first[node]] === Kind.Counter;
+        const isClosed = (node: number) => this.hasCounters(node) || this.isPlain(node);
         if (count <= OPEN_ALL) {
-            for (let node = 0; node < count; node++) this.open[node] = counters(node) ? 0 : 1;
+            for (let node = 0; node < count; node++) this.open[node] = isClosed(node) ? 0 : 1;
             return;
         }
         // Level by level, CPUs and the busiest first, until enough rows are added.
@@ -170,7 +214,7 @@ export class Layout {
         const rank = (node: number) => (kind[this.first[node]] === Kind.Cpu ? Infinity : this.weight[node]);
         while (level.length > 0) {
             const deeper: number[] = [];
-            const groups = level.filter((node) => isGroup(kind[node]) && this.first[node] !== NONE && !counters(node));
+            const groups = level.filter((node) => isGroup(kind[node]) && this.first[node] !== NONE && !isClosed(node));
             groups.sort((a, b) => rank(b) - rank(a));
             for (const node of groups) {
                 const children: number[] = [];
@@ -197,14 +241,15 @@ export class Layout {
     }
 
     isOpen(node: number): boolean {
-        const { kind } = this.nodes;
-        if (kind[node] === Kind.Slices) return !this.low[node];
-        return this.open[node] === 1 && (kind[node] !== Kind.Thread || this.bounded(node).length === 0);
+        if (this.nodes.kind[node] === Kind.Slices) return !this.low[node];
+        const thread = this.threadIn(node);
+        return this.open[node] === 1 && (thread === NONE || this.bounded(thread).length === 0);
     }
 
     /** Tells if there is something to open or to make small. */
     canOpen(node: number): boolean {
         if (this.nodes.kind[node] === Kind.Slices && this.nodes.depth[node] > 1) return true;
+        if (this.only[node] !== NONE && this.canOpen(this.only[node])) return true;
         for (let child = this.first[node]; child !== NONE; child = this.next[child]) {
             if (!this.inRow[child]) return true;
             if (this.nodes.kind[child] === Kind.Slices && this.nodes.depth[child] > 1) return true;
@@ -215,8 +260,9 @@ export class Layout {
     setOpen(node: number, open: boolean): void {
         this.open[node] = open ? 1 : 0;
         this.low[node] = open ? 0 : 1;
-        if (this.nodes.kind[node] === Kind.Thread) {
-            for (const lane of this.threadLanes(node)) this.low[lane] = !open && this.isDeep(lane) ? 1 : 0;
+        const thread = this.nodes.kind[node] === Kind.Thread ? node : this.only[node];
+        if (thread !== NONE) {
+            for (const lane of this.threadLanes(thread)) this.low[lane] = !open && this.isDeep(lane) ? 1 : 0;
         }
         this.arrange();
     }
@@ -328,7 +374,9 @@ export class Layout {
         let level = 0;
         let node = this.root;
         while (node !== NONE) {
-            const visible = !this.inRow[node] && (this.shown === null || this.shown[node] > 0);
+            const wanted = this.shown === null || this.shown[node] > 0;
+            const visible = wanted && !this.inRow[node];
+            const passed = this.isPassed(node);
             if (visible) {
                 this.rows[length] = node;
                 this.levels[length] = Math.min(level, 255);
@@ -337,15 +385,16 @@ export class Layout {
                 length += 1;
             }
             const descend =
-                visible && this.first[node] !== NONE && (this.open[node] || (this.shown !== null && this.shown[node] === 1));
+                this.first[node] !== NONE &&
+                (passed ? wanted : visible && (this.open[node] || (this.shown !== null && this.shown[node] === 1)));
             if (descend) {
                 node = this.first[node];
-                level += 1;
+                if (!passed) level += 1;
                 continue;
             }
             while (node !== NONE && this.next[node] === NONE) {
                 node = parent[node];
-                level -= 1;
+                if (node === NONE || !this.isPassed(node)) level -= 1;
             }
             if (node !== NONE) node = this.next[node];
         }
@@ -364,6 +413,13 @@ export class Layout {
             h: this.tops[index + 1] - this.tops[index],
             level: this.levels[index],
         };
+    }
+
+    /** The node in whose row a node is drawn. */
+    rowOf(node: number): number {
+        let at = node;
+        while (at !== NONE && this.inRow[at]) at = this.nodes.parent[at];
+        return at;
     }
 
     /** The index of the row at a height, or the nearest. */
@@ -397,19 +453,23 @@ export class Layout {
     lanes(node: number): Lane[] {
         const { kind } = this.nodes;
         const unit = this.unit;
-        if (kind[node] === Kind.Process) return [{ node, y: 2, h: unit + 4, step: unit, full: 1, thin: 0 }];
-        if (kind[node] === Kind.Machine || kind[node] === Kind.Group) return [];
-        if (kind[node] === Kind.Thread) {
+        const thread = this.threadIn(node);
+        if (thread !== NONE) {
             let y = 3;
             const lanes: Lane[] = [];
             const order = (lane: number) => (kind[lane] === Kind.States ? 0 : kind[lane] === Kind.Samples ? 1 : 2);
-            for (const lane of this.threadLanes(node).sort((a, b) => order(a) - order(b))) {
+            for (const lane of this.threadLanes(thread).sort((a, b) => order(a) - order(b))) {
                 const placed = this.lane(lane, y, this.open[node] === 1);
                 lanes.push(placed);
                 y += placed.h + 2;
             }
+            // In the middle of a row that has to be higher.
+            const rest = Math.floor((this.unit + 8 - (y + 1)) / 2);
+            if (rest > 0) for (const lane of lanes) lane.y += rest;
             return lanes;
         }
+        if (kind[node] === Kind.Process) return [{ node, y: 2, h: unit + 4, step: unit, full: 1, thin: 0 }];
+        if (kind[node] === Kind.Machine || kind[node] === Kind.Group) return [];
         return [this.lane(node, 2, true)];
     }
 

@@ -6,11 +6,12 @@ import { EmbeddedSource } from './embedded';
 import { listen } from './input';
 import { RemoteSource } from './remote';
 import type { Source } from './source';
-import { readFrames, Store } from './store';
+import { readFirst, readFrames, Store } from './store';
 
 async function source(): Promise<Source> {
-    const frames = await readFrames(document);
-    return frames ? new EmbeddedSource(new Store(frames)) : new RemoteSource('');
+    const first = readFirst(document);
+    const frames = first.size > 0 ? null : await readFrames(document);
+    return frames ? new EmbeddedSource(new Store(frames)) : new RemoteSource('', first);
 }
 
 function theme(): void {

@@ -9,9 +9,19 @@ import { readTrace } from './trace';
 
 export class RemoteSource implements Source {
     readonly coarse = 3;
+    readonly first: Tile[];
+    private trace: Frame | undefined;
+    private generation = 0;
 
-    /** Requests are relative to the page's own address, which has the token in it. */
-    constructor(private base: string) {}
+    /** Requests are relative to the page's own address, which has the token in it. Some frames came with the page. */
+    constructor(
+        private base: string,
+        first: Map<string, Frame>,
+    ) {
+        const tiles = first.get('tiles');
+        this.first = tiles ? readTiles(tiles) : [];
+        this.trace = first.get('trace');
+    }
 
     private async ask(path: string, body?: unknown): Promise<Response> {
         const response = await fetch(
@@ -29,7 +39,10 @@ export class RemoteSource implements Source {
     }
 
     async open(): Promise<Trace> {
-        return readTrace(await this.frame('trace'));
+        const frame = this.trace ?? (await this.frame('trace'));
+        this.trace = undefined;
+        this.generation = frame.header.generation ?? 0;
+        return readTrace(frame);
     }
 
     async tiles(window: Window): Promise<Tile[]> {
@@ -79,7 +92,7 @@ export class RemoteSource implements Source {
     }
 
     follow(grown: () => void, gone: () => void): void {
-        const stream = new EventSource(`${this.base}alive`);
+        const stream = new EventSource(`${this.base}alive?generation=${this.generation}`);
         stream.addEventListener('more', grown);
         stream.addEventListener('error', () => {
             if (stream.readyState === EventSource.CLOSED) gone();

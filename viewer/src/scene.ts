@@ -6,7 +6,7 @@ import type { Cache } from './cache';
 import type { Palette } from './colors';
 import { drawLane, type Brush, type Label, type Mark } from './draw';
 import { clock, date, duration, tick } from './format';
-import { painter, RectList, type Painter } from './gl';
+import { accelerated, flat, hasCard, RectList, type Painter } from './gl';
 import { depthHeight, depthTop, type Lane, type Layout } from './layout';
 import type { Loss, Nodes, Ref } from './model';
 
@@ -63,9 +63,22 @@ export class Scene {
         private boxes: HTMLCanvasElement,
         private letters: HTMLCanvasElement,
     ) {
-        this.painter = painter(boxes);
-        // Drawn where the rectangles are: by the graphics card, or in memory.
-        this.text = letters.getContext('2d', { willReadFrequently: this.painter.name !== 'WebGL2' })!;
+        this.painter = flat(boxes);
+        this.text = letters.getContext('2d', { willReadFrequently: true })!;
+    }
+
+    /** Leaves the drawing to the graphics card if there is one. Tells if so. */
+    useCard(): boolean {
+        if (!hasCard()) return false;
+        // A canvas is drawn on in one way for ever.
+        const [boxes, letters] = [this.boxes, this.letters].map((canvas) => canvas.cloneNode() as HTMLCanvasElement);
+        const painter = accelerated(boxes);
+        if (!painter) return false;
+        this.boxes.replaceWith(boxes);
+        this.letters.replaceWith(letters);
+        [this.boxes, this.letters, this.painter] = [boxes, letters, painter];
+        this.text = letters.getContext('2d')!;
+        return true;
     }
 
     get backend(): string {

@@ -4,6 +4,8 @@ import type { By, Details, Found, Lines, Range, Ref, Stacks, Step, Summary, Tile
 export interface Source {
     /** The levels by which rows are coarser where there are none yet: less to wait for. */
     readonly coarse: number;
+    /** Rows that are there already. */
+    readonly first: Tile[];
     open(): Promise<Trace>;
     /** Answers for each node in the order of the request. */
     tiles(window: Window): Promise<Tile[]>;

@@ -215,6 +215,16 @@ export async function readFrames(page: Document): Promise<Map<string, Frame> | n
     return frames;
 }
 
+/** Reads frames that the server put into the page as they are: those of the first picture. */
+export function readFirst(page: Document): Map<string, Frame> {
+    const frames = new Map<string, Frame>();
+    for (const element of page.querySelectorAll<HTMLScriptElement>('script.ferretto-first')) {
+        frames.set(element.dataset.kind ?? '', Frame.read(bytes((element.textContent ?? '').trim()).buffer));
+        element.remove();
+    }
+    return frames;
+}
+
 function bytes(text: string): Uint8Array<ArrayBuffer> {
     const native = Uint8Array as unknown as { fromBase64?: (text: string) => Uint8Array<ArrayBuffer> };
     if (native.fromBase64) return native.fromBase64(text);

@@ -35,8 +35,9 @@ export function readTiles(frame: Frame): Tile[] {
         let exact = true;
         for (let k = row; exact && k < row + r; k++) exact = count[k] <= 1;
         for (let k = value; exact && k < value + p; k++) exact = min[k] === max[k];
-        const cut = <T extends { slice(from: number, to: number): T }>(column: T) => column.slice(row, row + r);
-        const cutPoints = <T extends { slice(from: number, to: number): T }>(column: T) => column.slice(value, value + p);
+        // Parts of the columns, not copies of them.
+        const cut = <T extends { subarray(from: number, to: number): T }>(column: T) => column.subarray(row, row + r);
+        const cutPoints = <T extends { subarray(from: number, to: number): T }>(column: T) => column.subarray(value, value + p);
         tiles.push({
             node: nodes[i],
             from,

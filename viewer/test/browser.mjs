@@ -85,9 +85,9 @@ export async function span(page) {
     return (await seen(page)).get('at').split(',').map(Number);
 }
 
-/** The place of a row on the screen, by the name on its label. */
+/** The place of a row on the screen, by the name on its label, or that of the thread in it. */
 export async function row(page, name) {
-    const label = page.locator('#labels .label:visible', { has: page.locator('.what', { hasText: name }) }).first();
+    const label = page.locator('#labels .label:visible', { has: page.locator('.what, .meta', { hasText: name }) }).first();
     return label.boundingBox();
 }
 

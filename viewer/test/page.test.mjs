@@ -381,7 +381,7 @@ test('rows are pinned, closed, filtered and moved', () =>
         assert.equal((await names()).includes('worker-1'), false);
         await page.getByLabel('Filter tracks').fill('caller');
         await settled(page);
-        assert.deepEqual((await names()).slice(1), ['Machine', 'client 200', 'caller']);
+        assert.deepEqual((await names()).slice(1), ['Machine', 'client 200']);
         await page.getByLabel('Filter tracks').fill('');
         await settled(page);
         await page.locator('#labels .label:not(.pinned)', { hasText: 'CPU 0' }).click();
@@ -389,6 +389,29 @@ test('rows are pinned, closed, filtered and moved', () =>
         const order = await names();
         assert.ok(order.indexOf('CPU 1') < order.indexOf('CPU 0'));
     }));
+
+test('a process with one thread is one row', async () => {
+    await on(url, async (page) => {
+        const label = page.locator('#labels .label', { hasText: 'client 200' });
+        assert.equal(await label.locator('.meta').innerText(), 'caller');
+        assert.match(await label.getAttribute('title'), /^client 200, thread caller 201/);
+        assert.equal(await label.getAttribute('aria-expanded'), null);
+        await clickEvent(page, 'client 200', 34 * MS);
+        assert.match(await content(page), /^call 3[^]*Thread\s+caller/);
+        await page.locator('#content').getByRole('button', { name: /caller/ }).first().click();
+        await settled(page);
+        assert.match(await page.locator('#labels .focus').innerText(), /client 200/);
+    });
+    await on(dir.write('deep.html', deep().html()), async (page) => {
+        const label = page.locator('#labels .label', { hasText: 'server 1' });
+        for (const open of [false, true, false]) {
+            assert.equal(await label.getAttribute('aria-expanded'), String(open));
+            assert.equal((await row(page, 'main')).height > 12 * 16, open);
+            await label.click();
+            await settled(page);
+        }
+    });
+});
 
 test('deep tracks are bounded until they are opened, and leave room for others', async () => {
     const address = dir.write('deep.html', deep().html());
@@ -399,7 +422,7 @@ test('deep tracks are bounded until they are opened, and leave room for others',
         assert.ok((await height('main')) < 200);
         const stage = await page.locator('#stage').boundingBox();
         const process = await row(page, 'server');
-        assert.ok(process.y + process.height < stage.y + stage.height / 2);
+        assert.ok(process.y + 30 < stage.y + stage.height / 2);
         // The inner ones are stripes, which can be clicked.
         const { y } = await row(page, 'requests');
         await page.mouse.click(await xOf(page, 50 * MS), y + 2 + 6 * 18 + 3 * 4 + 1);
@@ -631,7 +654,7 @@ test('with a default font of 125 % rows are higher, and no text is cut', async (
             page.evaluate(() => {
                 const texts = '#labels .label .what, #tabs button, #bar button, #content dt, #content dd, #filter, #query';
                 return [...document.querySelectorAll(texts)]
-                    .filter((it) => it.checkVisibility() && it.closest('[role="treeitem"]')?.offsetTop !== 0)
+                    .filter((it) => it.checkVisibility() && !(it.closest('[role="treeitem"]')?.offsetTop <= 0))
                     .filter((it) => {
                         const row = it.closest('[role="treeitem"]');
                         return it.scrollHeight > it.clientHeight + 2 && it.clientHeight > 0 || (row && it.offsetTop + it.offsetHeight > row.offsetHeight + 2);

@@ -134,6 +134,20 @@ test('a served trace and an exported one show the same', async (t) => {
     });
 });
 
+test('the first picture comes with the page', async (t) => {
+    if (!ferretto) return t.skip('$FERRETTO names no program');
+    await served(['shop.json'], (url) =>
+        on(url, async (page) => {
+            const asked = await page.evaluate(() => {
+                const [picture] = performance.getEntriesByName('picture');
+                const before = performance.getEntriesByType('resource').filter((it) => it.responseEnd <= picture.startTime);
+                return before.map((it) => it.name);
+            });
+            assert.deepEqual(asked, []);
+        }),
+    );
+});
+
 /** What `perf script` prints: samples of two functions. */
 function samples(parse, query) {
     let time = 1;

@@ -66,12 +66,11 @@ impl Traces<'_> {
     /// Answers a request for what is named behind the token.
     pub(crate) fn answer(self, name: &str, head: &Head, body: &[u8]) -> Response {
         match (head.method.as_str(), name) {
-            ("GET", "trace") => Response::frame(self.view.index(Circumstances {
-                live: self.live,
-                generation: self.generation,
-                before: self.before.is_some(),
-                ..Circumstances::default()
-            })),
+            ("GET", "") => Response::new(
+                "text/html; charset=utf-8",
+                self.view.page(self.circumstances()),
+            ),
+            ("GET", "trace") => Response::frame(self.view.index(self.circumstances())),
             ("GET", "details") => {
                 let details = of_row(head).and_then(|(node, id)| self.view.details(node, id));
                 details.map_or_else(not_found, |details| Response::json(&details))
@@ -103,6 +102,15 @@ impl Traces<'_> {
                 Err(_) => bad("The body is not JSON."),
             },
             _ => not_found(),
+        }
+    }
+
+    fn circumstances(self) -> Circumstances<'static> {
+        Circumstances {
+            live: self.live,
+            generation: self.generation,
+            before: self.before.is_some(),
+            ..Circumstances::default()
         }
     }
 
@@ -165,4 +173,86 @@ impl Traces<'_> {
 
 fn of_row(head: &Head) -> Option<(u32, u32)> {
     Some((head.number("node")?, head.number("id")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::LazyLock;
+
+    use ferretto_tables::{Options, Trace};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    use super::*;
+
+    /// A trace of a slice within another, and a counter.
+    static VIEW: LazyLock<View> = LazyLock::new(|| {
+        let events = br#"[{"ph":"X","pid":1,"tid":1,"name":"a","ts":1,"dur":9,"args":{"b":1}},
+            {"ph":"X","pid":1,"tid":1,"name":"b","ts":2,"dur":3},
+            {"ph":"C","pid":1,"name":"c","ts":4,"args":{"value":1}}]"#;
+        let trace = Trace::read(events.as_slice(), &Options::default()).expect("trace");
+        View::new(trace, "test", 1)
+    });
+
+    /// Names, or values of queries, that are asked for or nearly are.
+    fn names() -> impl Strategy<Value = &'static str> {
+        select(vec![
+            "", "trace", "tiles", "details", "next", "search", "flows", "summary", "list",
+            "profile", "node", "id", "to", "in", "text", "limit", "nodes", "from", "level",
+            "offset", "by", "of", "args", "thread", "before", "parent", "x", "%00",
+        ])
+    }
+
+    fn values() -> impl Strategy<Value = &'static str> {
+        select(vec![
+            "0",
+            "1",
+            "3",
+            "-1",
+            "0.5",
+            "1e9",
+            "-1e308",
+            "1e308",
+            "1e999",
+            "63",
+            "4294967295",
+            "18446744073709551615",
+            "null",
+            "true",
+            "\"thread\"",
+            "\"before\"",
+            "[]",
+            "[[]]",
+            "[0,1,2,3,4]",
+            "[4294967295,4294967296]",
+            "[-1]",
+            "{}",
+        ])
+    }
+
+    proptest! {
+        #[test]
+        fn every_request_has_an_answer(
+            is_post: bool,
+            name in names(),
+            query in vec((names(), values()), 0..4),
+            fields in vec((names(), values()), 0..6),
+            range in prop::option::of((values(), values())),
+        ) {
+            let query: Vec<String> = query.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            let range = range.map(|(from, to)| [("from", from), ("to", to)]);
+            let fields: Vec<String> = range.into_iter().flatten().chain(fields)
+                .map(|(key, value)| format!("\"{key}\":{value}")).collect();
+            let method = if is_post { "POST" } else { "GET" };
+            let head = format!("{method} /t/{name}?{} HTTP/1.1\r\n\r\n", query.join("&"));
+            let body = format!("{{{}}}", fields.join(","));
+            let view = &*VIEW;
+            let traces = Traces { view, before: Some(view), live: true, generation: 7 };
+            if let Some(head) = Head::parse(head.as_bytes()) {
+                let status = traces.answer(name, &head, body.as_bytes()).status;
+                prop_assert!(["200 OK", "400 Bad Request", "404 Not Found"].contains(&status), "{}", status);
+            }
+        }
+    }
 }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+mod base64;
 mod counters;
 mod details;
 mod export;
@@ -14,6 +15,7 @@ pub mod http;
 mod lanes;
 mod list;
 mod nodes;
+mod opening;
 mod overview;
 mod page;
 mod parallel;

@@ -1,4 +1,55 @@
 //! The page, which is built from `viewer/`.
 
+use std::io::{self, Write};
+
+use crate::base64::Base64;
+
 /// The whole page, with script and style inside.
 pub(crate) const PAGE: &str = include_str!("../page/index.html");
+
+/// The line of the page that frames take the place of.
+const MARKER: &str = "<!-- ferretto:data -->";
+const CLOSE: &str = "</script>\n";
+
+/// The class of frames in a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// A part of an export, compressed.
+    Frame,
+    /// A part of the first picture, as it is.
+    First,
+}
+
+impl Class {
+    fn open(self, name: &str) -> String {
+        let class = match self {
+            Self::Frame => "ferretto-frame",
+            Self::First => "ferretto-first",
+        };
+        format!("<script type=\"text/plain\" class=\"{class}\" data-kind=\"{name}\">")
+    }
+}
+
+/// Returns the size of a page with such frames in it.
+pub(crate) fn size(class: Class, frames: &[(&'static str, Vec<u8>)]) -> usize {
+    let frames = frames
+        .iter()
+        .map(|(name, bytes)| class.open(name).len() + bytes.len().div_ceil(3) * 4 + CLOSE.len());
+    PAGE.len() - MARKER.len() + frames.sum::<usize>()
+}
+
+/// Writes a page with frames in it.
+pub(crate) fn write(
+    class: Class,
+    frames: &[(&'static str, Vec<u8>)],
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let (before, behind) = PAGE.split_once(MARKER).unwrap_or((PAGE, ""));
+    out.write_all(before.as_bytes())?;
+    for (name, bytes) in frames {
+        out.write_all(class.open(name).as_bytes())?;
+        Base64(bytes).write(out)?;
+        out.write_all(CLOSE.as_bytes())?;
+    }
+    out.write_all(behind.as_bytes())
+}

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use crate::answers::{Traces, not_found};
 use crate::http::{Connection, Gate, Head, Response};
-use crate::page;
 use crate::view::View;
 
 /// The time for which a connection may be silent between requests.
@@ -221,12 +220,9 @@ impl Shared {
                 break;
             };
             if name == "alive" && head.method == "GET" {
-                return self.keep_alive(connection);
+                return self.keep_alive(connection, head.number("generation"));
             }
-            let response = match (head.method.as_str(), name) {
-                ("GET", "") => Response::new("text/html; charset=utf-8", page::PAGE),
-                _ => self.answer(name, &head, &body),
-            };
+            let response = self.answer(name, &head, &body);
             connection.send(&response, head.keep)?;
             if !head.keep {
                 break;
@@ -272,13 +268,13 @@ impl Shared {
         traces.answer(name, head, body)
     }
 
-    /// Keeps an event stream for as long as the page is open.
-    fn keep_alive(&self, mut connection: Connection) -> io::Result<()> {
+    /// Keeps an event stream for as long as the page is open, which has a generation of the trace.
+    fn keep_alive(&self, mut connection: Connection, has: Option<u32>) -> io::Result<()> {
         connection.begin_events()?;
         let mut told = {
             let mut state = self.state();
             state.pages += 1;
-            state.generation
+            has.map_or(state.generation, u64::from)
         };
         loop {
             let generation = self.state().generation;

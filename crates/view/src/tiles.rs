@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use ferretto_tables::StringId;
 
-use crate::frame::{Frame, Texts};
+use crate::frame::{Code, Frame, Texts};
 use crate::lanes::Shown;
 use crate::nodes::{Content, NONE};
 use crate::view::View;
@@ -49,6 +49,12 @@ struct Columns {
 impl View {
     /// Returns what these nodes have in a window, as a frame.
     pub fn tiles(&self, nodes: &[u32], window: Window) -> Vec<u8> {
+        self.tiles_up_to(nodes, window, usize::MAX)
+    }
+
+    /// Returns what the first of these nodes have in a window: of as many as there are before they
+    /// have more than so many rows together.
+    pub(crate) fn tiles_up_to(&self, nodes: &[u32], window: Window, most: usize) -> Vec<u8> {
         let mut columns = Columns::default();
         let mut texts = Texts::default();
         let (mut rows, mut points) = (Vec::new(), Vec::new());
@@ -58,32 +64,47 @@ impl View {
             self.add_rows(*node, range.clone(), window.level, &mut texts, &mut columns);
             rows.push((columns.start.len() - before.0) as u32);
             points.push((columns.time.len() - before.1) as u32);
+            if columns.start.len() + columns.time.len() > most {
+                break;
+            }
         }
+        let nodes = &nodes[..rows.len()];
         let mut frame = Frame::new("tiles");
         frame.field("from", window.from);
         frame.field("to", window.to);
         frame.field("level", window.level);
         frame.texts(texts);
-        frame.u32s("node", nodes);
-        frame.u32s("rows", &rows);
-        frame.u32s("points", &points);
-        frame.f64s("start", &columns.start);
-        frame.f64s("dur", &columns.dur);
-        frame.u16s("depth", &columns.depth);
-        frame.u32s("name", &columns.name);
-        frame.u32s("id", &columns.id);
-        frame.u32s("count", &columns.count);
-        frame.u8s("load", &columns.load);
-        frame.u8s("flags", &columns.flags);
+        // Times are whole numbers.
+        let times =
+            |values: &[f64]| -> Vec<u64> { values.iter().map(|time| *time as u64).collect() };
+        let wide = |values: &[u32]| -> Vec<u64> { values.iter().copied().map(u64::from).collect() };
+        let mut whole = |name: &str, kind: &str, code: Code, values: Vec<u64>| {
+            frame.whole(name, kind, code, values.into_iter());
+        };
+        whole("node", "u32", Code::Delta, wide(nodes));
+        whole("rows", "u32", Code::Varint, wide(&rows));
+        whole("points", "u32", Code::Varint, wide(&points));
+        whole("start", "f64", Code::Delta, times(&columns.start));
+        whole("dur", "f64", Code::Varint, times(&columns.dur));
+        let depth = columns.depth.iter().copied().map(u64::from);
+        whole("depth", "u16", Code::Varint, depth.collect());
+        whole("name", "u32", Code::Varint, wide(&columns.name));
+        whole("id", "u32", Code::Delta, wide(&columns.id));
+        whole("count", "u32", Code::Varint, wide(&columns.count));
+        // What is the default everywhere need not be sent.
         if columns.other.iter().any(|other| *other != NONE) {
-            frame.u32s("other", &columns.other);
+            whole("other", "u32", Code::Varint, wide(&columns.other));
         }
         if !columns.time.is_empty() {
-            frame.f64s("time", &columns.time);
+            whole("time", "f64", Code::Delta, times(&columns.time));
+            whole("point", "u32", Code::Delta, wide(&columns.point));
             frame.f64s("min", &columns.min);
             frame.f64s("max", &columns.max);
             frame.f64s("last", &columns.last);
-            frame.u32s("point", &columns.point);
+        }
+        frame.u8s("load", &columns.load);
+        if columns.flags.iter().any(|flags| *flags != 0) {
+            frame.u8s("flags", &columns.flags);
         }
         frame.finish()
     }

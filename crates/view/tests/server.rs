@@ -76,6 +76,13 @@ fn a_page_gets_what_it_asks_for() {
     let (status, page) = server.get("");
     assert_eq!(status, 200);
     assert!(page.starts_with(b"<!") && page.len() > 100);
+    // With what its first picture needs.
+    let page = String::from_utf8(page).expect("text");
+    for kind in ["trace", "tiles"] {
+        let frame =
+            format!("<script type=\"text/plain\" class=\"ferretto-first\" data-kind=\"{kind}\">");
+        assert_eq!(page.matches(&frame).count(), 1, "{kind}");
+    }
     let (status, trace) = server.get("trace");
     assert_eq!(
         (status, Frame::read(&trace).header["name"].as_str()),

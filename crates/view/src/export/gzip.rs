@@ -10,8 +10,10 @@ const LEVEL: Compression = Compression::new(6);
 /// The header: deflate, no name, no time, any system.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
 
-/// Compresses each of these.
-pub(super) fn pack(all: &[&[u8]], threads: usize) -> Vec<Vec<u8>> {
+/// A piece: what it is of, if it is the last, and its bytes.
+type Piece<'a> = (usize, bool, &'a [u8]);
+
+fn pieces<'a>(all: &[&'a [u8]]) -> Vec<Piece<'a>> {
     let mut pieces = Vec::new();
     for (place, bytes) in all.iter().enumerate() {
         let count = bytes.len().div_ceil(PIECE).max(1);
@@ -20,6 +22,40 @@ pub(super) fn pack(all: &[&[u8]], threads: usize) -> Vec<Vec<u8>> {
             pieces.push((place, number + 1 == count, &bytes[number * PIECE..end]));
         }
     }
+    pieces
+}
+
+/// Returns about how long each of these would be, from a few of their pieces.
+pub(super) fn estimate(all: &[&[u8]], threads: usize) -> Vec<u64> {
+    /// One of so many pieces is compressed.
+    const SAMPLED: usize = 16;
+    let mut sampled = Vec::new();
+    let mut before = usize::MAX;
+    let mut number = 0;
+    for piece in pieces(all) {
+        number = if piece.0 == before { number + 1 } else { 0 };
+        before = piece.0;
+        if number % SAMPLED == 0 {
+            sampled.push(piece);
+        }
+    }
+    let packed = parallel::map(&sampled, threads, |(_, is_last, bytes)| {
+        deflate(bytes, *is_last).len() as u64
+    });
+    let mut sums = vec![(0_u64, 0_u64); all.len()];
+    for ((place, _, bytes), packed) in sampled.iter().zip(packed) {
+        sums[*place].0 += bytes.len() as u64;
+        sums[*place].1 += packed;
+    }
+    let sums = sums.into_iter().zip(all);
+    let lengths =
+        sums.map(|((plain, packed), bytes)| packed * (bytes.len() as u64).max(1) / plain.max(1));
+    lengths.collect()
+}
+
+/// Compresses each of these.
+pub(super) fn pack(all: &[&[u8]], threads: usize) -> Vec<Vec<u8>> {
+    let pieces = pieces(all);
     let packed = parallel::map(&pieces, threads, |(_, is_last, bytes)| {
         let mut crc = Crc::new();
         crc.update(bytes);
@@ -74,6 +110,20 @@ mod tests {
     use flate2::read::GzDecoder;
 
     use super::*;
+
+    #[test]
+    fn lengths_are_estimated() {
+        let even = |length: usize| -> Vec<u8> { (0..length).map(|n| (n / 7) as u8).collect() };
+        let (long, short) = (even(2 * PIECE), even(1000));
+        let all: [&[u8]; 3] = [&long, b"", &short];
+        for (estimated, packed) in estimate(&all, 2).into_iter().zip(pack(&all, 2)) {
+            let length = packed.len() as u64;
+            assert!(
+                estimated.abs_diff(length) <= 32 + length / 20,
+                "{estimated}, {length}"
+            );
+        }
+    }
 
     #[test]
     fn pieces_are_one_stream() {

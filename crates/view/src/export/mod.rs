@@ -1,19 +1,15 @@
 //! A trace and its page as one HTML file.
 
-mod base64;
 mod gzip;
 mod pools;
 mod rows;
 
 use std::io::{self, Write};
 
-use self::base64::Base64;
 use crate::facts::Circumstances;
-use crate::page::PAGE;
+use crate::page::{self, Class};
 use crate::view::View;
 
-/// The line of the page that frames take the place of.
-const MARKER: &str = "<!-- ferretto:data -->";
 /// The number of attempts with less and less of the trace; the last is without events.
 const ATTEMPTS: usize = 10;
 
@@ -33,6 +29,71 @@ pub enum ExportError {
         /// The size of a page without any event.
         needed: u64,
     },
+}
+
+/// The frames of a part of a trace, before they are compressed.
+struct Draft {
+    frames: Vec<(&'static str, Vec<u8>)>,
+    left_out: Option<String>,
+}
+
+/// About how many bytes a page would have.
+#[derive(Debug, Clone, Copy)]
+struct Estimate {
+    size: u64,
+    /// Those of kernel events and lines of logs.
+    logs: u64,
+    args: u64,
+}
+
+impl Draft {
+    fn of(view: &View, part: Part) -> Self {
+        let left_out = view.left_out(part);
+        let index = view.index(Circumstances {
+            left_out: left_out.as_deref(),
+            lost_from: (part.until < i64::MAX).then_some(part.until),
+            ..Circumstances::default()
+        });
+        let mut frames = vec![("trace", index)];
+        frames.extend(rows::frames(view, part));
+        Self { frames, left_out }
+    }
+
+    fn bytes(&self) -> Vec<&[u8]> {
+        self.frames.iter().map(|(_, frame)| &**frame).collect()
+    }
+
+    /// Estimates the size, unless it is below a bound in any case.
+    fn estimate(&self, most: u64, threads: usize) -> Estimate {
+        let mut estimate = Estimate {
+            size: page::size(Class::Frame, &[]) as u64,
+            logs: 0,
+            args: 0,
+        };
+        let bytes = self.bytes();
+        if page::size(Class::Frame, &self.frames) as u64 <= most {
+            return estimate;
+        }
+        for ((name, _), packed) in self.frames.iter().zip(gzip::estimate(&bytes, threads)) {
+            let text = packed.div_ceil(3) * 4;
+            estimate.size += text;
+            match *name {
+                "logs" => estimate.logs = text,
+                "args" => estimate.args = text,
+                _ => {}
+            }
+        }
+        estimate
+    }
+
+    fn pack(self, threads: usize) -> Export {
+        let packed = gzip::pack(&self.bytes(), threads);
+        let names = self.frames.iter().map(|(name, _)| *name);
+        Export {
+            frames: names.zip(packed).collect(),
+            left_out: self.left_out,
+        }
+    }
 }
 
 /// The part of a trace that goes into a file.
@@ -59,53 +120,43 @@ impl Export {
         let mut share = 1.0;
         let mut size = 0;
         for attempt in 0..ATTEMPTS {
-            let export = Self::of(view, part, threads);
-            size = export.size();
-            if size <= max_size {
-                return Ok(export);
-            }
-            match attempt {
-                0 if !view.lanes.ftrace.is_empty() || !view.lanes.lines.is_empty() => {
-                    part.logs = false;
-                }
-                0 | 1 if part.args => part.args = false,
-                _ => {
-                    part.args = false;
-                    share *= (max_size as f64 / size as f64 * 0.9).min(0.9);
-                    if attempt + 2 == ATTEMPTS {
-                        share = 0.0;
-                    }
-                    part.until = view.time_before(share);
+            let draft = Draft::of(view, part);
+            let estimate = draft.estimate(max_size, threads);
+            size = estimate.size;
+            if size <= max_size || attempt + 1 == ATTEMPTS {
+                let export = draft.pack(threads);
+                size = export.size();
+                if size <= max_size {
+                    return Ok(export);
                 }
             }
+            // What would not be enough is not tried alone.
+            let is_enough = |without: u64| size.saturating_sub(without) <= max_size / 4 * 5;
+            if attempt == 0 && !(view.lanes.ftrace.is_empty() && view.lanes.lines.is_empty()) {
+                part.logs = false;
+                if is_enough(estimate.logs) {
+                    continue;
+                }
+            }
+            if part.args {
+                part.args = false;
+                if is_enough(estimate.logs + estimate.args) {
+                    continue;
+                }
+                size -= estimate.logs + estimate.args;
+            }
+            share *= (max_size as f64 / size as f64 * 0.9).min(0.9);
+            if attempt + 2 == ATTEMPTS {
+                share = 0.0;
+            }
+            part.until = view.time_before(share);
         }
         Err(ExportError::TooSmall { needed: size })
     }
 
-    fn of(view: &View, part: Part, threads: usize) -> Self {
-        let left_out = view.left_out(part);
-        let index = view.index(Circumstances {
-            left_out: left_out.as_deref(),
-            lost_from: (part.until < i64::MAX).then_some(part.until),
-            ..Circumstances::default()
-        });
-        let mut frames = vec![("trace", index)];
-        frames.extend(rows::frames(view, part));
-        let bytes: Vec<&[u8]> = frames.iter().map(|(_, frame)| frame.as_slice()).collect();
-        let packed = gzip::pack(&bytes, threads);
-        let names = frames.iter().map(|(name, _)| *name);
-        Self {
-            frames: names.zip(packed).collect(),
-            left_out,
-        }
-    }
-
     /// Returns the size of the file in bytes.
     pub fn size(&self) -> u64 {
-        let frames = self.frames.iter().map(|(name, packed)| {
-            (open(name).len() + packed.len().div_ceil(3) * 4 + CLOSE.len()) as u64
-        });
-        (PAGE.len() - MARKER.len()) as u64 + frames.sum::<u64>()
+        page::size(Class::Frame, &self.frames) as u64
     }
 
     /// Returns a sentence about what was left out, if anything was.
@@ -119,21 +170,8 @@ impl Export {
     ///
     /// If that fails.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        let (before, behind) = PAGE.split_once(MARKER).unwrap_or((PAGE, ""));
-        out.write_all(before.as_bytes())?;
-        for (name, packed) in &self.frames {
-            out.write_all(open(name).as_bytes())?;
-            Base64(packed).write(out)?;
-            out.write_all(CLOSE.as_bytes())?;
-        }
-        out.write_all(behind.as_bytes())
+        page::write(Class::Frame, &self.frames, out)
     }
-}
-
-const CLOSE: &str = "</script>\n";
-
-fn open(name: &str) -> String {
-    format!("<script type=\"text/plain\" class=\"ferretto-frame\" data-kind=\"{name}\">")
 }
 
 impl View {

@@ -5,10 +5,10 @@ use std::io::{self, Write};
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Bytes that are written as text.
-pub(super) struct Base64<'a>(pub(super) &'a [u8]);
+pub(crate) struct Base64<'a>(pub(crate) &'a [u8]);
 
 impl Base64<'_> {
-    pub(super) fn write(&self, out: &mut impl Write) -> io::Result<()> {
+    pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let mut text = Vec::with_capacity(4 << 10);
         for part in self.0.chunks(3 << 10) {
             text.clear();

@@ -1,0 +1,56 @@
+//! The page as it opens: with what its first picture needs, so that it has nothing to ask before.
+
+use crate::facts::Circumstances;
+use crate::nodes::Kind;
+use crate::page::{self, Class};
+use crate::tiles::Window;
+use crate::view::View;
+
+/// The most nodes of which a first picture comes with the page. With more, the page asks for all.
+const MAX_NODES: usize = 10_000;
+/// The most rows that come with the page.
+const MAX_ROWS: usize = 16_000;
+/// The most nodes that have rows in the page: as many as are in sight on a large screen.
+const MAX_DRAWN: usize = 150;
+/// The rows of a picture are this many steps coarser than its pixels, of which it has about 2^10.
+const COARSE: u32 = 4;
+const PIXELS: u32 = 10;
+
+impl View {
+    /// Returns the page with what there is to draw, and coarse rows of what is likely to be in
+    /// sight.
+    pub(crate) fn page(&self, of: Circumstances<'_>) -> Vec<u8> {
+        let mut frames = Vec::new();
+        if self.nodes.len() <= MAX_NODES {
+            frames.push(("trace", self.index(of)));
+            frames.push(("tiles", self.first_tiles()));
+        }
+        let mut page = Vec::with_capacity(page::size(Class::First, &frames));
+        // Writing to memory does not fail.
+        let _ = page::write(Class::First, &frames, &mut page);
+        page
+    }
+
+    fn first_tiles(&self) -> Vec<u8> {
+        let mut nodes: Vec<u32> = (0..self.nodes.len() as u32).collect();
+        // In the order in which the page shows them.
+        nodes.sort_by_key(|node| match self.nodes[*node as usize].kind {
+            Kind::Cpu => 0,
+            Kind::Process => 1,
+            Kind::Counter => 3,
+            _ => 2,
+        });
+        nodes.retain(|node| {
+            let kind = self.nodes[*node as usize].kind;
+            !matches!(kind, Kind::Machine | Kind::Thread | Kind::Group)
+        });
+        nodes.truncate(MAX_DRAWN);
+        let length = self.duration().max(1) as u64;
+        let window = Window {
+            from: 0.0,
+            to: length as f64 + 1.0,
+            level: ((length.ilog2() + COARSE).saturating_sub(PIXELS)) as u8,
+        };
+        self.tiles_up_to(&nodes, window, MAX_ROWS)
+    }
+}
