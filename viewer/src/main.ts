@@ -47,6 +47,8 @@ function follow(app: App, from: Source): void {
     });
     const renew = () =>
         void app.task(from.open(), (trace) => {
+            // Answers may overtake each other.
+            if (trace.generation < app.trace.generation) return;
             live.hidden = !trace.live;
             app.renew(trace);
         });

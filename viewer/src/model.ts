@@ -58,6 +58,8 @@ export interface Trace {
     /** Nanoseconds since 1970 at the trace's beginning, if a clock of the trace tells. */
     wall: bigint | null;
     live: boolean;
+    /** Counts up when there is more of it. */
+    generation: number;
     /** There is a second trace to compare profiles with. */
     before: boolean;
     profiles: Profile[];

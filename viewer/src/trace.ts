@@ -12,6 +12,7 @@ export function readTrace(frame: Frame): Trace {
         end: Math.max(0, end),
         wall: header.wall == null ? null : BigInt(header.wall),
         live: header.live === true,
+        generation: header.generation ?? 0,
         before: header.before === true,
         profiles: header.profiles ?? [],
         losses: header.losses ?? [],

@@ -91,7 +91,7 @@ impl View {
         whole("name", "u32", Code::Varint, wide(&columns.name));
         whole("id", "u32", Code::Delta, wide(&columns.id));
         whole("count", "u32", Code::Varint, wide(&columns.count));
-        // What is the default everywhere need not be sent.
+        // Columns of defaults need not be sent.
         if columns.other.iter().any(|other| *other != NONE) {
             whole("other", "u32", Code::Varint, wide(&columns.other));
         }

@@ -130,7 +130,7 @@ impl Export {
                     return Ok(export);
                 }
             }
-            // What would not be enough is not tried alone.
+            // Leaving out too little is not tried alone.
             let is_enough = |without: u64| size.saturating_sub(without) <= max_size / 4 * 5;
             if attempt == 0 && !(view.lanes.ftrace.is_empty() && view.lanes.lines.is_empty()) {
                 part.logs = false;
