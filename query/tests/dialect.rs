@@ -200,6 +200,53 @@ fn query_103_a_second_definition_needs_or_replace() {
 }
 
 #[test]
+fn views_see_what_takes_the_place_of_what_they_read() {
+    let mut s = Session::new();
+    s.csv(
+        "CREATE PERFETTO TABLE t AS SELECT 1 AS ts, 10 AS dur;
+         CREATE PERFETTO FUNCTION f(x INT) RETURNS INT AS SELECT $x + 1;
+         CREATE PERFETTO VIEW direct AS SELECT * FROM t;
+         CREATE VIEW indirect AS SELECT f(dur) AS dur FROM direct;
+         CREATE PERFETTO TABLE copy AS SELECT * FROM direct;
+         CREATE PERFETTO TABLE other AS SELECT 5 AS ts, 100 AS dur;
+         CREATE VIRTUAL TABLE both USING SPAN_JOIN(direct, other)",
+    )
+    .expect("views");
+    assert_eq!(s.rows("SELECT dur FROM indirect"), ["11"]);
+    assert_eq!(s.rows("SELECT ts, dur FROM both"), ["5,6"]);
+
+    s.csv("CREATE OR REPLACE PERFETTO TABLE t AS SELECT 2 AS ts, 20 AS dur, 'new' AS name")
+        .expect("replaced");
+    assert_eq!(s.rows("SELECT * FROM direct"), ["2,20,\"new\""]);
+    assert_eq!(s.rows("SELECT dur FROM indirect"), ["21"]);
+    assert_eq!(s.rows("SELECT ts, dur FROM both"), ["5,17"]);
+    assert_eq!(s.rows("SELECT * FROM copy"), ["1,10"], "a table is kept");
+
+    s.csv("CREATE OR REPLACE PERFETTO FUNCTION f(x INT) RETURNS INT AS SELECT $x + 2")
+        .expect("replaced");
+    assert_eq!(s.rows("SELECT dur FROM indirect"), ["22"]);
+    s.csv("CREATE OR REPLACE PERFETTO VIEW direct AS SELECT 7 AS dur")
+        .expect("replaced");
+    assert_eq!(s.rows("SELECT dur FROM indirect"), ["9"]);
+
+    // What a view reads may go, and come back.
+    s.csv("DROP VIEW direct").expect("dropped");
+    let error = s.error("SELECT * FROM indirect");
+    assert!(
+        error.contains("The view 'indirect' cannot be made: There is no"),
+        "{error}"
+    );
+    assert!(error.contains("'direct'"), "{error}");
+    s.csv("CREATE VIEW direct AS SELECT 8 AS dur")
+        .expect("again");
+    assert_eq!(s.rows("SELECT dur FROM indirect"), ["10"]);
+
+    let error = s.error("CREATE OR REPLACE PERFETTO VIEW direct AS SELECT dur FROM indirect");
+    assert!(error.contains("it reads itself"), "{error}");
+    assert_eq!(s.rows("SELECT dur FROM indirect"), ["10"]);
+}
+
+#[test]
 fn query_104_functions_give_null_without_a_row_and_join_laterally() {
     let mut s = Session::new();
     s.csv(

@@ -5,22 +5,23 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::Schema;
+use datafusion::catalog::TableProvider;
 use datafusion::catalog::view::ViewTable;
 use datafusion::datasource::MemTable;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::parser::Parser;
-use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use futures::TryStreamExt;
 
 use super::Engine;
+use super::views::reads;
 use crate::error::SqlError;
 use crate::intervals::{SpanKind, span_table};
 use crate::sql::dialect::TraceDialect;
-use crate::sql::inspect::{calls, reads};
-use crate::sql::macros::Macro;
+use crate::sql::inspect::calls;
+use crate::sql::macros::{Macro, expand};
 use crate::sql::names::output_names;
 use crate::sql::rewrite::rewrite;
-use crate::sql::statement::{Argument, Definition, Returns, SpanInput};
+use crate::sql::statement::{Argument, Definition, Returns, SpanInput, Statement};
 use crate::sql::user::UserFunction;
 
 impl Engine {
@@ -39,7 +40,16 @@ impl Engine {
             )));
         }
         self.lazy.remove(name);
+        self.views.remove(name);
         self.context.deregister_table(name)?;
+        Ok(())
+    }
+
+    /// Gives a name its table, and has views follow.
+    fn register(&mut self, name: String, table: Arc<dyn TableProvider>) -> Result<(), SqlError> {
+        self.context.register_table(name.as_str(), table)?;
+        self.outdate(&name);
+        self.user_tables.insert(name);
         Ok(())
     }
 
@@ -83,38 +93,38 @@ impl Engine {
         Ok(LogicalPlanBuilder::from(plan).project(projected)?.build()?)
     }
 
-    pub(super) async fn define_view(&mut self, d: Definition) -> Result<(), SqlError> {
-        if self.reads(&d.body, &d.name)? {
+    pub(super) async fn define_view(&mut self, mut d: Definition) -> Result<(), SqlError> {
+        // Later definitions of macros do not change the view.
+        d.body = expand(&d.body, &self.macros)?;
+        let reads = match self.prepare(&d.body, false).await {
+            Ok(statement) => reads(&statement),
+            // Unreadable definitions are reported when they are planned.
+            Err(_) => BTreeSet::new(),
+        };
+        if self.views.reach(&reads, &d.name) {
             return Err(SqlError::new(format!(
                 "The view '{}' is circular: it reads itself. \
                  CREATE PERFETTO TABLE may replace a table by one made from it.",
                 d.name
             )));
         }
-        self.keep_view(d).await
+        self.keep_view(&d).await?;
+        let name = d.name.clone();
+        self.views.insert(&name, Statement::View(d), reads);
+        Ok(())
     }
 
-    /// Returns whether a query reads the table or view of this name.
-    fn reads(&self, body: &[TokenWithSpan], name: &str) -> Result<bool, SqlError> {
-        let mut parser = Parser::new(&TraceDialect).with_tokens_with_locations(self.expand(body)?);
-        // Unreadable definitions are reported when they are planned.
-        Ok(parser.parse_query().is_ok_and(|query| reads(&query, name)))
-    }
-
-    async fn keep_view(&mut self, d: Definition) -> Result<(), SqlError> {
-        let plan = self.plan_definition(&d).await?;
+    async fn keep_view(&mut self, d: &Definition) -> Result<(), SqlError> {
+        let plan = self.plan_definition(d).await?;
         self.claim(&d.name, d.replace)?;
         let text = crate::sql::statement::excerpt(&d.body);
-        self.context
-            .register_table(d.name.as_str(), Arc::new(ViewTable::new(plan, Some(text))))?;
-        self.user_tables.insert(d.name);
-        Ok(())
+        self.register(d.name.clone(), Arc::new(ViewTable::new(plan, Some(text))))
     }
 
     pub(super) async fn define_table(&mut self, d: Definition) -> Result<(), SqlError> {
         if self.tables_are_views {
             // The old one is read in each trace before the new one takes its place.
-            return self.keep_view(d).await;
+            return self.keep_view(&d).await;
         }
         if !d.replace && self.exists(&d.name) {
             self.claim(&d.name, false)?;
@@ -138,10 +148,7 @@ impl Engine {
             .map_err(SqlError::arrow)?;
         let table = MemTable::try_new(schema, vec![batches])?;
         self.claim(&d.name, d.replace)?;
-        self.context
-            .register_table(d.name.as_str(), Arc::new(table))?;
-        self.user_tables.insert(d.name);
-        Ok(())
+        self.register(d.name, Arc::new(table))
     }
 
     pub(super) fn define_macro(&mut self, d: Definition, arguments: Vec<Argument>) {
@@ -189,6 +196,7 @@ impl Engine {
             )));
         }
         rewrite(&mut body, &self.functions)?;
+        self.outdate(&d.name);
         self.functions.insert(
             d.name,
             UserFunction {
@@ -215,7 +223,7 @@ impl Engine {
         kind: &str,
         inputs: [SpanInput; 2],
     ) -> Result<(), SqlError> {
-        let kind = match kind {
+        let operator = match kind {
             "SPAN_LEFT_JOIN" => SpanKind::Left,
             "SPAN_OUTER_JOIN" => SpanKind::Outer,
             _ => SpanKind::Inner,
@@ -227,10 +235,16 @@ impl Engine {
             let frame = self.context.table(input.table.as_str()).await?;
             plans.push(frame.into_unoptimized_plan());
         }
+        let reads = inputs.iter().map(|input| input.table.clone()).collect();
+        let again = Statement::SpanJoin {
+            name: name.clone(),
+            kind: kind.to_owned(),
+            inputs: inputs.clone(),
+        };
         let [left, right] = inputs;
-        let table = span_table(kind, plans, [left.partition, right.partition])?;
-        self.context.register_table(name.as_str(), table)?;
-        self.user_tables.insert(name);
+        let table = span_table(operator, plans, [left.partition, right.partition])?;
+        self.register(name.clone(), table)?;
+        self.views.insert(&name, again, reads);
         Ok(())
     }
 }

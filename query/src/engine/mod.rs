@@ -6,6 +6,7 @@ mod include;
 mod plan;
 mod run;
 pub(crate) mod session;
+mod views;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -91,6 +92,7 @@ pub struct Engine {
     functions: Functions,
     /// Definitions that are made when a query first names them.
     lazy: BTreeMap<String, Statement>,
+    views: views::Views,
     modules: HashMap<String, Module>,
     packages: BTreeMap<String, String>,
     user_tables: BTreeSet<String>,
@@ -135,6 +137,7 @@ impl Engine {
             macros: HashMap::new(),
             functions: Functions::default(),
             lazy: BTreeMap::new(),
+            views: views::Views::default(),
             modules: HashMap::new(),
             packages: stdlib::modules(),
             user_tables: BTreeSet::new(),
@@ -296,21 +299,40 @@ impl Engine {
         })
     }
 
-    /// Makes all lazy definitions.
+    /// Makes all lazy definitions. Views that read what is no more are left out.
     pub(crate) async fn make_all(&mut self) -> Result<(), SqlError> {
-        let names = self.lazy.keys().cloned().collect();
-        Box::pin(self.ensure(&names)).await
+        let names: Vec<String> = self.lazy.keys().cloned().collect();
+        for name in names {
+            let made = Box::pin(self.ensure(&BTreeSet::from([name.clone()]))).await;
+            if !self.user_tables.contains(&name) {
+                made?;
+            }
+        }
+        Ok(())
     }
 
     /// Makes the lazy definitions among the names.
     async fn ensure(&mut self, names: &BTreeSet<String>) -> Result<(), SqlError> {
         for name in names {
-            if let Some(Statement::View(definition)) = self.lazy.remove(name) {
-                Box::pin(self.define_view(definition))
-                    .await
-                    .map_err(|error| {
-                        SqlError::new(format!("The view '{name}' cannot be made: {error}"))
-                    })?;
+            let Some(statement) = self.lazy.remove(name) else {
+                continue;
+            };
+            // Those of the prelude are not.
+            let of_user = self.user_tables.contains(name);
+            let made = match statement.clone() {
+                Statement::View(d) => Box::pin(self.define_view(d)).await,
+                Statement::SpanJoin { name, kind, inputs } => {
+                    Box::pin(self.define_span_join(name, &kind, inputs)).await
+                }
+                _ => Ok(()),
+            };
+            if let Err(error) = made {
+                // It can be made when what it reads is there again.
+                self.lazy.insert(name.clone(), statement);
+                let message = format!("The view '{name}' cannot be made: {}", error.message);
+                return Err(SqlError::new(message));
+            }
+            if !of_user {
                 self.user_tables.remove(name);
             }
         }

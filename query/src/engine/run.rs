@@ -118,7 +118,8 @@ impl Engine {
                             format!("'{name}' was not created here and cannot be dropped."),
                         ));
                     }
-                    self.context.deregister_table(name.as_str())?;
+                    self.claim(&name, true)?;
+                    self.outdate(&name);
                 }
             }
             ast::Statement::Drop {

@@ -28,15 +28,6 @@ pub(super) fn refers_to(query: &Query, name: &str) -> bool {
     .is_break()
 }
 
-/// Returns true if a query reads the table or view of this name, and its `WITH` makes none.
-pub fn reads(query: &Query, name: &str) -> bool {
-    let own = query.with.iter().flat_map(|with| &with.cte_tables);
-    let shadowed = own
-        .map(|cte| &cte.alias.name.value)
-        .any(|own| own.eq_ignore_ascii_case(name));
-    !shadowed && refers_to(query, name)
-}
-
 /// Returns true if a query calls the function, for a value or for rows.
 pub fn calls(query: &Query, name: &str) -> bool {
     let called = visit_expressions(query, |e| match e {

@@ -9,7 +9,7 @@ use super::lexer::{
 use crate::error::SqlError;
 
 /// A statement: one of PerfettoSQL's own, or any other.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Statement {
     /// `INCLUDE PERFETTO MODULE a.b`.
     Include(String),
@@ -56,7 +56,7 @@ pub enum Statement {
 }
 
 /// A name, and the text that it stands for.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Definition {
     /// The name.
     pub name: String,
