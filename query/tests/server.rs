@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::io::{Read, Write};
+use std::io::{BufRead, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use common::{TRACE, encode};
@@ -540,18 +540,78 @@ fn query_137_the_stream_is_spoken_on_standard_input_too() {
         .stdout(std::process::Stdio::piped())
         .spawn()
         .expect("the program");
-    let request = message(|stream| {
-        stream.nested(1, |m| {
-            m.varint(2, 3);
-            m.nested(103, |query| query.string(1, "SELECT count(*) FROM slice"));
-        });
-    });
+    let request = count_slices();
     let mut input = child.stdin.take().expect("a pipe");
     input.write_all(&request).expect("a request");
     drop(input);
     let output = child.wait_with_output().expect("an end");
     assert!(output.status.success());
-    let reply = Fields::find(1, &output.stdout).and_then(|f| f.as_bytes());
+    assert_eq!(counted(&output.stdout), ["4"]);
+}
+
+/// Returns a request on a stream.
+fn count_slices() -> Vec<u8> {
+    message(|stream| {
+        stream.nested(1, |m| {
+            m.varint(2, 3);
+            m.nested(103, |query| query.string(1, "SELECT count(*) FROM slice"));
+        });
+    })
+}
+
+/// Returns the cells of the reply to it.
+fn counted(stream: &[u8]) -> Vec<String> {
+    let reply = Fields::find(1, stream).and_then(|f| f.as_bytes());
     let result = Fields::find(203, reply.expect("a reply")).and_then(|f| f.as_bytes());
-    assert_eq!(decode(result.expect("a result")).cells, ["4"]);
+    decode(result.expect("a result")).cells
+}
+
+#[test]
+fn query_137_the_stream_is_spoken_on_a_unix_socket_of_its_owner() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("folder");
+    let trace = folder.path().join("t.pftrace");
+    std::fs::write(&trace, encode(TRACE)).expect("trace");
+    let path = folder.path().join("s.sock");
+    let serve = || {
+        let mut command = common::query();
+        command
+            .arg("--serve")
+            .arg("--socket")
+            .arg(&path)
+            .arg(&trace);
+        command.stderr(std::process::Stdio::piped());
+        command.spawn().expect("the program")
+    };
+    // A socket that is left of a server that was killed is replaced.
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
+    let mut server = serve();
+    let mut says = std::io::BufReader::new(server.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    while !line.starts_with("answering on") {
+        line.clear();
+        assert_ne!(says.read_line(&mut line).expect("a line"), 0, "no answer");
+    }
+    let mode = path.metadata().expect("the socket").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // Each client has a stream of its own.
+    for _ in 0..2 {
+        let mut client = std::os::unix::net::UnixStream::connect(&path).expect("connection");
+        client.write_all(&count_slices()).expect("a request");
+        client.shutdown(std::net::Shutdown::Write).expect("an end");
+        let mut reply = Vec::new();
+        client.read_to_end(&mut reply).expect("a reply");
+        assert_eq!(counted(&reply), ["4"]);
+    }
+
+    let second = serve().wait_with_output().expect("an end");
+    assert_eq!(second.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(error.contains("somebody answers there already"), "{error}");
+
+    let mut kill = std::process::Command::new("kill");
+    let killed = kill.arg(server.id().to_string()).status();
+    assert!(killed.expect("kill").success());
+    assert!(server.wait().expect("an end").success());
+    assert!(!path.exists(), "the socket goes with the server");
 }

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::time::Instant;
 
 use clap::Parser;
@@ -146,7 +147,7 @@ fn run(args: Classic) -> Result<(), String> {
         }
         if args.stdiod {
             let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
-            return ferretto_query::rpc::answer(&mut input, &mut output, &mut processor)
+            return ferretto_query::rpc::answer(&mut input, &mut output, &Mutex::new(processor))
                 .map_err(|e| e.to_string());
         }
         let options = ServerOptions {

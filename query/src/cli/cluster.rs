@@ -106,7 +106,7 @@ async fn run_executor(args: Executor) -> Result<(), String> {
 }
 
 /// Works until a signal ends it.
-async fn until_ended(
+pub(super) async fn until_ended(
     work: impl Future<Output = Result<(), ferretto_query::error::SqlError>>,
 ) -> Result<(), String> {
     use tokio::signal::unix::{SignalKind, signal};

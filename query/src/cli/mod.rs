@@ -16,7 +16,7 @@ use ferretto_query::error::SqlError;
 use ferretto_query::fleet::{is_address, is_pattern};
 use ferretto_query::output::{Format, write};
 use ferretto_query::reports::Report;
-use ferretto_query::rpc::{Processor, Server, ServerOptions};
+use ferretto_query::rpc::{Processor, Server, ServerOptions, SocketServer};
 use ferretto_query::trace::LoadedTrace;
 
 /// Ask a trace with SQL.
@@ -59,6 +59,10 @@ struct Args {
     /// The port to answer on.
     #[arg(long, value_name = "PORT", default_value_t = 9001, requires = "serve")]
     port: u16,
+
+    /// Answer on a Unix socket at this path instead, which this user alone may connect to.
+    #[arg(long, value_name = "PATH", requires = "serve", conflicts_with = "port")]
+    socket: Option<PathBuf>,
 
     /// Print the tables with their columns as Markdown.
     #[arg(long, conflicts_with_all = ["inputs", "serve", "report"])]
@@ -199,6 +203,15 @@ fn serve(args: &Args) -> Result<(), String> {
             .map_err(|e| format!("{path}: {e}"))?;
     } else if !args.inputs.is_empty() {
         return Err("a server answers for one trace".into());
+    }
+    if let Some(path) = &args.socket {
+        let server = SocketServer::bind(path)
+            .map_err(|e| format!("cannot listen on {}: {e}", path.display()))?;
+        server
+            .run(processor)
+            .map_err(|e| format!("cannot start threads: {e}"))?;
+        eprintln!("answering on {}", path.display());
+        return runtime()?.block_on(cluster::until_ended(std::future::pending()));
     }
     let options = ServerOptions {
         address: "localhost".to_owned(),

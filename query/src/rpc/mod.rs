@@ -1,13 +1,15 @@
 //! The protocol of upstream's trace processor: HTTP endpoints and the messages they carry, over
-//! WebSocket and standard input, too.
+//! WebSocket, Unix sockets and standard input, too.
 
 mod http;
 mod result;
+mod socket;
 mod state;
 mod stream;
 mod websocket;
 
 pub use http::{Server, ServerOptions};
+pub use socket::SocketServer;
 pub use state::Processor;
 pub use stream::{Stream, answer};
 

@@ -1,6 +1,7 @@
 //! The stream of requests and replies that `/rpc` carries.
 
 use std::io::{self, Read, Write};
+use std::sync::{Mutex, PoisonError};
 
 use ferretto_wire::{Fields, encode};
 
@@ -17,11 +18,12 @@ pub struct Stream {
 /// Bytes that are read at a time.
 const PIECE: usize = 1 << 16;
 
-/// Answers requests until their end, as upstream's program does on standard input and output.
+/// Answers requests until their end, as upstream's program does on standard input and output, and on
+/// a Unix socket.
 pub fn answer(
     input: &mut impl Read,
     output: &mut impl Write,
-    processor: &mut Processor,
+    processor: &Mutex<Processor>,
 ) -> io::Result<()> {
     let mut stream = Stream::default();
     let mut piece = vec![0; PIECE];
@@ -31,7 +33,12 @@ pub fn answer(
             output.write_all(&message)?;
             output.flush()
         };
-        if count == 0 || !stream.feed(&piece[..count], processor, &mut send)? {
+        if count == 0 {
+            return Ok(());
+        }
+        // A request that panicked leaves nothing half done that others could not replace.
+        let mut processor = processor.lock().unwrap_or_else(PoisonError::into_inner);
+        if !stream.feed(&piece[..count], &mut processor, &mut send)? {
             return Ok(());
         }
     }
