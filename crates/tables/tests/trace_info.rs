@@ -80,6 +80,7 @@ fn facts_are_in_the_metadata() {
     let text = r#"
         packet { trace_uuid { msb: 1147797409030816545 lsb: 2 } }
         packet { timestamp: 1 trace_config { unique_session_name: "mine" trace_uuid_lsb: 9
+            trace_attributes { attribute { key: "k" long_value: 2 } attribute { key: "build" string_value: "b1" } }
             buffers { size_kb: 64 fill_policy: DISCARD } write_into_file: true } }
         packet { timestamp: 2 system_info { utsname { sysname: "Linux" release: "6.1" machine: "x86_64" }
             tracing_service_version: "Perfetto v50.1-x" num_cpus: 2 machine_name: "box"
@@ -101,6 +102,7 @@ fn facts_are_in_the_metadata() {
         "tracing_service_version NULL Perfetto v50.1-x",
         "trace_trigger NULL two",
         "ui_state NULL CAE=",
+        "trace_attribute.build NULL b1",
         "trace_attribute.k 3 NULL",
         "trace_type NULL proto",
     ] {

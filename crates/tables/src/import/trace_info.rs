@@ -9,7 +9,7 @@ use ferretto_wire::{Field, Fields};
 
 use super::context::Context;
 use super::reflect::base64;
-use super::{Input, diagnostics, trace_stats};
+use super::{Input, diagnostics, service, trace_stats};
 use crate::schema::ArgValue;
 use crate::stats::Stat;
 use crate::strings::StringId;
@@ -110,6 +110,10 @@ impl TraceInfo {
 
     /// Reads a `TraceConfig` in the order of the file.
     pub(super) fn note_config(&mut self, cx: &mut Context, bytes: &[u8]) {
+        let attributes = Fields::find(trace_config::TRACE_ATTRIBUTES, bytes);
+        if let Some(attributes) = attributes.and_then(|field| field.as_bytes()) {
+            service::attributes(cx, attributes);
+        }
         let number = |field| Fields::find(field, bytes).and_then(|field| field.as_u64());
         let is_set = |field| number(field).is_some_and(|value| value != 0);
         if !is_set(trace_config::WRITE_INTO_FILE) {
