@@ -18,8 +18,8 @@ pub struct Stream {
 /// Bytes that are read at a time.
 const PIECE: usize = 1 << 16;
 
-/// Answers requests until their end, as upstream's program does on standard input and output, and on
-/// a Unix socket.
+/// Answers requests until their end, as upstream's program does on standard input and output, and
+/// on a Unix socket.
 pub fn answer(
     input: &mut impl Read,
     output: &mut impl Write,
