@@ -2,10 +2,10 @@
 //! when it is next named.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{self, Visit, Visitor};
 use datafusion::sql::sqlparser::tokenizer::Token;
-use std::ops::ControlFlow;
 
 use super::Engine;
 use crate::sql::inspect::relations;
