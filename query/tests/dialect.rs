@@ -229,7 +229,7 @@ fn views_see_what_takes_the_place_of_what_they_read() {
         .expect("replaced");
     assert_eq!(s.rows("SELECT dur FROM indirect"), ["9"]);
 
-    // What a view reads may go, and come back.
+    // A dropped relation breaks its views until it is there again.
     s.csv("DROP VIEW direct").expect("dropped");
     let error = s.error("SELECT * FROM indirect");
     assert!(

@@ -299,7 +299,7 @@ impl Engine {
         })
     }
 
-    /// Makes all lazy definitions. Views that read what is no more are left out.
+    /// Makes all lazy definitions. Views whose relations are gone are left out.
     pub(crate) async fn make_all(&mut self) -> Result<(), SqlError> {
         let names: Vec<String> = self.lazy.keys().cloned().collect();
         for name in names {
@@ -327,7 +327,7 @@ impl Engine {
                 _ => Ok(()),
             };
             if let Err(error) = made {
-                // It can be made when what it reads is there again.
+                // The view can be made again once its relations are there.
                 self.lazy.insert(name.clone(), statement);
                 let message = format!("The view '{name}' cannot be made: {}", error.message);
                 return Err(SqlError::new(message));

@@ -82,7 +82,7 @@ impl Engine {
     /// Puts off all definitions that depend on a name which now stands for something else.
     pub(super) fn outdate(&mut self, name: &str) {
         for (view, statement) in self.views.take_dependent(name) {
-            // Whoever names it before it is made again gets it made first.
+            // The next query that names the view makes it again.
             if self.context.deregister_table(view.as_str()).is_ok() {
                 self.lazy.insert(view, statement);
             }

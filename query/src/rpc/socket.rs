@@ -43,7 +43,7 @@ impl SocketServer {
         Ok(Self { listener, path })
     }
 
-    /// Answers all who connect, in threads of their own, until the process ends.
+    /// Serves each client in a thread of its own, until the process ends.
     pub fn run(&self, processor: Processor) -> io::Result<()> {
         let listener = self.listener.try_clone()?;
         let processor = Arc::new(Mutex::new(processor));
@@ -51,7 +51,7 @@ impl SocketServer {
             for client in listener.incoming().flatten() {
                 let processor = processor.clone();
                 let thread = std::thread::Builder::new().stack_size(STACK);
-                // A client for whom there is no thread, or who goes away, gets no answer.
+                // A client gets no answer if there is no thread for it, or if it goes away.
                 let _ = thread.spawn(move || answer(&mut &client, &mut &client, &processor));
             }
         };
