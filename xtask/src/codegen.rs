@@ -1,6 +1,6 @@
-//! Generates `crates/proto/src/generated` from `proto/`.
+//! Generates `crates/proto/src/generated` and `docs/config.md` from `proto/`.
 //!
-//! Three things come out: the messages, the field-number constants, and the
+//! In the former, three things come out: the messages, the field-number constants, and the
 //! descriptor set that text printing and parsing use.
 
 mod code;
@@ -9,6 +9,7 @@ mod layers;
 mod members;
 mod messages;
 mod names;
+mod reference;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -49,7 +50,12 @@ pub(crate) fn write() -> Result<()> {
         }
         fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;
     }
-    println!("{} files generated in {}", output.len(), dir.display());
+    fs::write(page(), reference()?).with_context(|| format!("writing {}", page().display()))?;
+    println!(
+        "{} files generated in {}, and docs/config.md",
+        output.len(),
+        dir.display()
+    );
     Ok(())
 }
 
@@ -71,6 +77,9 @@ pub(crate) fn check() -> Result<()> {
             .filter(|n| !output.contains_key(*n))
             .map(|n| format!("{n} (left over)")),
     );
+    if fs::read_to_string(page()).ok() != Some(reference()?) {
+        bail!("docs/config.md is not what proto/ says; run `cargo xtask codegen` and commit it");
+    }
     if wrong.is_empty() {
         println!("{} generated files are current", output.len());
         return Ok(());
@@ -100,6 +109,16 @@ fn existing(dir: &Path) -> Result<Output> {
         );
     }
     Ok(found)
+}
+
+/// The reference of configs.
+fn page() -> PathBuf {
+    root().join("docs/config.md")
+}
+
+fn reference() -> Result<String> {
+    let compiler = compile(&root().join("proto"))?;
+    reference::page(&compiler.file_descriptor_set().file)
 }
 
 fn generate() -> Result<Output> {

@@ -149,20 +149,25 @@ pub(crate) fn split(args: &SplitArgs) -> Result<Extent> {
     if matches!(every, Every::Nanoseconds(0) | Every::Bytes(0)) {
         bail!("parts have to have something in them");
     }
-    let (name, trace) = open(&args.file)?;
+    let (name, mut trace) = seekable(&args.file)?;
     let path = match &args.output {
         Some(output) => output.clone(),
         None => derived(&args.file, ""),
     };
     let mut parts = Parts::new(&path, None);
     let mut splitter = Splitter::new(every, |number, before| parts.next(number, before));
+    let cannot_read = || format!("cannot read {name}");
+    TraceReader::new(&mut trace)
+        .read_all(|packet| splitter.know(packet.bytes))
+        .with_context(cannot_read)?;
+    trace.rewind().with_context(cannot_read)?;
     let mut failed = None;
     let damage = TraceReader::new(trace)
         .try_read_all(|packet| {
             failed = splitter.add(packet.bytes).err();
             failed.is_none()
         })
-        .with_context(|| format!("cannot read {name}"))?;
+        .with_context(cannot_read)?;
     if let Some(error) = failed {
         return Err(error).context("cannot write a part");
     }

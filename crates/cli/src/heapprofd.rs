@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use ferretto_heapprofd::{Options, Profiler};
 use lexopt::Parser;
 
@@ -50,17 +50,23 @@ ferretto_heap::Allocator along.";
         if let Some(path) = &self.library {
             return preload::write(path);
         }
+        let activated = ferretto_host::activated_socket()
+            .context("the socket that was handed over cannot be used")?;
         daemon::serve(
             Self::NAME,
             NOTIFY_FD,
             "heapprofd",
             self.service,
             |connection| {
-                let profiler = Profiler::new(Options {
+                let options = Options {
                     daemon: connection,
                     socket: self.socket,
                     live: None,
-                })?;
+                };
+                let profiler = match activated {
+                    Some(socket) => Profiler::with_socket(options, socket)?,
+                    None => Profiler::new(options)?,
+                };
                 Ok((profiler.stopper(), move || profiler.run()))
             },
         )

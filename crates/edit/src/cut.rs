@@ -12,9 +12,12 @@ use ferretto_wire::Fields;
 
 use crate::bundle::Bundle;
 use crate::kinds;
+use crate::names::Names;
 use crate::state::State;
 use crate::state::events::duration;
-use crate::write::{EditError, Taken, begin_part, standing_alone, state_alone, write_packet};
+use crate::write::{
+    EditError, Taken, begin_part, standing_alone, state_alone, window_packet, write_packet,
+};
 
 /// Bytes that the state may take.
 pub(crate) const MEMORY: usize = 256 << 20;
@@ -68,7 +71,10 @@ pub fn cut<R: Read + Seek>(
     if window.from >= window.to || window.from > latest || window.to <= first {
         return Err(EditError::Nothing(first, latest));
     }
-    let (begun, _) = begin_part(&mut out, uuid, &mut state, Some(window.from))?;
+    let mut names = Names::default();
+    let (begun, _) = begin_part(&mut out, uuid, &mut state, Some(window.from), &mut names)?;
+    let (from, to) = (window.from.max(first), window.to.min(latest + 1));
+    write_packet(&mut out, &window_packet(from, to))?;
     let mut cutter = Cutter {
         window,
         out: &mut out,
@@ -76,6 +82,7 @@ pub fn cut<R: Read + Seek>(
         begun,
         clean: BTreeSet::new(),
         known: state,
+        names,
         state: State::of_sequences(MEMORY),
         packets: 0,
         is_over: false,
@@ -105,6 +112,7 @@ struct Cutter<'a, W: Write> {
     out: &'a mut W,
     /// Knowledge of the whole trace: machines' clocks.
     known: State,
+    names: Names,
     /// The descriptions that are written.
     described: BTreeMap<(u32, u32, u64), Vec<u8>>,
     /// Sequences whose state at the beginning is written.
@@ -148,6 +156,11 @@ impl<W: Write> Cutter<'_, W> {
                     let read = Bundle::read(bytes, self.state.clocks());
                     bundle = read.between(from, to);
                     is_kept |= bundle.is_some();
+                }
+                kind::MODULE_SYMBOLS => {
+                    if let Some(names) = self.names.of_samples(packet) {
+                        self.write(&names)?;
+                    }
                 }
                 kind::SERVICE_EVENT => is_kept |= self.is_of_whole(bytes),
                 kind::TRACE_UUID | kind::SYNCHRONIZATION_MARKER => {}
@@ -201,6 +214,7 @@ impl<W: Write> Cutter<'_, W> {
 
     fn write(&mut self, packet: &[u8]) -> io::Result<()> {
         self.packets += 1;
+        self.names.add(packet);
         write_packet(self.out, packet).map(drop)
     }
 }

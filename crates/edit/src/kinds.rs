@@ -23,14 +23,12 @@ pub(crate) fn is_about_all(number: u32) -> bool {
     )
 }
 
-/// Returns true for what is known only later, whatever time it is about: names of functions, what
-/// was lost.
+/// Returns true for what is known only later, whatever time it is about, such as what was lost.
 pub(crate) fn is_about_end(number: u32) -> bool {
     matches!(
         number,
         kind::TRACE_STATS
             | kind::FTRACE_STATS
-            | kind::MODULE_SYMBOLS
             | kind::DEOBFUSCATION_MAPPING
             | kind::SERVICE_EVENT
             | kind::TRIGGER

@@ -13,6 +13,7 @@ mod cut;
 mod kinds;
 mod machines;
 mod merge;
+mod names;
 mod packet;
 mod split;
 mod state;

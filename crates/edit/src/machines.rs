@@ -17,7 +17,7 @@ use ferretto_trace::TraceReader;
 use ferretto_wire::{Encoder, Fields, encode};
 
 use crate::packet::rewrite;
-use crate::write::{EditError, Taken, uuid_packet, write_packet};
+use crate::write::{EditError, Taken, is_window, uuid_packet, write_packet};
 
 /// The sequence of the service, in every trace.
 const SERVICE_SEQUENCE: u32 = 1;
@@ -139,6 +139,7 @@ impl<W: Write> MachineMerger<W> {
                     // Of the machines that it had recorded itself only it can tell.
                     trace_packet::MACHINE_ID => {}
                     trace_packet::TRACE_UUID => goes = Place::Nowhere,
+                    trace_packet::TRACE_ATTRIBUTES if is_window(body) => goes = Place::Nowhere,
                     // Comparisons relate the clocks, and these are not to be taken for the host's.
                     trace_packet::CLOCK_SNAPSHOT if is_of_service => goes = Place::Nowhere,
                     trace_packet::REMOTE_CLOCK_SYNC => goes = Place::Nowhere,

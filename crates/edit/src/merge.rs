@@ -15,7 +15,7 @@ use ferretto_wire::{Fields, encode};
 
 use crate::machines::{Machine, MachineMerger, write_stats};
 use crate::packet::rewrite;
-use crate::write::{EditError, Taken, uuid_packet, write_packet};
+use crate::write::{EditError, Taken, is_window, uuid_packet, write_packet};
 
 /// The sequence of the service, in every trace.
 const SERVICE_SEQUENCE: u32 = 1;
@@ -176,6 +176,7 @@ fn of_one_machine<R: Read, W: Write>(
                                 out.varint(field.number, number);
                             }
                             trace_packet::TRACE_UUID | trace_packet::SERVICE_EVENT => goes = false,
+                            trace_packet::TRACE_ATTRIBUTES if is_window(body) => goes = false,
                             trace_packet::TRACE_STATS => {
                                 is_last = true;
                                 out.nested(field.number, |out| write_stats(body, out, &mut of));

@@ -11,8 +11,9 @@ use ferretto_proto::fields::{trace_packet, trace_uuid};
 use ferretto_wire::Fields;
 
 use crate::cut::MEMORY;
+use crate::names::{Names, has_names};
 use crate::state::State;
-use crate::write::{begin_part, standing_alone, write_packet};
+use crate::write::{begin_part, standing_alone, window_packet, write_packet};
 
 /// The sequence of the service, in every trace.
 const SERVICE_SEQUENCE: u32 = 1;
@@ -46,6 +47,10 @@ pub struct Splitter<W, N> {
     begun: BTreeSet<u32>,
     /// Sequences whose clocks the part tells.
     on_time: BTreeSet<u32>,
+    names: Names,
+    /// Packets with names of functions, of which each part gets those of its samples in its end.
+    /// Without any, a part has what comes while it is written.
+    known_names: Vec<Vec<u8>>,
 }
 
 impl<W: Write, N: FnMut(u32, Option<W>) -> io::Result<W>> Splitter<W, N> {
@@ -64,6 +69,16 @@ impl<W: Write, N: FnMut(u32, Option<W>) -> io::Result<W>> Splitter<W, N> {
             state: State::new(MEMORY),
             begun: BTreeSet::new(),
             on_time: BTreeSet::new(),
+            names: Names::default(),
+            known_names: Vec::new(),
+        }
+    }
+
+    /// Adds a packet of the whole before all others, for what only its end tells: names of
+    /// functions. Others are left alone.
+    pub fn know(&mut self, packet: &[u8]) {
+        if has_names(packet) {
+            self.known_names.push(packet.to_vec());
         }
     }
 
@@ -89,6 +104,13 @@ impl<W: Write, N: FnMut(u32, Option<W>) -> io::Result<W>> Splitter<W, N> {
             self.began = self.state.first;
         }
         self.packets += 1;
+        if has_names(packet) {
+            let names = match self.known_names.is_empty() {
+                true => self.names.of_samples(packet),
+                false => None,
+            };
+            return names.map_or(Ok(()), |names| self.write(&names));
+        }
         if self.parts == 1 {
             return self.write(packet);
         }
@@ -123,6 +145,12 @@ impl<W: Write, N: FnMut(u32, Option<W>) -> io::Result<W>> Splitter<W, N> {
     ///
     /// If it cannot be written.
     pub fn finish(mut self) -> io::Result<Option<(W, u32)>> {
+        if self.out.is_some() {
+            self.write_names()?;
+        }
+        if self.parts > 1 {
+            self.write_window()?;
+        }
         let Some(mut out) = self.out.take() else {
             return Ok(None);
         };
@@ -159,6 +187,8 @@ impl<W: Write, N: FnMut(u32, Option<W>) -> io::Result<W>> Splitter<W, N> {
 
     /// Ends a part and begins the next one.
     fn turn(&mut self) -> io::Result<()> {
+        self.write_names()?;
+        self.write_window()?;
         if let Some(out) = &mut self.out {
             out.flush()?;
         }
@@ -169,7 +199,8 @@ impl<W: Write, N: FnMut(u32, Option<W>) -> io::Result<W>> Splitter<W, N> {
         for (byte, part) in uuid[12..].iter_mut().zip(self.parts.to_be_bytes()) {
             *byte ^= part;
         }
-        let (begun, _) = begin_part(&mut out, uuid, &mut self.state, None)?;
+        self.names = Names::default();
+        let (begun, _) = begin_part(&mut out, uuid, &mut self.state, None, &mut self.names)?;
         self.begun = begun;
         self.on_time.clear();
         // The state is beside what was asked for.
@@ -179,7 +210,27 @@ impl<W: Write, N: FnMut(u32, Option<W>) -> io::Result<W>> Splitter<W, N> {
         Ok(())
     }
 
+    /// Writes the names of functions in samples of the part.
+    fn write_names(&mut self) -> io::Result<()> {
+        for packet in std::mem::take(&mut self.known_names) {
+            if let Some(names) = self.names.of_samples(&packet) {
+                self.write(&names)?;
+            }
+            self.known_names.push(packet);
+        }
+        Ok(())
+    }
+
+    /// Writes between which moments the part lies.
+    fn write_window(&mut self) -> io::Result<()> {
+        match self.began {
+            Some(began) => self.write(&window_packet(began, self.state.latest)),
+            None => Ok(()),
+        }
+    }
+
     fn write(&mut self, packet: &[u8]) -> io::Result<()> {
+        self.names.add(packet);
         if let Some(out) = &mut self.out {
             self.bytes += write_packet(out, packet)?;
         }

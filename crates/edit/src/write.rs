@@ -5,10 +5,13 @@ use std::io::{self, Write};
 
 use ferretto_format::PACKET_TAG;
 use ferretto_format::sequence_flags::NEEDS_INCREMENTAL_STATE;
+use ferretto_proto::fields::trace_attributes::{ATTRIBUTE, attribute};
 use ferretto_proto::fields::{trace_packet, trace_uuid};
+use ferretto_trace::summary::{PART_FROM_ATTRIBUTE, PART_TO_ATTRIBUTE};
 use ferretto_trace::{Damage, ReadError};
 use ferretto_wire::{Fields, encode};
 
+use crate::names::Names;
 use crate::packet::rewrite;
 use crate::state::events::write_time;
 use crate::state::{Seen, State};
@@ -82,6 +85,30 @@ pub(crate) fn uuid_packet(uuid: [u8; 16]) -> Vec<u8> {
     })
 }
 
+/// Returns the packet that says between which moments a part lies.
+pub(crate) fn window_packet(from: u64, to: u64) -> Vec<u8> {
+    encode(|packet| {
+        packet.nested(trace_packet::TRACE_ATTRIBUTES, |attributes| {
+            for (key, moment) in [(PART_FROM_ATTRIBUTE, from), (PART_TO_ATTRIBUTE, to)] {
+                attributes.nested(ATTRIBUTE, |entry| {
+                    entry.string(attribute::KEY, key);
+                    entry.varint(attribute::LONG_VALUE, moment);
+                });
+            }
+        });
+    })
+}
+
+/// Returns true for the attributes of a trace that say between which moments it lies: they are not
+/// those of what is made of it.
+pub(crate) fn is_window(attributes: &[u8]) -> bool {
+    Fields::new(attributes).map_while(Result::ok).any(|entry| {
+        let key = entry.as_bytes();
+        let key = key.and_then(|entry| Fields::find(attribute::KEY, entry));
+        key.is_some_and(|key| key.as_bytes() == Some(PART_FROM_ATTRIBUTE.as_bytes()))
+    })
+}
+
 /// Returns a packet without what only its place in the sequence explains: its time is on the clock
 /// of the machine, and there are no clocks of the sequence. `bundle` replaces kernel events.
 pub(crate) fn standing_alone(packet: &[u8], seen: &Seen, bundle: Option<&[u8]>) -> Vec<u8> {
@@ -133,11 +160,13 @@ pub(crate) fn begin_part(
     uuid: [u8; 16],
     state: &mut State,
     at: Option<u64>,
+    names: &mut Names,
 ) -> io::Result<(std::collections::BTreeSet<u32>, u64)> {
     let mut bytes = write_packet(out, &uuid_packet(uuid))?;
     let mut failed = Ok(());
     let sequences = state.write(at, &mut |packet| {
         if failed.is_ok() && !packet.is_empty() {
+            names.add(&packet);
             match write_packet(out, &packet) {
                 Ok(count) => bytes += count,
                 Err(error) => failed = Err(error),

@@ -31,6 +31,14 @@ impl Listener {
         })
     }
 
+    /// Listens at a socket that is bound to `path` already.
+    pub(crate) fn from_fd(socket: OwnedFd, path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            socket: HandOverSocket::from_fd(socket)?,
+            page: page(path)?,
+        })
+    }
+
     pub(crate) fn socket(&self) -> &HandOverSocket {
         &self.socket
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use ferretto_client::{
@@ -72,6 +73,19 @@ impl Profiler {
     ///
     /// If the socket for clients cannot be made, or there are no threads or descriptors left.
     pub fn new(options: Options) -> io::Result<Self> {
+        Self::listening(options, None)
+    }
+
+    /// The same with the socket for clients, bound to its path already.
+    ///
+    /// # Errors
+    ///
+    /// If that is no such socket, or there are no threads or descriptors left.
+    pub fn with_socket(options: Options, socket: OwnedFd) -> io::Result<Self> {
+        Self::listening(options, Some(socket))
+    }
+
+    fn listening(options: Options, socket: Option<OwnedFd>) -> io::Result<Self> {
         let producer = ProducerOptions {
             name: PRODUCER_NAME.to_owned(),
             scraping: Scraping::Enabled,
@@ -79,7 +93,11 @@ impl Profiler {
             ..ProducerOptions::default()
         };
         let path = options.socket();
-        let listener = Listener::bind(&path).map_err(|error| {
+        let listener = match socket {
+            Some(socket) => Listener::from_fd(socket, &path),
+            None => Listener::bind(&path),
+        };
+        let listener = listener.map_err(|error| {
             io::Error::new(error.kind(), format!("{}: {error}", path.display()))
         })?;
         let daemon = Daemon::new(options.daemon, producer, descriptors())?;

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 
 use ferretto_ipc::socket::Listener;
 use ferretto_shm::take_inherited;
@@ -125,6 +125,23 @@ impl InheritedSockets {
         }
         Ok(())
     }
+}
+
+/// Takes the one socket that systemd's socket activation handed over, for programs that have one.
+///
+/// # Errors
+///
+/// See [`InheritedError`].
+pub fn activated_socket() -> Result<Option<OwnedFd>, InheritedError> {
+    let is_for_us = env::var(LISTEN_PID).is_ok_and(|pid| pid == getpid().to_string());
+    if !is_for_us || number(LISTEN_FDS)?.unwrap_or(0) == 0 {
+        return Ok(None);
+    }
+    let socket = take_inherited(LISTEN_FIRST).map_err(|source| InheritedError::Socket {
+        number: LISTEN_FIRST,
+        source,
+    })?;
+    Ok(Some(socket))
 }
 
 fn listener(number: RawFd) -> Result<Listener, InheritedError> {

@@ -38,7 +38,7 @@ mod watchdog;
 pub use ferretto_service::Waiting;
 pub use ferretto_service::driver::system_info;
 pub use host::{Host, HostError, Stopper};
-pub use inherited::{InheritedError, InheritedSockets};
+pub use inherited::{InheritedError, InheritedSockets, activated_socket};
 pub use notice::{ClientName, Notice, NoticeSink};
 pub use options::service_options;
 pub use options::{CpuAllowance, HostOptions, Limits, RelayEndpoints};

@@ -38,11 +38,11 @@ pub struct HandOver {
     pub stream: UnixStream,
 }
 
-/// The socket; its file is removed in the end.
+/// The socket; its file is removed in the end, if it was made here.
 #[derive(Debug)]
 pub struct HandOverSocket {
     listener: UnixListener,
-    path: PathBuf,
+    path: Option<PathBuf>,
     silent: Vec<(UnixStream, Instant)>,
 }
 
@@ -78,7 +78,26 @@ impl HandOverSocket {
         fs::set_permissions(path, PermissionsExt::from_mode(0o666))?;
         Ok(Self {
             listener,
-            path: path.to_owned(),
+            path: Some(path.to_owned()),
+            silent: Vec::new(),
+        })
+    }
+
+    /// Listens at a socket that somebody else has bound, and will remove.
+    ///
+    /// # Errors
+    ///
+    /// If the descriptor is not that of a socket that is listened at.
+    pub fn from_fd(socket: OwnedFd) -> io::Result<Self> {
+        if !rustix::net::sockopt::socket_acceptconn(&socket)? {
+            let text = "nothing listens at the socket that was handed over";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let listener = UnixListener::from(socket);
+        listener.set_nonblocking(true)?;
+        Ok(Self {
+            listener,
+            path: None,
             silent: Vec::new(),
         })
     }
@@ -119,8 +138,8 @@ impl HandOverSocket {
 impl Drop for HandOverSocket {
     fn drop(&mut self) {
         // Another process may have removed it already.
-        if is_socket(&self.path) {
-            let _ = fs::remove_file(&self.path);
+        if let Some(path) = self.path.as_deref().filter(|path| is_socket(path)) {
+            let _ = fs::remove_file(path);
         }
     }
 }
@@ -270,6 +289,20 @@ mod tests {
         assert!(socket.silent.is_empty());
         drop((silent, socket));
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_socket_that_was_handed_over_is_used_and_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let bound = UnixListener::bind(&path).unwrap();
+        let mut socket = HandOverSocket::from_fd(bound.into()).unwrap();
+        send(&path, ["/proc/self/maps", "/proc/self/mem"]);
+        assert_eq!(socket.receive(Instant::now()).len(), 1);
+        drop(socket);
+        assert!(path.exists());
+        let (other, _) = UnixStream::pair().unwrap();
+        assert!(HandOverSocket::from_fd(other.into()).is_err());
     }
 
     #[test]

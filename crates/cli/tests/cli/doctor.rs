@@ -11,7 +11,9 @@ fn the_doctor_tells_what_works_and_returns_0_or_3() {
     for name in [
         "kernel",
         "kernel events",
+        "journal",
         "callstacks",
+        "locked memory",
         "system service",
         "this folder",
     ] {

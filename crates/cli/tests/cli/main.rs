@@ -3,6 +3,8 @@
 mod accuracy;
 mod beside_perf;
 mod commands;
+#[path = "../../../edit/tests/parts/content.rs"]
+mod content;
 mod daemons;
 mod damage;
 mod detach;
@@ -16,6 +18,7 @@ mod machines;
 mod open;
 mod outputs;
 mod parts;
+mod parts_of_recordings;
 mod perfetto;
 mod presets;
 mod private;

@@ -116,7 +116,11 @@ impl World {
     }
 
     pub(crate) fn summary(&self, name: &str) -> Summary {
-        ferretto_trace::summarize(fs::File::open(self.path(name)).unwrap()).unwrap()
+        self.summary_at(&self.path(name))
+    }
+
+    pub(crate) fn summary_at(&self, path: &Path) -> Summary {
+        ferretto_trace::summarize(fs::File::open(path).unwrap()).unwrap()
     }
 
     /// A program of the binary, called by its name, in the folder.

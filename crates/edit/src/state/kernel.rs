@@ -21,6 +21,8 @@ use crate::state::sequence::Writer;
 
 /// Bits of `prev_state` of threads that are no more.
 const DEAD: u64 = 0x30;
+/// Wake-ups of a thread that are kept, the newest, until it is known whether it ran then.
+const MAX_SINCE: usize = 8;
 
 /// Intervals by the numbers of the events that begin and end them, and whose they are.
 const INTERVALS: [(u32, u32, Whose); 10] = [
@@ -79,7 +81,7 @@ struct Task {
     priority: u64,
     /// Why it does not run; `None` while it does, and when it is no more.
     state: Option<u64>,
-    /// The wake-up and the reason for which it was blocked, encoded, with their times.
+    /// Wake-ups and reasons for which it was blocked since then, encoded, with their times, in order.
     since: Vec<(u64, Vec<u8>)>,
 }
 
@@ -255,7 +257,7 @@ impl Kernel {
             task.cpu = cpu;
             // It stays, as older news of it may come from other CPUs.
             task.state = (state & DEAD == 0).then_some(state);
-            task.since.clear();
+            task.since.retain(|(at, _)| *at > time);
         }
         if pid != 0
             && let Some(task) = self.task(pid, time)
@@ -264,7 +266,7 @@ impl Kernel {
             task.comm = comm.to_vec();
             task.priority = priority;
             task.state = None;
-            task.since.clear();
+            task.since.retain(|(at, _)| *at > time);
         }
         self.running.insert(cpu, pid);
     }
@@ -281,15 +283,17 @@ impl Kernel {
         })
     }
 
-    /// Notes an event that explains the state of a thread that does not run.
+    /// Notes an event that explains the state of a thread that does not run. That it does not may be
+    /// told only later, by the CPU on which it ran.
     fn since(&mut self, pid: u64, time: u64, event: Vec<u8>) {
         if let Some(task) = self.tasks.get_mut(&pid)
-            && task.state.is_some()
             && task.time <= time
-            // Those after the wake-up change nothing.
-            && task.since.len() < 2
         {
-            task.since.push((time, event));
+            let place = task.since.partition_point(|(at, _)| *at <= time);
+            task.since.insert(place, (time, event));
+            if task.since.len() > MAX_SINCE {
+                task.since.remove(0);
+            }
         }
     }
 
@@ -376,7 +380,8 @@ impl Kernel {
             }
         }
         for task in self.tasks.values().filter(|task| task.state.is_some()) {
-            for (_, event) in &task.since {
+            // Those after the wake-up change nothing.
+            for (_, event) in task.since.iter().take(2) {
                 events
                     .entry(task.cpu)
                     .or_default()

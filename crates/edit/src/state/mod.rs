@@ -23,6 +23,7 @@ use self::sequence::{Epoch, Incremental, Writer};
 use self::system::System;
 use crate::bundle::Bundle;
 use crate::kinds;
+use crate::write::is_window;
 
 /// Snapshots of the clocks that are kept beside the first one.
 const SNAPSHOTS: usize = 2;
@@ -226,6 +227,7 @@ impl State {
                 number if kinds::is_descriptor(number) => {
                     self.describe(writer, field, bytes);
                 }
+                kind::TRACE_ATTRIBUTES if is_window(bytes) => {}
                 number if kinds::is_about_all(number) => {
                     if number == kind::REMOTE_CLOCK_SYNC {
                         self.compare(machine, bytes);
@@ -234,6 +236,7 @@ impl State {
                         self.about_all.push(packet.to_vec());
                     }
                 }
+                kind::MODULE_SYMBOLS => {}
                 number if kinds::is_about_end(number) => {}
                 _ => happened = seen.time,
             }

@@ -26,6 +26,7 @@ mod decoder;
 mod folded;
 mod function;
 mod heap;
+mod hit;
 mod hottest;
 mod interned;
 mod label;
@@ -62,6 +63,7 @@ pub use self::unwind::{SkipReason, UnwindError};
 pub(crate) use self::decoder::{Decoder, SampleContent, SampleReader, SampleState};
 
 use self::function::Functions;
+use self::hit::Hit;
 use crate::limits::Limits;
 use crate::reader::{Damage, ReadError, TraceReader};
 use crate::threads::Threads;
@@ -71,6 +73,7 @@ use crate::threads::Threads;
 pub struct ProfileReader {
     samples: SampleReader,
     threads: Threads,
+    hit: Hit,
 }
 
 impl Default for ProfileReader {
@@ -91,6 +94,7 @@ impl ProfileReader {
         Self {
             samples: SampleReader::new(&budget),
             threads: Threads::new(&budget),
+            hit: Hit::default(),
         }
     }
 

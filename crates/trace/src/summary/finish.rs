@@ -41,11 +41,17 @@ impl Summarizer {
             let (low, high) = span.unwrap_or((first, last));
             span = Some((low.min(first), high.max(last)));
         }
+        let window = self.part.window();
         let start = self.ending.started.or(span.map(|span| span.0));
         let end = self.ending.stopped.or(span.map(|span| span.1));
+        let (start, end) = match window {
+            Some((from, to)) => (Some(from), Some(to)),
+            None => (start, end),
+        };
         let mut config = self.config.clone().unwrap_or_default();
         config.perf.is_of_root = self.is_profiler_root;
         let mut notes = Vec::new();
+        notes.extend(self.part.note(self.ending.started, self.ending.stopped));
         if !self.ftrace.missing().is_empty() {
             notes.push(format!(
                 "kernel events that could not be had: {}",
@@ -85,7 +91,7 @@ impl Summarizer {
         let mut stacks = self.stacks;
         let profile = Profile::new(self.samples, self.sequences.into_clocks(), threads);
         losses.extend(profile::losses(&profile, &config.perf));
-        notes.extend(profile::notes(&profile));
+        notes.extend(profile::notes(&profile, window.is_some()));
         notes.extend(heap::notes(&profile));
         let is_over = is_of_others || self.ending.doubt().is_none();
         let remarks = self.remarks.finish();
@@ -147,7 +153,12 @@ impl Summarizer {
                 "{source} left before the recording ended; the data that it had not handed over, and all later data, is missing"
             ));
         }
-        if let Some(ns) = self.ftrace.missing_at_the_end(self.ending.last_asked()) {
+        let asked = match self.part.window() {
+            // Flushes are not told in a part, and the end of the recording lies behind it.
+            Some(_) => None,
+            None => self.ending.last_asked(),
+        };
+        if let Some(ns) = self.ftrace.missing_at_the_end(asked) {
             unknown.push(format!(
                 "the recorder of kernel events ended {} before the recording; later events are missing",
                 loss::human_time(ns)

@@ -15,6 +15,7 @@ mod heap;
 mod loss;
 mod machines;
 mod names;
+mod part;
 mod profile;
 mod remarks;
 mod sched;
@@ -38,6 +39,7 @@ pub use self::counters::CounterSummary;
 pub use self::heap::{HeapSite, HeapSummary};
 pub use self::loss::{Cause, Loss, human_bytes, human_time};
 pub use self::machines::{MachineClockSummary, MachineSummary};
+pub use self::part::{PART_FROM_ATTRIBUTE, PART_TO_ATTRIBUTE};
 pub use self::profile::ProfileSummary;
 pub use self::sched::CpuSummary;
 pub use self::track_events::TrackEventCounts;
@@ -51,6 +53,7 @@ use self::counters::Counters;
 use self::ending::Ending;
 use self::ftrace::Ftrace;
 use self::machines::Machines;
+use self::part::Part;
 use self::remarks::Remarks;
 use self::sched::Sched;
 use self::stats::Stats;
@@ -92,7 +95,8 @@ pub struct Summary {
     pub left_out: u64,
     /// Packets, those inside compressed ones included.
     pub packets: u64,
-    /// From the start to the end of the recording, in nanoseconds.
+    /// From the start to the end of the recording, or of the part of it that this is, in
+    /// nanoseconds.
     pub duration_ns: Option<u64>,
     /// The command that was recorded, if the trace is of one.
     pub command: Option<CommandSummary>,
@@ -229,6 +233,7 @@ pub struct Summarizer {
     /// The recordings of other machines, in a trace that was put together of several.
     others: BTreeMap<u32, Recording>,
     command: Command,
+    part: Part,
     span: Option<(u64, u64)>,
 }
 
@@ -327,6 +332,7 @@ impl Summarizer {
             ending: Ending::default(),
             others: BTreeMap::new(),
             command: Command::new(&budget),
+            part: Part::default(),
             span: None,
             budget,
         }
@@ -434,7 +440,10 @@ impl Summarizer {
                 self.wanted.config(body);
                 self.command.attributes(config::attributes(body));
             }
-            packet_field::TRACE_ATTRIBUTES => self.command.attributes(body),
+            packet_field::TRACE_ATTRIBUTES => {
+                self.command.attributes(body);
+                self.part.attributes(body);
+            }
             packet_field::TRIGGER => self.wanted.trigger(body),
             packet_field::TRACE_STATS => {
                 let stats = Stats::read(body);

@@ -103,11 +103,13 @@ fn summary(profile: &Profile, counts: &StackCounts, is_off_cpu: bool) -> Option<
 }
 
 /// Returns the problems with samples, one sentence each.
-pub(super) fn notes(profile: &Profile) -> Vec<String> {
+pub(super) fn notes(profile: &Profile, is_part: bool) -> Vec<String> {
     let problems = profile.problems().iter();
     problems
         // Told for all packets together.
         .filter(|(problem, _)| *problem != Problem::MalformedPacket)
+        // Symbols are those of the whole recording, and files only those of the part's samples.
+        .filter(|(problem, _)| !is_part || *problem != Problem::SymbolsWithoutMapping)
         .map(|(problem, count)| format!("callstack samples: {problem} ({count} times)"))
         .collect()
 }

@@ -21,7 +21,7 @@ pub(super) fn version() -> Check {
 }
 
 /// Returns what was found about the data sources of the system.
-pub(super) fn sources() -> [Check; 2] {
+pub(super) fn sources() -> [Check; 3] {
     let unavailable = availability();
     let of = |source: &str| unavailable.iter().find(|found| found.source == source);
     let events = match of("linux.ftrace") {
@@ -41,7 +41,18 @@ pub(super) fn sources() -> [Check; 2] {
             .so("processes of other users have no names in recordings")
             .remedy("sudo mount -o remount,hidepid=0 /proc"),
     };
-    [events, processes]
+    let journal = match of("linux.systemd_journald") {
+        None => Check::works("journal", "of systemd, can be read"),
+        // It is there, and another user may read it.
+        Some(found) if found.command.is_some() => {
+            let refused = Check::limited("journal", without_numbers(&found.reason));
+            let refused = refused.so("nothing of linux.systemd_journald in recordings");
+            let refused = refused.remedy("sudo ferretto record -c CONFIG");
+            found.command.into_iter().fold(refused, Check::remedy)
+        }
+        Some(found) => Check::works("journal", format!("none: {}", found.reason)),
+    };
+    [events, processes, journal]
 }
 
 fn events_found() -> String {

@@ -16,6 +16,7 @@ pub(super) fn all() -> Vec<Check> {
     checks.extend([
         profiler::callstacks(),
         profiler::counters(),
+        profiler::locked_memory(),
         profiler::kernel_names(),
         profiler::other_processes(),
     ]);

@@ -9,10 +9,15 @@ use ferretto_perf::event::{OpenError, Scope, open_all};
 use ferretto_proto::perf_event_config::CallstackSampling;
 use ferretto_proto::perf_events::{Counter, Timebase, timebase};
 use ferretto_proto::{Message, MessageField, PerfEventConfig};
+use ferretto_trace::summary::human_bytes;
+use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 
 use super::super::check::Check;
 use super::{is_root, read};
+
+/// Bytes below which rings of samples are too small, for a CPU.
+const SMALLEST_RINGS: u64 = 128 << 10;
 
 /// Returns whose callstacks can be had, by opening the events as a recording does.
 pub(super) fn callstacks() -> Check {
@@ -98,6 +103,35 @@ pub(super) fn counters() -> Check {
         false => "the kernel's alone, as in most virtual machines; samples are taken by time",
     };
     Check::works("perf counters", found)
+}
+
+/// Returns what was found about the memory in which the kernel hands over samples. It is locked, and
+/// what a user may lock is limited.
+pub(super) fn locked_memory() -> Check {
+    let name = "locked memory";
+    let held = capabilities(None).map(|held| held.effective);
+    if held.is_ok_and(|held| held.contains(CapabilitySet::IPC_LOCK)) {
+        return Check::works(name, "any amount, for rings of samples");
+    }
+    let limit = getrlimit(Resource::Memlock).current;
+    let Some(of_user) = limit else {
+        return Check::works(name, "any amount, for rings of samples");
+    };
+    let for_each_cpu = read("/proc/sys/kernel/perf_event_mlock_kb");
+    let for_each_cpu = for_each_cpu.and_then(|kb| kb.parse::<u64>().ok());
+    let for_each_cpu = for_each_cpu.unwrap_or(0).saturating_mul(1024);
+    let found = format!(
+        "{} for each CPU, for rings of samples, and {}",
+        human_bytes(for_each_cpu),
+        human_bytes(of_user)
+    );
+    if for_each_cpu.saturating_add(of_user) < SMALLEST_RINGS {
+        return Check::limited(name, found)
+            .so("record --perf loses samples, or cannot begin")
+            .remedy("sudo sysctl kernel.perf_event_mlock_kb=516")
+            .remedy("ulimit -l unlimited as root, or LimitMEMLOCK= of the service");
+    }
+    Check::works(name, found)
 }
 
 /// Returns if functions of the kernel can be named.

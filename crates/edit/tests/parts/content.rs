@@ -1,0 +1,127 @@
+//! The content of a trace as an import says it, ours and upstream's.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Command;
+
+use ferretto_edit::Window;
+use ferretto_tables::{Options, Trace};
+
+/// The content of a window, a line each: slices, time on CPUs, states of threads, values of
+/// counters and when they change.
+pub(crate) fn said(bytes: &[u8], window: Window) -> Vec<String> {
+    let trace = Trace::read(bytes, &Options::default()).unwrap();
+    let (from, to) = (window.from as i64, window.to as i64);
+    let text = |id| trace.strings().text(id).to_owned();
+    let tables = trace.tables();
+    let clipped = |ts: i64, dur: i64| {
+        let end = if dur < 0 { to } else { (ts + dur).min(to) };
+        (ts < to && end > from.max(ts))
+            .then(|| format!("{} to {}", ts.max(from) - from, end - from))
+    };
+    let track = |id| text(tables.track.name().get(id));
+    let tid = |utid| tables.thread.tid().get(utid);
+    let mut said = Vec::new();
+    let slices = &tables.slice;
+    for row in 0..slices.len() {
+        let (name, depth) = (text(slices.name().get(row)), slices.depth().get(row));
+        let of = track(slices.track_id().get(row));
+        if let Some(when) = clipped(slices.ts().get(row), slices.dur().get(row)) {
+            said.push(format!("slice {of} {name} {depth} {when}"));
+        }
+    }
+    let sched = &tables.sched_slice;
+    for row in 0..sched.len() {
+        let (tid, cpu) = (tid(sched.utid().get(row)), sched.ucpu().get(row));
+        if let Some(when) = clipped(sched.ts().get(row), sched.dur().get(row)) {
+            said.push(format!("cpu {cpu} {tid:?} {when}"));
+        }
+    }
+    let threads = &tables.thread;
+    let ends = (0..threads.len()).filter_map(|row| Some((tid(row), threads.end_ts().get(row)?)));
+    let ends: Vec<(i64, i64)> = ends.collect();
+    let states = &tables.thread_state;
+    let mut latest = HashMap::new();
+    for row in 0..states.len() {
+        latest.insert(states.utid().get(row), row);
+    }
+    for row in 0..states.len() {
+        // The end of one that is not the last was not seen, and threads that ended have none.
+        let (ts, dur) = (states.ts().get(row), states.dur().get(row));
+        let of = tid(states.utid().get(row));
+        let mut ends = ends.iter();
+        let is_over = ends.any(|(tid, end)| *tid == of && (ts..=from).contains(end));
+        if dur < 0 && (is_over || latest[&states.utid().get(row)] != row) {
+            continue;
+        }
+        let (tid, state) = (tid(states.utid().get(row)), text(states.state().get(row)));
+        if let Some(when) = clipped(states.ts().get(row), states.dur().get(row)) {
+            said.push(format!("state {tid:?} {state} {when}"));
+        }
+    }
+    let counters = &tables.counter;
+    let mut before = std::collections::BTreeMap::new();
+    for row in 0..counters.len() {
+        let (ts, value) = (counters.ts().get(row), counters.value().get(row));
+        let of = track(counters.track_id().get(row));
+        match ts {
+            _ if ts <= from => drop(before.insert(of, value)),
+            _ if ts < to => said.push(format!("counter {of} {value} {}", ts - from)),
+            _ => {}
+        }
+    }
+    said.extend(
+        before
+            .iter()
+            .map(|(of, value)| format!("counter {of} {value} before")),
+    );
+    said.sort();
+    said
+}
+
+/// The errors that an import counts.
+pub(crate) fn errors(bytes: &[u8]) -> Vec<String> {
+    let trace = Trace::read(bytes, &Options::default()).unwrap();
+    let stats = &trace.tables().stats;
+    let text = |id| trace.strings().text(id).to_owned();
+    (0..stats.len())
+        .filter(|row| text(stats.severity().get(*row)) == "error" && stats.value().get(*row) > 0)
+        .map(|row| text(stats.name().get(row)))
+        .collect()
+}
+
+/// Asks upstream's trace processor, if there is one.
+pub(crate) fn upstream(bytes: &[u8], query: &str) -> Option<String> {
+    let folder = PathBuf::from(std::env::var_os("FERRETTO_UPSTREAM")?);
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(bytes).unwrap();
+    let asked = Command::new(folder.join("trace_processor_shell"))
+        .arg("query")
+        .arg(file.path())
+        .arg(query)
+        .output();
+    let answer = asked.expect("FERRETTO_UPSTREAM names a folder with trace_processor_shell");
+    Some(String::from_utf8(answer.stdout).unwrap())
+}
+
+/// Upstream's import has no error either.
+pub(crate) fn check_upstream(bytes: &[u8]) {
+    let query = "select name || ' ' || value from stats where severity = 'error' and value > 0";
+    match upstream(bytes, query) {
+        Some(answer) => assert_eq!(answer.lines().skip(1).count(), 0, "{answer}"),
+        None => println!("skipped: FERRETTO_UPSTREAM does not name upstream's programs"),
+    }
+}
+
+pub(crate) fn differences(whole: &[String], part: &[String]) -> String {
+    let mut text = String::new();
+    for line in whole.iter().filter(|line| !part.contains(line)) {
+        writeln!(text, "only in the whole: {line}").unwrap();
+    }
+    for line in part.iter().filter(|line| !whole.contains(line)) {
+        writeln!(text, "only in the part: {line}").unwrap();
+    }
+    text
+}

@@ -1,0 +1,72 @@
+//! Several traces in one.
+
+use std::io::Cursor;
+
+use ferretto_edit::{Every, Window, merge};
+use ferretto_proto::fields::{trace_packet as packet, track_event};
+use ferretto_tables::{Options, Trace};
+
+use crate::content::{errors, said};
+use crate::recording::{SECOND, START, recording, snapshot, write};
+use crate::split::split;
+
+#[test]
+fn parts_merged_again_say_what_the_whole_says() {
+    let whole = recording(20);
+    let mut parts: Vec<_> = split(&whole, Every::Nanoseconds(5 * SECOND))
+        .into_iter()
+        .map(Cursor::new)
+        .collect();
+    let names = vec!["part"; parts.len()];
+    let mut merged = Vec::new();
+    let taken = merge(&mut parts, &names, [3; 16], &mut merged).unwrap();
+    assert!(taken.len() >= 3, "{taken:?}");
+    let window = Window {
+        from: START + 7 * SECOND,
+        to: START + 8 * SECOND,
+    };
+    let slices = |bytes: &[u8]| -> Vec<String> {
+        let all = said(bytes, window).into_iter();
+        let parsed = all.filter(|line| line.starts_with("slice") && line.contains("parse"));
+        // Slices that crossed the boundary were begun again, so there is more around it.
+        parsed
+            .map(|line| line.splitn(5, ' ').last().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(slices(&merged), slices(&whole));
+}
+
+#[test]
+fn traces_of_other_machines_are_related_by_the_time_of_day() {
+    let ours = recording(3);
+    // Another machine, started an hour earlier: at the same time of day its clock shows more.
+    let mut theirs = Vec::new();
+    let at = START + 3600 * SECOND;
+    write(&mut theirs, 1, |out| {
+        let real = START + 1_700_000_000 * SECOND;
+        snapshot(out, &[(6, at, false), (1, real, false)]);
+    });
+    write(&mut theirs, 5, |out| {
+        out.varint(packet::TIMESTAMP, at + SECOND);
+        out.varint(packet::SEQUENCE_FLAGS, 1);
+        out.nested(packet::TRACK_EVENT, |out| {
+            out.varint(track_event::TYPE, 3);
+            out.string(track_event::NAME, "theirs");
+        });
+    });
+    let mut merged = Vec::new();
+    let mut both = [Cursor::new(ours), Cursor::new(theirs)];
+    merge(&mut both, &["ours", "theirs"], [3; 16], &mut merged).unwrap();
+    let trace = Trace::read(&merged[..], &Options::default()).unwrap();
+    let slices = &trace.tables().slice;
+    let name = |row: &u32| trace.strings().text(slices.name().get(*row)) == "theirs";
+    let row = (0..slices.len()).find(name).unwrap();
+    assert!(
+        slices
+            .ts()
+            .get(row)
+            .abs_diff((START + SECOND).cast_signed())
+            < 1000
+    );
+    assert_eq!(errors(&merged), [] as [&str; 0]);
+}
