@@ -1,19 +1,23 @@
 #!/usr/bin/env bash
-# Installs a package into an empty root, uses it there as its user would, removes it, and looks at what is left.
-# Needs root, dpkg and python3. usage: packaging/try.sh FILE.deb
+# Installs a package into an empty root, uses it there as its user would, removes it, and looks at what is left. With the
+# package for development a C program is built and recorded, too.
+# Needs root, dpkg and python3. usage: packaging/try.sh ferretto.deb [ferretto-dev.deb]
 set -euo pipefail
 deb=$(realpath "$1")
+development=${2:+$(realpath "$2")}
+sources=$(realpath "$(dirname "$0")/..")
 if [[ $(id -u) != 0 ]] || ! command -v dpkg >/dev/null || ! command -v python3 >/dev/null; then
     echo 'skipped: trying a package needs root, dpkg and python3'
     exit 0
 fi
 root=$(mktemp -d)
+scratch=$(mktemp -d)
 pids=()
 clean() {
     for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
     wait 2>/dev/null || true
     for place in sys proc dev; do umount -R "$root/$place" 2>/dev/null || true; done
-    rm -rf --one-file-system "$root" "$root.before" "$root.after"
+    rm -rf --one-file-system "$root" "$root.before" "$root.after" "$scratch"
 }
 trap clean EXIT
 
@@ -46,18 +50,30 @@ in_root ferretto doctor >/dev/null || [[ $? == 3 ]]
 in_root ferretto record -q -d 500ms -o /tmp/trace
 in_root ferretto summary /tmp/trace | head -n 1
 
-# The service is started as systemd would: by a connection to a socket that its units name.
+for file in bin/{ferretto,traced,traced_probes,traced_perf,heapprofd,perfetto} lib/ferretto/libferretto_heap.so \
+    lib/systemd/system/{traced.service,traced-{producer,consumer}.socket,traced_probes.service,traced_perf.service} \
+    lib/systemd/system/heapprofd.{service,socket} lib/sysusers.d/ferretto.conf lib/tmpfiles.d/ferretto.conf \
+    share/man/man1/{ferretto,ferretto-record,traced,heapprofd}.1 share/bash-completion/completions/ferretto \
+    share/zsh/vendor-completions/_ferretto share/fish/vendor_completions.d/ferretto.fish; do
+    [[ -e $root/usr/$file ]] || { echo "the package has no /usr/$file"; exit 1; }
+done
+bash -n "$root/usr/share/bash-completion/completions/ferretto"
+
+# Programs are started as systemd would: by a connection to a socket that their units name.
 mkdir -p "$root/run/perfetto"
-python3 - "$root" <<'PYTHON' &
+activate() {
+    python3 - "$root" "$@" <<'PYTHON' &
 import os, re, select, socket, sys
-root = sys.argv[1]
+root, program, *units = sys.argv[1:]
 sockets = []
-for unit in ("producer", "consumer"):
-    text = open(f"{root}/usr/lib/systemd/system/traced-{unit}.socket").read()
+for unit in units:
+    text = open(f"{root}/usr/lib/systemd/system/{unit}.socket").read()
     path = re.search("ListenStream=(.*)", text)[1]
     name = re.search("FileDescriptorName=(.*)", text)[1]
+    mode = re.search("SocketMode=(.*)", text)[1]
     one = socket.socket(socket.AF_UNIX)
     one.bind(root + path)
+    os.chmod(root + path, int(mode, 8))
     one.listen()
     sockets.append((one, name))
 select.select([one for one, _ in sockets], [], [])
@@ -70,14 +86,46 @@ os.chroot(root)
 os.chdir("/")
 os.environ.update(LISTEN_FDS=str(len(sockets)), LISTEN_PID=str(os.getpid()),
                   LISTEN_FDNAMES=":".join(name for _, name in sockets))
-os.execv("/usr/bin/ferretto", ["ferretto", "traced"])
+os.execv("/usr/bin/ferretto", [program])
 PYTHON
-pids+=($!)
+    pids+=($!)
+}
+activate traced traced-producer traced-consumer
+activate heapprofd heapprofd
 for _ in $(seq 100); do [[ -S $root/run/perfetto/traced-consumer.sock ]] && break || sleep 0.1; done
 chroot "$root" /usr/bin/ferretto traced_probes >/dev/null 2>&1 &
 pids+=($!)
 in_root ferretto record -q --system -d 1s -o /tmp/by-service
 in_root ferretto summary /tmp/by-service | head -n 1
+
+# One connection is enough to start the heap profiler, which registers its data source then.
+for _ in $(seq 100); do [[ -S $root/run/perfetto/heapprofd.sock ]] && break || sleep 0.1; done
+python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])' "$root/run/perfetto/heapprofd.sock"
+for _ in $(seq 100); do
+    in_root perfetto --query | grep -q android.heapprofd && break
+    sleep 0.1
+done
+in_root perfetto --query | grep -q android.heapprofd || { echo 'heapprofd was not started by its socket'; exit 1; }
+
+# The program needs nothing of the system: in a root with nothing but itself it records, too.
+install -D "$root/usr/bin/ferretto" "$scratch/empty/ferretto"
+mkdir "$scratch/empty/tmp"
+chroot "$scratch/empty" /ferretto --version
+chroot "$scratch/empty" /ferretto record -q -d 200ms -o /tmp/trace
+[[ -s $scratch/empty/tmp/trace ]]
+
+if [[ -n $development ]]; then
+    if command -v cc >/dev/null && command -v pkg-config >/dev/null; then
+        dpkg-deb --extract "$development" "$scratch/dev"
+        export PKG_CONFIG_PATH=$scratch/dev/usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$scratch/dev
+        # shellcheck disable=SC2046
+        cc "$sources/crates/capi/examples/example.c" -o "$scratch/program" $(pkg-config --cflags --libs perfetto_c)
+        LD_LIBRARY_PATH=$scratch/dev/usr/lib "$root/usr/bin/ferretto" record -q -o "$scratch/trace" -- "$scratch/program"
+        "$root/usr/bin/ferretto" summary "$scratch/trace" | grep track_event
+    else
+        echo 'skipped: trying the package for development needs cc and pkg-config'
+    fi
+fi
 for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
 wait 2>/dev/null || true
 pids=()

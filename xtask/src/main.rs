@@ -8,6 +8,7 @@ mod docs;
 mod install;
 mod language;
 mod licences;
+mod links;
 mod packages;
 mod tree;
 
@@ -17,6 +18,7 @@ const USAGE: &str = "usage: cargo xtask codegen [--check]
        cargo xtask conformance [--check]
        cargo xtask language [--check]
        cargo xtask licences
+       cargo xtask links
        cargo xtask packages [CRATE]...
        cargo xtask tree
        cargo xtask docs [FILE]...
@@ -29,6 +31,7 @@ const USAGE: &str = "usage: cargo xtask codegen [--check]
   language         wrap comments that are too wide; --check fails on these, and on doc comments that
                    begin with a question word
   licences         fail if a dependency's licence is not on the list in deny.toml
+  links            fail if a link between documents leads nowhere
   packages         fail if what is published lacks something; with names, build these from their packages, too
   tree             fail if the library brings too many crates, or C code, into programs
   docs             try out every block of code in README.md and docs/, or in some of these
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         ["language"] => language::write(),
         ["language", "--check"] => language::check(),
         ["licences"] => licences::check(),
+        ["links"] => links::check(),
         ["packages", names @ ..] => packages::check(names),
         ["tree"] => tree::check(),
         ["docs", names @ ..] => docs::run(names),

@@ -180,15 +180,23 @@ impl<'a> Schema<'a> {
                     let own = field.type_name().rsplit('.').next().unwrap_or_default();
                     let section = SECTIONS.iter().find(|(_, message, _)| *message == own);
                     if let Some((heading, ..)) = section {
-                        rows.push(self.row(field, &format!("See [{heading}](#{}).", anchor(heading))));
+                        rows.push(
+                            self.row(field, &format!("See [{heading}](#{}).", anchor(heading))),
+                        );
                     }
                 }
                 None if name == "DataSourceConfig" => {}
-                None => bail!("{name}.{} has no comment in {file}, which is its meaning", field.name()),
+                None => bail!(
+                    "{name}.{} has no comment in {file}, which is its meaning",
+                    field.name()
+                ),
             }
         }
         if !rows.is_empty() {
-            writeln!(page, "\n| field | type | default | meaning |\n|---|---|---|---|")?;
+            writeln!(
+                page,
+                "\n| field | type | default | meaning |\n|---|---|---|---|"
+            )?;
             rows.iter().for_each(|row| page.push_str(row));
         }
         for (index, nested) in message.nested_type.iter().enumerate() {

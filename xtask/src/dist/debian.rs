@@ -7,6 +7,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+/// The person to ask. Packages must name an address; `.invalid` is reserved for those at which
+/// nobody is, as nobody has yet given one for the project. Questions go to its issues.
+const MAINTAINER: &str = "The Ferretto authors <noreply@ferretto.invalid>";
+
 /// The description of a package.
 pub(super) struct Package {
     name: &'static str,
@@ -50,7 +54,7 @@ pub(super) fn package(into: &Path, staged: &Path, package: &Package) -> Result<(
     };
     let version = env!("CARGO_PKG_VERSION");
     let text = format!(
-        "Package: {}\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: Ferretto's authors <ferretto@localhost>\n\
+        "Package: {}\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: {MAINTAINER}\n\
          Section: devel\nPriority: optional\nDescription: {}\n{}",
         package.name, package.about, package.more
     );

@@ -60,6 +60,7 @@ pub(crate) fn run(profile: &str, into: &str) -> Result<()> {
     let _ = fs::remove_dir_all(&development);
     crate::install::place(&crate::install::build(profile)?, &development.join("usr"))?;
     describe_for(&development)?;
+    explain(&root, &development)?;
     debian::package(&into, &staged, &debian::FERRETTO)?;
     debian::package(&into, &development, &debian::DEVELOPMENT)?;
     sums(&into)?;
@@ -199,6 +200,22 @@ fn describe_for(development: &Path) -> Result<()> {
         let path = entry?.path();
         let text = fs::read_to_string(&path)?;
         fs::write(&path, text.replace(&staged.display().to_string(), "/usr"))?;
+    }
+    Ok(())
+}
+
+/// Adds how programs use the library, with one that does. Its headers are Perfetto's, which has
+/// them in packages of its own.
+fn explain(root: &Path, development: &Path) -> Result<()> {
+    let papers = development.join("usr/share/doc/ferretto-dev");
+    fs::create_dir_all(papers.join("examples"))?;
+    let copies = [
+        ("LICENSE", "copyright"),
+        ("docs/c-abi.md", "c-abi.md"),
+        ("crates/capi/examples/example.c", "examples/example.c"),
+    ];
+    for (from, to) in copies {
+        fs::copy(root.join(from), papers.join(to)).with_context(|| format!("copying {from}"))?;
     }
     Ok(())
 }

@@ -81,7 +81,8 @@ struct Task {
     priority: u64,
     /// Why it does not run; `None` while it does, and when it is no more.
     state: Option<u64>,
-    /// Wake-ups and reasons for which it was blocked since then, encoded, with their times, in order.
+    /// Wake-ups and reasons for which it was blocked since then, encoded, with their times, in
+    /// order.
     since: Vec<(u64, Vec<u8>)>,
 }
 
@@ -283,8 +284,8 @@ impl Kernel {
         })
     }
 
-    /// Notes an event that explains the state of a thread that does not run. That it does not may be
-    /// told only later, by the CPU on which it ran.
+    /// Notes an event that explains the state of a thread that does not run. That it does not may
+    /// be told only later, by the CPU on which it ran.
     fn since(&mut self, pid: u64, time: u64, event: Vec<u8>) {
         if let Some(task) = self.tasks.get_mut(&pid)
             && task.time <= time

@@ -1,6 +1,6 @@
 //! The content of a trace as an import says it, ours and upstream's.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::PathBuf;
@@ -40,8 +40,12 @@ pub(crate) fn said(bytes: &[u8], window: Window) -> Vec<String> {
         }
     }
     let threads = &tables.thread;
-    let ends = (0..threads.len()).filter_map(|row| Some((tid(row), threads.end_ts().get(row)?)));
-    let ends: Vec<(i64, i64)> = ends.collect();
+    let mut ends: HashMap<i64, Vec<i64>> = HashMap::new();
+    for row in 0..threads.len() {
+        if let Some(end) = threads.end_ts().get(row) {
+            ends.entry(tid(row)).or_default().push(end);
+        }
+    }
     let states = &tables.thread_state;
     let mut latest = HashMap::new();
     for row in 0..states.len() {
@@ -51,8 +55,8 @@ pub(crate) fn said(bytes: &[u8], window: Window) -> Vec<String> {
         // The end of one that is not the last was not seen, and threads that ended have none.
         let (ts, dur) = (states.ts().get(row), states.dur().get(row));
         let of = tid(states.utid().get(row));
-        let mut ends = ends.iter();
-        let is_over = ends.any(|(tid, end)| *tid == of && (ts..=from).contains(end));
+        let mut ends = ends.get(&of).into_iter().flatten();
+        let is_over = ends.any(|end| (ts..=from).contains(end));
         if dur < 0 && (is_over || latest[&states.utid().get(row)] != row) {
             continue;
         }
@@ -117,10 +121,12 @@ pub(crate) fn check_upstream(bytes: &[u8]) {
 
 pub(crate) fn differences(whole: &[String], part: &[String]) -> String {
     let mut text = String::new();
-    for line in whole.iter().filter(|line| !part.contains(line)) {
+    let of_whole: HashSet<&String> = whole.iter().collect();
+    let of_part: HashSet<&String> = part.iter().collect();
+    for line in of_whole.difference(&of_part) {
         writeln!(text, "only in the whole: {line}").unwrap();
     }
-    for line in part.iter().filter(|line| !whole.contains(line)) {
+    for line in of_part.difference(&of_whole) {
         writeln!(text, "only in the part: {line}").unwrap();
     }
     text

@@ -105,8 +105,8 @@ pub(super) fn counters() -> Check {
     Check::works("perf counters", found)
 }
 
-/// Returns what was found about the memory in which the kernel hands over samples. It is locked, and
-/// what a user may lock is limited.
+/// Returns what was found about the memory in which the kernel hands over samples. It is locked,
+/// and what a user may lock is limited.
 pub(super) fn locked_memory() -> Check {
     let name = "locked memory";
     let held = capabilities(None).map(|held| held.effective);
