@@ -24,7 +24,8 @@ pub(super) fn activity(out: &mut impl Write, rows: &[ActivitySummary]) -> io::Re
         let width = width.unwrap_or(0).min(MAX_NAME);
         for row in names() {
             let (name, count) = (shown(&row.name), grouped(row.count));
-            write!(out, "  {name:width$}  {count:>13} times")?;
+            let times = if row.count == 1 { "time " } else { "times" };
+            write!(out, "  {name:width$}  {count:>13} {times}")?;
             if row.bytes > 0 {
                 write!(out, "  {:>10}", human_bytes(row.bytes))?;
             }

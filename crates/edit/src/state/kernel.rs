@@ -11,6 +11,7 @@ use ferretto_proto::fields::{
     print_ftrace_event as print, rss_stat_ftrace_event as rss,
     sched_blocked_reason_ftrace_event as blocked, sched_process_free_ftrace_event as free,
     sched_switch_ftrace_event as switch, sched_waking_ftrace_event as waking,
+    task_newtask_ftrace_event as newtask,
 };
 use ferretto_wire::{Fields, encode};
 
@@ -202,7 +203,15 @@ impl Kernel {
                     task.state = None;
                     task.since.clear();
                 }
+                self.has_run(pid, time);
                 self.gone.push(pid);
+            }
+            event::TASK_NEWTASK => {
+                let new = number(body, newtask::PID);
+                // Its first switch may have come from another CPU before.
+                if self.tasks.get(&new).is_none_or(|task| task.time < time) {
+                    self.hold((kind, new, Vec::new()), cpu, time, Some(bytes));
+                }
             }
             event::CPU_FREQUENCY | event::CPU_FREQUENCY_LIMITS | event::CPU_IDLE => {
                 let key = (kind, number(body, of_cpu::CPU_ID), Vec::new());
@@ -269,7 +278,16 @@ impl Kernel {
             task.state = None;
             task.since.retain(|(at, _)| *at > time);
         }
+        self.has_run(pid, time);
         self.running.insert(cpu, pid);
+    }
+
+    /// That a thread is new need not be told any more.
+    fn has_run(&mut self, pid: u64, time: u64) {
+        let key = (event::TASK_NEWTASK, pid, Vec::new());
+        if self.held.get(&key).is_some_and(|held| held.time <= time) {
+            self.held.remove(&key);
+        }
     }
 
     /// Returns a thread, if this is news of it and there is memory.
@@ -349,8 +367,14 @@ impl Kernel {
         }
     }
 
-    /// Writes all that holds as events at `at`, or each at the last time of its CPU.
-    pub(crate) fn write(&mut self, at: Option<u64>, out: &mut dyn FnMut(Vec<u8>)) {
+    /// Writes all that holds as events at `at`, or each at the last time of its CPU; `is_told`
+    /// returns true for threads of which other packets tell.
+    pub(crate) fn write(
+        &mut self,
+        at: Option<u64>,
+        is_told: impl Fn(u64) -> bool,
+        out: &mut dyn FnMut(Vec<u8>),
+    ) {
         let mut events: BTreeMap<u32, Vec<Vec<u8>>> = BTreeMap::new();
         let last = &self.last;
         let when = |cpu: u32| at.or(last.get(&cpu).copied()).unwrap_or(0);
@@ -389,8 +413,9 @@ impl Kernel {
                     .push(timed(event, when(task.cpu)));
             }
         }
-        for held in self.held.values() {
-            if let Some(event) = &held.event {
+        for ((kind, of, _), held) in &self.held {
+            let is_needless = *kind == event::TASK_NEWTASK && is_told(*of);
+            if let Some(event) = held.event.as_ref().filter(|_| !is_needless) {
                 let time = when(held.cpu).max(held.time);
                 events.entry(held.cpu).or_default().push(timed(event, time));
             }

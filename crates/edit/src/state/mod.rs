@@ -345,7 +345,9 @@ impl State {
             system.write(of_machine(machine), self.latest, out);
         }
         for (machine, kernel) in &mut self.kernels {
-            kernel.write(of_machine(machine), out);
+            let system = self.systems.get(machine);
+            let is_told = |pid| system.is_some_and(|system| system.has(pid));
+            kernel.write(of_machine(machine), is_told, out);
         }
         let last = &self.last;
         let when = |sequence: u32, own: u64| match at {

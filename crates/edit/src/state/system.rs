@@ -117,6 +117,11 @@ impl System {
         self.statistics.remove(&pid);
     }
 
+    /// Returns true if it is known of which process a thread is.
+    pub(crate) fn has(&self, pid: u64) -> bool {
+        self.processes.contains_key(&pid) || self.threads.contains_key(&pid)
+    }
+
     /// Writes all that holds, measurements at `at` or their own time.
     pub(crate) fn write(&self, at: Option<u64>, latest: u64, out: &mut dyn FnMut(Vec<u8>)) {
         if !self.processes.is_empty() || !self.threads.is_empty() {

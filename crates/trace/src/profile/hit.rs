@@ -8,12 +8,15 @@ use ferretto_wire::{Fields, Value, encode};
 
 use super::ProfileReader;
 
+/// The path and the build id of a file.
+type File = (Arc<str>, Arc<[u8]>);
+
 /// The addresses that samples hit, by path and build id of the file.
 #[derive(Debug, Default)]
 pub(super) struct Hit {
     /// The number of frames that were known.
     frames: usize,
-    addresses: HashMap<(Arc<str>, Arc<[u8]>), HashSet<u64>>,
+    addresses: HashMap<File, HashSet<u64>>,
 }
 
 impl ProfileReader {
