@@ -84,6 +84,12 @@ impl Gate {
         may
     }
 
+    /// Returns true if it is closed, and somebody has not left yet.
+    #[cfg(not(loom))]
+    pub(super) fn is_closed_and_used(&self) -> bool {
+        self.owner.load(Ordering::Acquire) == 0 && self.users.load(Ordering::Acquire) != 0
+    }
+
     /// Ends a change.
     pub(super) fn end_change(&self) {
         self.changes.store(false, Ordering::Release);

@@ -135,7 +135,10 @@ fn look() {
     // SAFETY: written before there was a page.
     let path = unsafe { &*SOCKET.0.get() };
     let length = path.iter().position(|&byte| byte == 0).unwrap_or(MAX_PATH);
-    session::begin(&path[..length]);
+    if !session::begin(&path[..length]) {
+        // The next allocation will.
+        SEEN.store(generation.wrapping_sub(1), Ordering::Release);
+    }
     drop(errno);
     thread.is_busy = 0;
 }

@@ -119,14 +119,16 @@ impl Lockful<'static> {
 }
 
 /// Connects to the profiler. The thread is busy.
-pub(super) fn begin(path: &[u8]) {
+/// `false` if somebody is still in the session before: it has to be tried again.
+pub(super) fn begin(path: &[u8]) -> bool {
     if !GATE.begin_change() {
-        return;
+        return !GATE.is_closed_and_used();
     }
     if let Some(granted) = connect(path) {
         start(granted);
     }
     GATE.end_change();
+    true
 }
 
 fn start(granted: Granted) {
