@@ -100,7 +100,9 @@ fn middle(path: &Path) -> Option<Window> {
 /// measurement.
 fn is_of_before(line: &str) -> bool {
     let is_over = line.contains(" X 0 to ") || line.contains(" Z 0 to ");
-    let is_rate = line.starts_with("counter diskstat.") || line.starts_with("counter cpu-clock ");
+    // Counters of processes have one name for all, so the last value may be of one that ended.
+    let before = ["counter diskstat.", "counter cpu-clock ", "counter mem."];
+    let is_rate = before.iter().any(|name| line.starts_with(name));
     (line.starts_with("state") && is_over) || (is_rate && line.ends_with(" before"))
 }
 
