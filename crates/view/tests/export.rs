@@ -137,6 +137,11 @@ fn a_page_keeps_its_bound_and_says_what_is_missing() {
     let bound = empty + (whole - empty) / 8;
     let export = Export::new(&view, bound, 2).expect("export");
     assert!(export.size() <= bound);
+    assert!(
+        export.size() > bound / 4 * 3,
+        "{} of {bound}",
+        export.size()
+    );
     let sentence = export.left_out().expect("sentence").to_owned();
     assert!(sentence.contains("arguments") && sentence.contains("begins after the first"));
     let frames = frames(&page(&export));

@@ -127,7 +127,7 @@ impl Export {
                 let export = draft.pack(threads);
                 size = export.size();
                 if size <= max_size {
-                    return Ok(export);
+                    return Ok(export.with_more(view, part, share, max_size, threads));
                 }
             }
             // Leaving out too little is not tried alone.
@@ -152,6 +152,29 @@ impl Export {
             part.until = view.time_before(share);
         }
         Err(ExportError::TooSmall { needed: size })
+    }
+
+    /// Takes a larger share of the events if much less than the bound was used: sizes are
+    /// estimated before, and events of one time may be larger than those of another.
+    fn with_more(
+        self,
+        view: &View,
+        mut part: Part,
+        share: f64,
+        max_size: u64,
+        threads: usize,
+    ) -> Self {
+        let size = self.size();
+        if part.until == i64::MAX || share == 0.0 || size > max_size / 8 * 7 {
+            return self;
+        }
+        part.until = view.time_before(share * (max_size as f64 / size as f64 * 0.95));
+        let larger = Draft::of(view, part).pack(threads);
+        if larger.size() <= max_size {
+            larger
+        } else {
+            self
+        }
     }
 
     /// Returns the size of the file in bytes.
