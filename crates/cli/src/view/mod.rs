@@ -7,9 +7,9 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use ferretto_tables::{Continue, Options, Progress, Trace};
+use ferretto_tables::{Continue, ImportError, Options, Progress, Trace};
 use ferretto_text::terminal::shown;
 use ferretto_view::{Export, Server, View};
 
@@ -77,13 +77,19 @@ fn open(path: &Path) -> Result<View> {
         return Ok(View::new(trace, "standard input", options.threads));
     }
     let name = path.display().to_string();
-    let mut told = Told::default();
+    if path.is_dir() {
+        bail!("cannot open {}: it is a directory", shown(&name));
+    }
+    let mut shown_progress = ShownProgress::default();
     let view = View::open(path, &options, |progress| {
-        told.tell(progress);
+        shown_progress.update(progress);
         Continue::Yes
     });
-    told.end();
-    let view = view.with_context(|| format!("cannot read {}", shown(&name)))?;
+    shown_progress.end();
+    let view = match view {
+        Err(error @ ImportError::Open { .. }) => return Err(error.into()),
+        other => other.with_context(|| format!("cannot read {}", shown(&name)))?,
+    };
     for remark in view.trace().remarks() {
         eprintln!("ferretto: {}: {}", shown(&name), shown(remark));
     }
@@ -109,12 +115,12 @@ fn export(view: &View, args: &ViewArgs, output: &Path) -> Result<()> {
 
 /// The progress of an import, on a terminal.
 #[derive(Debug, Default)]
-struct Told {
+struct ShownProgress {
     percent: Option<u64>,
 }
 
-impl Told {
-    fn tell(&mut self, progress: Progress) {
+impl ShownProgress {
+    fn update(&mut self, progress: Progress) {
         /// Smaller files are read at once.
         const MIN_SIZE: u64 = 32 << 20;
         let Some(size) = progress.of.filter(|size| *size >= MIN_SIZE) else {

@@ -146,6 +146,14 @@ fn what_is_no_trace_is_an_error() {
             .returned(1)
             .complained("it is a directory");
     }
+    for (path, reason) in [
+        ("missing", "No such file or directory"),
+        (".", "it is a directory"),
+    ] {
+        let outcome = world.run("ferretto", &["view", path]).returned(1);
+        let expected = format!("ferretto: cannot open {path}: {reason}\n");
+        assert_eq!(outcome.stderr, expected);
+    }
 }
 
 #[test]

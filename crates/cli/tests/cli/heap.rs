@@ -164,6 +164,10 @@ fn dumps_show_growth_and_are_compared() {
     let svg = String::from_utf8(world.read("d.svg")).unwrap();
     assert!(svg.contains("what has changed"), "{svg}");
     world
+        .run("ferretto", &["flamegraph", "--heap", "--diff=1,99", "t"])
+        .returned(1)
+        .complained("no dump 99 of a heap");
+    world
         .run("ferretto", &["flamegraph", "--diff=1,2", "t"])
         .returned(2)
         .complained("--heap");

@@ -341,19 +341,32 @@ impl Profile {
         Some(&dump.heap)
     }
 
-    /// The chosen dump of each heap.
-    pub fn chosen<'a>(&'a self, selection: &Selection, choice: DumpChoice) -> Vec<&'a HeapDump> {
+    /// The dumps that a selection takes, in the order of the trace.
+    fn selected<'a>(&'a self, selection: &Selection) -> impl Iterator<Item = &'a HeapDump> {
         let start = self.clocks.start().unwrap_or(0);
-        let is_selected = |dump: &&HeapDump| {
+        self.heap_dumps().iter().filter(move |dump| {
             let since = dump.time.saturating_sub(start);
             let is_late = selection.to.is_some_and(|to| since >= to);
             let is_early = selection.from.is_some_and(|from| since < from);
             let is_other = !selection.pids.is_empty() && !selection.pids.contains(&dump.pid);
             !is_late && !is_early && !is_other && !dump.is_rejected
-        };
+        })
+    }
+
+    /// Returns the number of dumps of the heap that has most.
+    pub fn max_dumps(&self, selection: &Selection) -> usize {
+        let mut counts = HashMap::new();
+        for dump in self.selected(selection) {
+            *counts.entry(dump.key()).or_insert(0) += 1;
+        }
+        counts.into_values().max().unwrap_or(0)
+    }
+
+    /// The chosen dump of each heap.
+    pub fn chosen<'a>(&'a self, selection: &Selection, choice: DumpChoice) -> Vec<&'a HeapDump> {
         let mut chosen: Vec<(&HeapDump, usize)> = Vec::new();
         let mut places = HashMap::new();
-        for dump in self.heap_dumps().iter().filter(is_selected) {
+        for dump in self.selected(selection) {
             let place = *places.entry(dump.key()).or_insert(chosen.len());
             match chosen.get_mut(place) {
                 Some((known, number)) => {

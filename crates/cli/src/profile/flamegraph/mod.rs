@@ -7,7 +7,8 @@ mod svg;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use ferretto_text::terminal::shown;
 use ferretto_trace::profile::{CallTree, HeapView, StackCounts, TreeOptions, Value};
 use ferretto_trace::summary::human_bytes;
 
@@ -33,6 +34,16 @@ pub(crate) fn run(args: &FlamegraphArgs) -> Result<Extent> {
         Some(before) => Some(Samples::read_within(before, &args.selection, limits)?),
         None => None,
     };
+    if let Some((first, second)) = args.diff {
+        let dumps = samples.profile.max_dumps(&args.selection.selection());
+        if first.max(second) > dumps {
+            bail!(
+                "{} has no dump {} of a heap: there are {dumps}; record --heap-dumps sets the time between them",
+                shown(&args.file.display().to_string()),
+                first.max(second)
+            );
+        }
+    }
     let first = args.diff.map(|(first, second)| {
         samples.counts = samples.at_dump(&args.selection, second);
         samples.at_dump(&args.selection, first)
