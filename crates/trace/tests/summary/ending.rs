@@ -45,7 +45,7 @@ fn data_sources_that_were_gone_at_the_end_are_named() {
     let gone = recorded(false);
     assert_eq!(gone.losses, []);
     assert!(
-        gone.unknown[0].starts_with("linux.perf of traced_perf was gone"),
+        gone.unknown[0].starts_with("linux.perf of traced_perf left before the recording ended"),
         "{gone:?}"
     );
     // If the service has waited for it in vain, that is told as a loss.
