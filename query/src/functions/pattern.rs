@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, StringArray};
+use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, StringArray, StringViewArray};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, exec_err};
 use regex::{Regex, RegexBuilder};
@@ -109,18 +109,59 @@ fn extract(text: &ArrayRef, pattern: &ArrayRef) -> Result<ArrayRef> {
 }
 
 fn glob(pattern: &ArrayRef, text: &ArrayRef) -> Result<ArrayRef> {
-    let (pattern, text) = (texts(pattern)?, texts(text)?);
+    let pattern = texts(pattern)?;
     let mut last: Option<(String, Glob)> = None;
+    let mut known = KnownViews::default();
+    let views = text.as_any().downcast_ref::<StringViewArray>();
+    let copies = match views {
+        Some(_) => None,
+        None => Some(texts(text)?),
+    };
     let matched = (0..text.len()).map(|i| {
         if text.is_null(i) || pattern.is_null(i) {
             return None;
         }
         if last.as_ref().is_none_or(|(p, _)| p != pattern.value(i)) {
             last = Some((pattern.value(i).to_owned(), Glob::new(pattern.value(i))));
+            known = KnownViews::default();
         }
-        last.as_ref().map(|(_, glob)| glob.matches(text.value(i)))
+        let (_, glob) = last.as_ref()?;
+        Some(match (views, &copies) {
+            (Some(views), _) => known.answer(views.views()[i], || glob.matches(views.value(i))),
+            (None, Some(copies)) => glob.matches(copies.value(i)),
+            (None, None) => return None,
+        })
     });
     Ok(Arc::new(matched.collect::<BooleanArray>()))
+}
+
+/// Answers for the views of one array. A trace's texts are picked from one array, so rows with the
+/// same text have the same view, and a text is compared with a pattern once instead of in each row.
+struct KnownViews(Vec<Option<(u128, bool)>>);
+
+impl Default for KnownViews {
+    fn default() -> Self {
+        Self(vec![None; 1 << Self::BITS])
+    }
+}
+
+impl KnownViews {
+    const BITS: u32 = 9;
+
+    /// Returns the answer for a view, which is computed unless it is known.
+    fn answer(&mut self, view: u128, compute: impl FnOnce() -> bool) -> bool {
+        // The multiplier is 2^64 divided by the golden ratio, as in Fibonacci hashing.
+        let mixed = (view as u64 ^ (view >> 64) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let slot = &mut self.0[(mixed >> (64 - Self::BITS)) as usize];
+        match *slot {
+            Some((known, answer)) if known == view => answer,
+            _ => {
+                let answer = compute();
+                *slot = Some((view, answer));
+                answer
+            }
+        }
+    }
 }
 
 /// A pattern of `GLOB`: `*`, `?` and `[…]`, case-sensitive.
@@ -216,7 +257,33 @@ fn set(chars: &[char], mut at: usize) -> Option<(Piece, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use super::Glob;
+    use std::sync::Arc;
+
+    use datafusion::arrow::array::{
+        Array, ArrayRef, AsArray, StringArray, StringViewArray, UInt32Array,
+    };
+    use datafusion::arrow::compute::take;
+
+    use super::{Glob, glob};
+
+    #[test]
+    fn texts_picked_from_one_array_match_as_copies_do() {
+        let texts = (0..2000).map(|n| match n % 3 {
+            0 => None,
+            1 => Some(format!("short {n}")),
+            _ => Some(format!("a text that is longer than a view, number {n}")),
+        });
+        let pool: StringViewArray = texts.collect();
+        let picked = UInt32Array::from_iter_values((0..9000).map(|n| n * 7919 % 2000));
+        let views = take(&pool, &picked, None).expect("take");
+        let copies: ArrayRef = Arc::new(views.as_string_view().iter().collect::<StringArray>());
+        let patterns = (0..9000).map(|n| if n < 5000 { "*1?" } else { "a*2*" });
+        let patterns: ArrayRef = Arc::new(StringArray::from_iter_values(patterns));
+        let of_views = glob(&patterns, &views).expect("glob");
+        assert_eq!(&of_views, &glob(&patterns, &copies).expect("glob"));
+        assert!((100..8000).contains(&of_views.as_boolean().true_count()));
+        assert_eq!(of_views.null_count(), views.null_count());
+    }
 
     #[test]
     fn globs_match_as_sqlites() {

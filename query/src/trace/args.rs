@@ -102,10 +102,38 @@ impl Hash for ExtractArg {
     }
 }
 
-/// Returns the value of a key in a set.
-fn value(trace: &Trace, set: i64, key: &str) -> Option<ArgValue> {
-    let key = trace.strings().find(key)?;
-    trace.tables().args.get(u32::try_from(set).ok()?, key)
+/// Reads values of keys in sets; a key is looked up when it is another than that of the row before.
+struct Values<'a> {
+    trace: &'a Trace,
+    sets: Int64Array,
+    keys: StringArray,
+    last: Option<(usize, Option<StringId>)>,
+}
+
+impl<'a> Values<'a> {
+    fn new(trace: &'a Trace, sets: &ArrayRef, keys: &ArrayRef) -> Result<Self> {
+        Ok(Self {
+            trace,
+            sets: integers(sets)?,
+            keys: texts(keys)?,
+            last: None,
+        })
+    }
+
+    /// Returns the value of a row.
+    fn get(&mut self, row: usize) -> Option<ArgValue> {
+        if self.sets.is_null(row) || self.keys.is_null(row) {
+            return None;
+        }
+        let key = self.keys.value(row);
+        let id = match self.last {
+            Some((known, id)) if self.keys.value(known) == key => id,
+            _ => self.trace.strings().find(key),
+        };
+        self.last = Some((row, id));
+        let set = u32::try_from(self.sets.value(row)).ok()?;
+        self.trace.tables().args.get(set, id?)
+    }
 }
 
 impl ScalarUDFImpl for ExtractArg {
@@ -147,13 +175,9 @@ impl ScalarUDFImpl for ExtractArg {
             .into_iter()
             .map(|a| a.into_array(rows))
             .collect::<Result<_>>()?;
-        let (sets, keys) = (integers(&arrays[0])?, texts(&arrays[1])?);
         let trace = &self.trace;
-        let at = |row: usize| {
-            (sets.is_valid(row) && keys.is_valid(row))
-                .then(|| value(trace, sets.value(row), keys.value(row)))
-                .flatten()
-        };
+        let mut values = Values::new(trace, &arrays[0], &arrays[1])?;
+        let mut at = |row: usize| values.get(row);
         let text = |value: ArgValue| match value {
             ArgValue::Text(id) | ArgValue::Json(id) => Some(trace.strings().text(id).to_owned()),
             ArgValue::Real(v) => Some(format!("{v:?}")),
@@ -192,13 +216,8 @@ pub(super) fn functions(trace: &Arc<Trace>, types: Option<Arc<dyn KeyTypes>>) ->
     };
     let trace = trace.clone();
     let integer = ArrayFunction::new("__arg_int", 2..=2, DataType::Int64, move |args, rows| {
-        let (sets, keys) = (integers(&args[0])?, texts(&args[1])?);
-        let at = |row: usize| {
-            (sets.is_valid(row) && keys.is_valid(row))
-                .then(|| value(&trace, sets.value(row), keys.value(row)))
-                .flatten()
-                .and_then(ArgValue::as_int)
-        };
+        let mut values = Values::new(&trace, &args[0], &args[1])?;
+        let at = |row: usize| values.get(row).and_then(ArgValue::as_int);
         Ok(Arc::new((0..rows).map(at).collect::<Int64Array>()))
     });
     vec![ScalarUDF::new_from_impl(extract), integer.udf()]
