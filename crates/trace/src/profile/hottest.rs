@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::Profile;
+use super::allocating::allocates_for_others;
 use super::counts::{Count, StackCounts, Value};
 use super::function::{FunctionId, Origin};
 
@@ -36,6 +37,23 @@ pub struct Share {
 /// each sample; where no name is known the addresses of one file count together. Time off the CPU
 /// is that of the waiting function, and not of the kernel's scheduler.
 pub fn hottest(profile: &Profile, counts: &StackCounts, value: Value) -> Vec<HotFunction> {
+    ranked(profile, counts, value, |_| true)
+}
+
+/// Functions by the allocations they make, the largest first. Functions of allocators and standard
+/// libraries allocate for their callers.
+pub fn sites(profile: &Profile, counts: &StackCounts, value: Value) -> Vec<HotFunction> {
+    ranked(profile, counts, value, |name| !allocates_for_others(name))
+}
+
+/// Functions by their own samples: those of stacks in which they are the innermost whose names
+/// `counts_itself` accepts, or the innermost of all, if it accepts none.
+fn ranked(
+    profile: &Profile,
+    counts: &StackCounts,
+    value: Value,
+    counts_itself: fn(&str) -> bool,
+) -> Vec<HotFunction> {
     let mut by_stack: HashMap<_, Count> = HashMap::new();
     for (key, count) in counts.iter(profile) {
         by_stack.entry(key.stack).or_default().add(count);
@@ -45,17 +63,20 @@ pub fn hottest(profile: &Profile, counts: &StackCounts, value: Value) -> Vec<Hot
     let mut seen: HashSet<usize> = HashSet::new();
     for (stack, count) in by_stack {
         seen.clear();
-        let mut innermost = None;
+        let (mut innermost, mut accepted) = (None, None);
         for line in profile.lines(profile.shown_stack(stack, is_off_cpu)) {
-            let Some(group) = groups.of(profile, line.function) else {
+            let Some(group) = groups.of(profile, line.function, counts_itself) else {
                 continue;
             };
             if seen.insert(group) {
                 groups.hot[group].total.add(count);
             }
             innermost = Some(group);
+            if groups.accepted[group] {
+                accepted = Some(group);
+            }
         }
-        if let Some(group) = innermost {
+        if let Some(group) = accepted.or(innermost) {
             groups.hot[group].own.add(count);
         }
     }
@@ -72,22 +93,34 @@ pub fn hottest(profile: &Profile, counts: &StackCounts, value: Value) -> Vec<Hot
 #[derive(Debug, Default)]
 struct Groups {
     hot: Vec<HotFunction>,
+    /// Those that may have samples of their own, in the order of `hot`.
+    accepted: Vec<bool>,
     by_name: HashMap<(String, String), usize>,
     known: HashMap<FunctionId, Option<usize>>,
 }
 
 impl Groups {
     /// The place of a function in `hot`; `None` if it is no function.
-    fn of(&mut self, profile: &Profile, id: FunctionId) -> Option<usize> {
+    fn of(
+        &mut self,
+        profile: &Profile,
+        id: FunctionId,
+        counts_itself: fn(&str) -> bool,
+    ) -> Option<usize> {
         if let Some(known) = self.known.get(&id) {
             return *known;
         }
-        let group = self.find(profile, id);
+        let group = self.find(profile, id, counts_itself);
         self.known.insert(id, group);
         group
     }
 
-    fn find(&mut self, profile: &Profile, id: FunctionId) -> Option<usize> {
+    fn find(
+        &mut self,
+        profile: &Profile,
+        id: FunctionId,
+        counts_itself: fn(&str) -> bool,
+    ) -> Option<usize> {
         let function = profile.function(id)?;
         let name = match function.origin {
             Origin::Truncated => return None,
@@ -98,6 +131,7 @@ impl Groups {
         let hot = &mut self.hot;
         let group = self.by_name.entry((name.clone(), module.clone()));
         Some(*group.or_insert_with(|| {
+            self.accepted.push(counts_itself(&name));
             hot.push(HotFunction {
                 name,
                 module,

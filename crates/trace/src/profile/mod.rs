@@ -20,6 +20,7 @@
 //! Samples may be in the format of `linux.perf` or in the common one. The rules are those of
 //! upstream's trace processor.
 
+mod allocating;
 mod call_tree;
 mod counts;
 mod decoder;
@@ -51,7 +52,7 @@ pub use self::counts::{Count, Selection, StackCounts, StackKey, Value};
 pub use self::folded::{FoldOptions, folded};
 pub use self::function::{Function, FunctionId, Line, Location, Origin};
 pub use self::heap::{DumpChoice, HeapCount, HeapDump, HeapId, HeapView};
-pub use self::hottest::{HotFunction, Share, hottest, processes, threads};
+pub use self::hottest::{HotFunction, Share, hottest, processes, sites, threads};
 pub use self::label::{By, Label, LabelKind, switches_threads};
 pub use self::pprof::{heap_pprof, pprof};
 pub use self::problem::{Problem, Problems};

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::profile::{
-    DumpChoice, HeapCount, HeapDump, HeapView, HotFunction, Profile, Selection, Value, hottest,
+    DumpChoice, HeapCount, HeapDump, HeapView, HotFunction, Profile, Selection, Value, sites,
 };
 
 /// Functions told by name.
@@ -28,11 +28,12 @@ pub struct HeapSummary {
     pub live: Vec<u64>,
     /// The last dump, added up.
     pub total: HeapCount,
-    /// The functions that allocated memory that is not freed, the most first.
+    /// The functions that allocated memory that is not freed, the most first. Allocators and
+    /// standard libraries allocate for their callers.
     pub sites: Vec<HeapSite>,
 }
 
-/// A function that allocates.
+/// A function that allocates, itself or by an allocator or standard library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeapSite {
     /// The function; its own are bytes and allocations that are not freed.
@@ -60,16 +61,16 @@ pub(super) fn summaries(profile: &Profile) -> Vec<HeapSummary> {
 fn summary(profile: &Profile, dump: &HeapDump, dumps: Vec<&HeapDump>) -> HeapSummary {
     let live = dumps.iter().map(|dump| dump.total().leaked().weight);
     let live: Vec<u64> = live.collect();
-    let sites = |dump: &HeapDump| {
+    let sites_of = |dump: &HeapDump| {
         let counts = profile.counts_of(&[dump], &Selection::default(), HeapView::Leaked);
-        hottest(profile, &counts, Value::Weight)
+        sites(profile, &counts, Value::Weight)
     };
-    let mut now = sites(dump);
+    let mut now = sites_of(dump);
     now.retain(|function| function.own.weight > 0);
     now.truncate(TOP);
     let before: HashMap<(String, String), u64> = match &*dumps {
         [] | [_] => HashMap::new(),
-        [first, ..] => sites(first)
+        [first, ..] => sites_of(first)
             .into_iter()
             .map(|function| ((function.name, function.module), function.own.weight))
             .collect(),

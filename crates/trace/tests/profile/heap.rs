@@ -294,3 +294,59 @@ fn sums_of_upstreams_recordings_are_those_of_its_trace_processor() {
     assert_eq!((allocated.weight, allocated.samples), (38_033, 105));
     assert_eq!((freed.weight, freed.samples), (256, 4));
 }
+
+#[test]
+fn allocators_and_standard_libraries_allocate_for_their_callers() {
+    let functions = [
+        (40, "std::vector<int, std::allocator<int> >::push_back"),
+        (41, "operator new(unsigned long)"),
+    ];
+    let trace = Trace::begun()
+        .interned()
+        .packet(|p| {
+            p.varint(10, SEQUENCE);
+            p.varint(13, NEEDS_STATE);
+            p.nested(12, |data| {
+                for (iid, name) in functions {
+                    data.nested(5, |entry| {
+                        entry.varint(1, iid);
+                        entry.bytes(2, name.as_bytes());
+                    });
+                    data.nested(6, |frame| {
+                        frame.varint(1, iid);
+                        frame.varint(2, iid);
+                        frame.varint(3, 3);
+                        frame.varint(4, iid);
+                    });
+                }
+                for (iid, frames) in [(13, &[30, 31, 40, 41][..]), (14, &[41])] {
+                    data.nested(7, |stack| {
+                        stack.varint(1, iid);
+                        frames.iter().for_each(|frame| stack.varint(2, *frame));
+                    });
+                }
+            });
+        })
+        .dumped(
+            1,
+            "libc.malloc",
+            &[(10, 100, 0, 1, 0), (13, 900, 0, 9, 0), (14, 70, 0, 1, 0)],
+        );
+    let heaps = heaps(&trace);
+    let sites: Vec<(&str, u64)> = heaps[0]
+        .sites
+        .iter()
+        .map(|site| (&*site.function.name, site.function.own.weight))
+        .collect();
+    // Without another function in the stack it is the allocator's.
+    assert_eq!(
+        sites,
+        [("server::work", 1000), ("operator new(unsigned long)", 70)]
+    );
+    let all = lines(&trace, HeapView::Leaked, DumpChoice::Last);
+    assert!(
+        all.iter()
+            .any(|line| line.contains("push_back;operator new")),
+        "{all:?}"
+    );
+}
