@@ -66,7 +66,7 @@ fn one(path: &Path, output: &Path, args: &ImportArgs) -> Result<()> {
     let mut input = unpacked(input).with_context(|| format!("cannot read {name}"))?;
     let options = Options {
         uuid: uuid()?,
-        looks_at_files: !args.no_system,
+        reads_files: !args.no_system,
         ..Options::default()
     };
     let mut done = None;
@@ -131,7 +131,7 @@ fn tell(name: &str, output: &Path, report: &Report) {
             shown(&output)
         );
     }
-    for (what, count) in report.left.iter() {
+    for (what, count) in report.losses.iter() {
         anstream::eprintln!("ferretto: {name}: {count} {}", shown(what));
     }
 }

@@ -1,9 +1,10 @@
-//! Counts of callstacks as text: `main;work;copy 17`, the outermost function first.
+//! Collapsed stacks: callstacks with counts as text, `main;work;copy 17`, the outermost function
+//! first.
 
-/// Functions of a callstack beyond this number are left out.
+/// The largest number of functions of a callstack. Further functions are left out.
 const MAX_FRAMES: usize = 2048;
 
-/// A line of such a file.
+/// A callstack with its count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Line<'a> {
     stack: &'a str,
@@ -12,7 +13,7 @@ pub struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Reads a line; `None` if it is a comment, or no such line.
+    /// Parses a line. Returns `None` for a comment or a malformed line.
     pub fn parse(line: &'a str) -> Option<Self> {
         let line = line.trim();
         if line.starts_with('#') {
@@ -32,10 +33,10 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The number of lines that have to be like this.
-const LINES: usize = 3;
+/// The number of lines checked by [`is_collapsed`].
+const LINES_CHECKED: usize = 3;
 
-/// Returns true if a file begins with such lines. The last one may be cut off.
+/// Returns true if a file starts with collapsed stacks. The last line may be incomplete.
 pub fn is_collapsed(head: &[u8]) -> bool {
     let mut lines = 0;
     let ends = head.iter().filter(|byte| **byte == b'\n').count();
@@ -48,7 +49,7 @@ pub fn is_collapsed(head: &[u8]) -> bool {
             continue;
         }
         let is_cut = at == ends && ends > 0 && lines > 0;
-        if lines == LINES || is_cut {
+        if lines == LINES_CHECKED || is_cut {
             break;
         }
         let Some((stack, count)) = line.rsplit_once(' ') else {

@@ -1,23 +1,23 @@
-//! The format of a file, told by its first bytes.
+//! Detection of the format of a file by its first bytes.
 
 use ferretto_format::PACKET_TAG;
 use ferretto_proto::fields::trace_packet;
 
 use crate::{collapsed, perf_data, perf_text, pprof, strace};
 
-/// The bytes at the beginning of a file that tell its format.
+/// The number of bytes at the start of a file that decide its format.
 pub const HEAD_BYTES: usize = 4096;
 
-/// The part of them that is looked at for formats that are text.
+/// The number of these bytes that decide between text formats.
 const TEXT_BYTES: usize = 128;
 
 /// The format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Format {
-    /// An archive of files, as by `tar`.
+    /// An archive of `tar`.
     Tar,
-    /// An archive of files, as by `zip`.
+    /// An archive of `zip`.
     Zip,
     /// A file compressed by `gzip`.
     Gzip,
@@ -25,9 +25,9 @@ pub enum Format {
     Zstd,
     /// Events in JSON, as Chrome writes them.
     Json,
-    /// Kernel events as text, as tracefs has them, or a page that contains them.
+    /// Kernel events in the text format of tracefs, or an HTML page that contains them.
     Systrace,
-    /// Counts of callstacks as text, as flame graphs are made of.
+    /// Callstacks with counts as text, the input of flame graphs.
     CollapsedStacks,
     /// The output of `perf script`.
     PerfText,
@@ -35,18 +35,18 @@ pub enum Format {
     PerfData,
     /// The output of `strace`.
     Strace,
-    /// A profile without times, as Go's tools have them.
+    /// A pprof profile.
     Pprof,
     /// A description of the other files of an archive: their machines and clocks.
     Manifest,
-    /// Names of functions that belong to another file, as packets.
+    /// Packets with symbols for another trace.
     Symbols,
-    /// Packets.
+    /// A Perfetto trace.
     Proto,
 }
 
 impl Format {
-    /// Returns its name in the tables.
+    /// Returns the name of the format in the tables.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Tar => "tar",
@@ -66,13 +66,13 @@ impl Format {
         }
     }
 
-    /// Returns true if such files contain others.
+    /// Returns true if files of this format contain other files.
     pub fn is_container(self) -> bool {
         matches!(self, Self::Tar | Self::Zip | Self::Gzip | Self::Zstd)
     }
 
-    /// Returns the format of a file that begins with these bytes; at most [`HEAD_BYTES`] of them
-    /// are needed. `None` if it is none of those that are known.
+    /// Returns the format of a file that starts with `head`, or `None` if it is unknown.
+    /// [`HEAD_BYTES`] bytes suffice.
     pub fn detect(head: &[u8]) -> Option<Self> {
         let text = &head[..head.len().min(TEXT_BYTES)];
         let is_tar = |magic: &[u8]| matches!(magic, b"ustar\0" | b"ustar ");
@@ -80,7 +80,7 @@ impl Format {
             _ if head.get(257..263).is_some_and(is_tar) => Self::Tar,
             [b'P', b'K', 3, 4, ..] => Self::Zip,
             [0x1f, 0x8b, ..] => Self::Gzip,
-            // Some programs put a frame in front that is to be skipped.
+            // Some programs write a skippable frame first.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
             _ if perf_data::is_perf_data(head) => Self::PerfData,
             _ if is_manifest(head) => Self::Manifest,
@@ -111,7 +111,7 @@ fn is_json(text: &[u8]) -> bool {
     }
 }
 
-/// The line in front of the events that `atrace` writes.
+/// The line that `atrace` writes before the events.
 pub const TRACE_LINE: &[u8] = b"TRACE:\n";
 
 fn is_systrace(text: &[u8]) -> bool {
@@ -127,7 +127,7 @@ fn is_systrace(text: &[u8]) -> bool {
         || text.starts_with(b" ")
 }
 
-/// Returns true if the first packet holds names of functions, and nothing before them.
+/// Returns true if the first field of the first packet is `module_symbols`.
 fn is_symbols(head: &[u8]) -> bool {
     let packet = head.strip_prefix(&[PACKET_TAG]);
     let packet = packet.and_then(|packet| {
@@ -138,7 +138,7 @@ fn is_symbols(head: &[u8]) -> bool {
     packet.is_some_and(|packet| packet.starts_with(&[tag as u8 & 0x7f | 0x80, (tag >> 7) as u8]))
 }
 
-/// Returns the place of a part of a text.
+/// Returns the offset of the first occurrence of `what` in `text`.
 pub fn find(text: &[u8], what: &[u8]) -> Option<usize> {
     text.windows(what.len()).position(|window| window == what)
 }

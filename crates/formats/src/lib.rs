@@ -1,9 +1,8 @@
-//! Trace files of other programs, taken apart.
+//! Parsers of the trace files of other programs.
 //!
-//! Each format has one parser, in a module of its own. It is given bytes as they come, or lines,
-//! and hands out what they say; what becomes of that is up to its user. Files are told apart by
-//! their first bytes ([`Format::detect`]). Any bytes may come: nothing panics, and what is kept is
-//! bounded.
+//! Each format has one parser, in a module of its own. A parser takes bytes or lines as they arrive
+//! and yields the parts of the file. [`Format::detect`] recognises a format by the first bytes of a
+//! file. No input makes a parser panic or use unbounded memory.
 
 pub mod collapsed;
 mod detect;

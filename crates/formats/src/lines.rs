@@ -1,20 +1,20 @@
-//! Lines, taken out of bytes as they come.
+//! Splits a byte stream into lines.
 
-/// Bytes of lines beyond this number are cut off.
+/// The largest number of bytes of a line. The rest of a longer line is cut off.
 const MAX_LINE: usize = 1 << 20;
 
-/// Takes bytes apart into lines.
+/// Splits a byte stream into lines.
 #[derive(Debug, Default)]
 pub struct LineBuffer {
     bytes: Vec<u8>,
 }
 
 impl LineBuffer {
-    /// Hands out the lines that end in these bytes.
+    /// Adds bytes, and calls `each` with the lines that they complete.
     ///
     /// # Errors
     ///
-    /// As `each`.
+    /// Returns the error of `each`.
     pub fn push<E>(
         &mut self,
         mut bytes: &[u8],
@@ -30,11 +30,11 @@ impl LineBuffer {
         Ok(())
     }
 
-    /// Hands out the last line, which may have no end.
+    /// Calls `each` with the last line if it has no line break.
     ///
     /// # Errors
     ///
-    /// As `each`.
+    /// Returns the error of `each`.
     pub fn finish<E>(&mut self, mut each: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
         let line = std::mem::take(&mut self.bytes);
         if line.is_empty() {

@@ -5,31 +5,33 @@
 pub struct Sample<'a> {
     /// The name of the thread.
     pub comm: &'a str,
-    /// Its process, if it is told.
+    /// The process, if it is printed.
     pub pid: Option<u32>,
     /// The thread.
     pub tid: u32,
-    /// In nanoseconds.
+    /// The time in nanoseconds.
     pub ts: i64,
-    /// The CPU, if it is told.
+    /// The CPU, if it is printed.
     pub cpu: Option<u32>,
-    /// The events since the last sample, if they are told.
+    /// The number of events since the last sample, if it is printed.
     pub period: Option<u64>,
-    /// The name of the event; empty if it is not told.
+    /// The name of the event; empty if it is not printed.
     pub event: &'a str,
-    /// The text behind: what was executed, or the fields of the event.
+    /// The rest of the line: the frame, or the fields of the event.
     pub rest: &'a str,
 }
 
 impl<'a> Sample<'a> {
-    /// Reads the first line of a sample. Which columns there are is up to whoever runs `perf
-    /// script`: at least name, thread and time, for example `copy 4711/4712 [003] 1234.567890:
-    /// cycles:`.
+    /// Parses the first line of a sample, for example `copy 4711/4712 [003] 1234.567890: cycles:`.
+    /// The options of `perf script` select the columns; name, thread and time are required.
     pub fn parse(line: &'a str) -> Option<Self> {
         let colons = line.match_indices(':').map(|(at, _)| at);
-        let (sample, rest) = colons
-            .into_iter()
-            .find_map(|colon| Some((Self::before(&line[..colon])?, &line[colon + 1..])))?;
+        let (sample, rest) = colons.into_iter().find_map(|colon| {
+            Some((
+                Self::parse_before_colon(&line[..colon])?,
+                &line[colon + 1..],
+            ))
+        })?;
         let (first, behind) = word(rest);
         let period = first.parse().ok().filter(|_| !behind.is_empty());
         let (event, rest) = match period {
@@ -44,7 +46,7 @@ impl<'a> Sample<'a> {
         })
     }
 
-    fn before(text: &'a str) -> Option<Self> {
+    fn parse_before_colon(text: &'a str) -> Option<Self> {
         let start = text.rfind([' ', '\t'])? + 1;
         let ts = nanoseconds(&text[start..])?;
         let mut rest = text[..start].trim_end();
@@ -72,13 +74,13 @@ impl<'a> Sample<'a> {
     }
 }
 
-/// Returns the first word of a text, and what is behind it.
+/// Returns the first word of a text, and the rest.
 fn word(text: &str) -> (&str, &str) {
     let text = text.trim();
     text.split_once([' ', '\t']).unwrap_or((text, ""))
 }
 
-/// Reads a time in seconds, of which there are six digits or nine behind the point.
+/// Parses a time in seconds with six or nine decimal places.
 fn nanoseconds(text: &str) -> Option<i64> {
     let (seconds, fraction) = text.split_once('.')?;
     let scale = match fraction.len() {
@@ -100,14 +102,14 @@ fn nanoseconds(text: &str) -> Option<i64> {
 /// A frame of a sample's callstack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Its function, as it is called.
+    /// The name of the function.
     pub function: &'a str,
-    /// The file that the function is in.
+    /// The file that contains the function.
     pub mapping: &'a str,
 }
 
 impl<'a> Frame<'a> {
-    /// Reads a line behind the first one: `ffffffff8104 copy_page+0x5 ([kernel.kallsyms])`.
+    /// Parses a line after the first: `ffffffff8104 copy_page+0x5 ([kernel.kallsyms])`.
     pub fn parse(line: &'a str) -> Option<Self> {
         let line = line.trim();
         let (_, rest) = line.split_once(' ')?;
@@ -119,7 +121,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Returns true if a file begins with a sample, behind lines of comments.
+/// Returns true if a file starts with a sample, or with comments and then a sample.
 pub fn is_perf_text(head: &[u8]) -> bool {
     let mut lines = head.split_inclusive(|byte| *byte == b'\n');
     let first = lines.find(|line| !line.starts_with(b"#") && !line.trim_ascii().is_empty());
@@ -133,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_are_read_with_whichever_columns_there_are() {
+    fn samples_are_parsed_with_any_columns() {
         let line = "trace_processor 3962131 303057.417513:          1 cpu_atom/cycles/Pu:";
         let sample = Sample::parse(line).unwrap();
         assert_eq!(
@@ -146,7 +148,11 @@ mod tests {
             ("cpu_atom/cycles/Pu", Some(1))
         );
         let line = "x 7/7 [001] 2.5: sched:sched_switch: prev_comm=x prev_pid=7";
-        assert_eq!(Sample::parse(line), None, "of digits there are six or nine");
+        assert_eq!(
+            Sample::parse(line),
+            None,
+            "times have six or nine decimal places"
+        );
         let line = line.replace("2.5", "2.500000");
         let sample = Sample::parse(&line).unwrap();
         assert_eq!((sample.event, sample.cpu), ("sched:sched_switch", Some(1)));
@@ -169,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_function_and_file() {
+    fn frames_have_a_function_and_a_file() {
         let frame = Frame::parse("\t 7f00 operator+(int)+0x5 (/usr/lib/a (b).so)").unwrap();
         assert_eq!((frame.function, frame.mapping), ("operator+(int)", "b).so"));
         assert_eq!(Frame::parse("7f00"), None);

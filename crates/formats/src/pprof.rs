@@ -1,4 +1,4 @@
-//! Profiles in the format of pprof (`profile.proto`), not compressed.
+//! Uncompressed profiles of pprof (`profile.proto`).
 
 use ferretto_wire::{Field, Fields, Value};
 
@@ -65,8 +65,7 @@ mod function {
     pub(super) const START_LINE: u32 = 5;
 }
 
-/// Returns true if the fields at the beginning of a file are those of a profile. The last one may
-/// be cut off.
+/// Returns true if a file starts with fields of a profile. The last field may be incomplete.
 pub fn is_pprof(head: &[u8]) -> bool {
     use profile::*;
     let mut has_core = false;
@@ -87,104 +86,103 @@ pub fn is_pprof(head: &[u8]) -> bool {
     has_core
 }
 
-/// The largest profile that is read: it is kept until all of it is there, as names come last. Real
-/// ones are some MiB.
+/// The largest profile that is read. A profile has to be in memory as a whole, since its strings
+/// come last. Real profiles have a few MiB.
 pub const MAX_BYTES: usize = 64 << 20;
 
 /// A profile.
 #[derive(Debug, Clone, Copy)]
 pub struct Profile<'a>(&'a [u8]);
 
-/// The kind of a sample's values: places in the table of texts.
+/// The type of a sample's values, as indices of the string table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ValueType {
-    /// The subject of the count, as `cpu`.
+    /// The counted quantity, such as `cpu`.
     pub kind: Option<u64>,
-    /// The unit, as `nanoseconds`.
+    /// The unit, such as `nanoseconds`.
     pub unit: Option<u64>,
 }
 
 /// A function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Function {
-    /// Its number.
+    /// Its id.
     pub id: Option<u64>,
-    /// The place of its name in the table of texts.
+    /// The index of its name in the string table.
     pub name: Option<u64>,
-    /// The place of the name of its source file.
+    /// The index of its source file's name.
     pub file: Option<u64>,
-    /// The line that it begins at.
+    /// The line at which it starts.
     pub line: Option<u64>,
 }
 
-/// A file in memory.
+/// A mapped file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mapping {
-    /// Its number.
+    /// Its id.
     pub id: Option<u64>,
     /// Its first address.
     pub start: u64,
-    /// The address behind it.
+    /// The address after its last.
     pub end: u64,
-    /// The place in the file.
+    /// The offset in the file.
     pub offset: u64,
-    /// The place of its name in the table of texts.
+    /// The index of its name in the string table.
     pub file: Option<u64>,
-    /// The place of its build id there.
+    /// The index of its build id in the string table.
     pub build_id: Option<u64>,
 }
 
-/// A place in a program.
+/// A location in a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
-    /// Its number.
+    /// Its id.
     pub id: Option<u64>,
-    /// The number of its mapping.
+    /// The id of its mapping.
     pub mapping: Option<u64>,
     /// Its address.
     pub address: u64,
-    /// The numbers of its functions with their lines; each but the last was put into the next.
+    /// The ids of its functions with their lines. Each function is inlined into the next.
     pub lines: Vec<(u64, Option<u64>)>,
 }
 
 /// A callstack with its values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
-    /// The numbers of its places, the innermost first.
+    /// The ids of its locations, the innermost first.
     pub locations: Vec<u64>,
-    /// A value of each kind.
+    /// A value of each type.
     pub values: Vec<i64>,
 }
 
 impl<'a> Profile<'a> {
-    /// Returns the profile that these bytes are; `None` if it has no table of texts, or is no
-    /// message.
+    /// Creates a profile from its bytes. Returns `None` if it has no string table.
     pub fn new(bytes: &'a [u8]) -> Option<Self> {
         let profile = Self(bytes);
-        profile.texts().next().map(|_| profile)
+        profile.strings().next().map(|_| profile)
     }
 
-    /// Returns the table of texts.
-    pub fn texts(self) -> impl Iterator<Item = &'a [u8]> {
+    /// Returns the string table.
+    pub fn strings(self) -> impl Iterator<Item = &'a [u8]> {
         all(self.0, profile::STRING_TABLE)
     }
 
-    /// Returns the kinds of values.
+    /// Returns the types of values.
     pub fn value_types(self) -> impl Iterator<Item = ValueType> {
         all(self.0, profile::SAMPLE_TYPE).map(value_type)
     }
 
-    /// Returns the kind of what was waited for between samples.
+    /// Returns the type of the events that trigger samples.
     pub fn period_type(self) -> Option<ValueType> {
         all(self.0, profile::PERIOD_TYPE).map(value_type).next()
     }
 
-    /// Returns the time at which it begins, nanoseconds since 1970.
+    /// Returns the start of the profile in nanoseconds since 1970.
     pub fn time(self) -> Option<u64> {
         number(self.0, profile::TIME_NANOS)
     }
 
-    /// Returns its length in nanoseconds.
+    /// Returns the duration of the profile in nanoseconds.
     pub fn duration(self) -> Option<u64> {
         number(self.0, profile::DURATION_NANOS)
     }
@@ -211,7 +209,7 @@ impl<'a> Profile<'a> {
         })
     }
 
-    /// Returns the places.
+    /// Returns the locations.
     pub fn locations(self) -> impl Iterator<Item = Location> {
         all(self.0, profile::LOCATION).map(|bytes| Location {
             id: number(bytes, location::ID),
@@ -226,7 +224,7 @@ impl<'a> Profile<'a> {
         })
     }
 
-    /// Returns the number of labels of samples.
+    /// Returns the number of labels of all samples.
     pub fn labels(self) -> usize {
         all(self.0, profile::SAMPLE)
             .map(|bytes| all(bytes, sample::LABEL).count())

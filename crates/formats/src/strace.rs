@@ -1,48 +1,48 @@
 //! The output of `strace -f -ttt`.
 
-/// A line about a system call.
+/// A line that describes a system call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call<'a> {
-    /// The thread, if it is told.
+    /// The thread, if the line names it.
     pub tid: Option<u32>,
-    /// In nanoseconds since 1970.
+    /// The time in nanoseconds since 1970.
     pub ts: i64,
     /// The name of the call.
     pub name: &'a str,
-    /// Its arguments as they stand there.
+    /// The text of its arguments.
     pub args: &'a str,
-    /// Its result, if it has ended.
+    /// Its result, if the call has returned.
     pub result: Option<&'a str>,
-    /// It goes on from an earlier line.
+    /// Set if the line continues an unfinished call.
     pub is_resumed: bool,
-    /// It goes on in a later line.
+    /// Set if a later line continues the call.
     pub is_unfinished: bool,
 }
 
-/// The reason why a line is about no call.
+/// The reason why a line is not a [`Call`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoCall {
-    /// It is anything else.
+    /// The line is something else.
     Other,
-    /// Its time has no date, as `-t` and `-tt` write it.
+    /// The time lacks the date, as with `-t` and `-tt`.
     NoDate,
 }
 
-/// Numbers of more digits are no threads but times.
+/// The largest number of digits of a thread id. Longer numbers are times.
 const MAX_TID_DIGITS: usize = 9;
 
 const RESUMED: &str = "<... ";
 const UNFINISHED: &str = "<unfinished ...>";
 
 impl<'a> Call<'a> {
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
     ///
-    /// If it is about no call.
+    /// Fails if the line does not describe a call.
     pub fn parse(line: &'a str) -> Result<Self, NoCall> {
         let mut rest = line.trim();
-        // Signals and ends of processes.
+        // Signals and exits of processes.
         if rest.starts_with(['-', '+']) {
             return Err(NoCall::Other);
         }
@@ -104,7 +104,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Reads a time in seconds, with microseconds behind the point.
+/// Parses a time in seconds, with microseconds after the point.
 fn nanoseconds(text: &str) -> Option<i64> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let (seconds, micros) = match text.split_once('.') {
@@ -121,7 +121,7 @@ fn nanoseconds(text: &str) -> Option<i64> {
         .checked_add(micros * 1000)
 }
 
-/// Returns true if a file begins with a call.
+/// Returns true if a file starts with a call.
 pub fn is_strace(head: &[u8]) -> bool {
     let line = head.split(|byte| *byte == b'\n').next();
     line.and_then(|line| std::str::from_utf8(line).ok())
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_all_forms() {
+    fn calls_are_parsed_in_every_form() {
         let call = |line| Call::parse(line).map(|call| (call.tid, call.ts, call.name, call.args));
         let us = 1000;
         let at = 1_700_000_052_321_000 * us;

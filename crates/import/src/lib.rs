@@ -1,9 +1,9 @@
-//! Traces made of the files of other programs.
+//! Conversion of files of other programs to traces.
 //!
-//! [`import`] reads a file of another program and writes packets. Events are sorted by time first,
-//! in a temporary file where it is more than some MiB ([`Options::memory`]), so that memory is
-//! bounded whatever the size of the file. Parts that packets have no place for are counted
-//! ([`Report`]).
+//! [`import`] reads a file of another program and writes packets. It sorts events by time first, in
+//! a temporary file if they take more than [`Options::memory`], so memory is bounded whatever the
+//! size of the file. The [`Report`] counts the parts of the file that the trace format cannot
+//! express.
 
 #![forbid(unsafe_code)]
 
@@ -21,19 +21,19 @@ pub use ferretto_formats::Format;
 use ferretto_formats::HEAD_BYTES;
 use ferretto_formats::perf_data::PerfError;
 
-pub use report::{Left, Report};
+pub use report::{Losses, Report};
 use writer::Writer;
 
-/// The settings of an import.
+/// Settings of an import.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// The bytes of events that are kept in memory while they are sorted.
+    /// The number of bytes of events to sort in memory. More are sorted in a temporary file.
     pub memory: usize,
-    /// The id of the trace.
+    /// The UUID of the trace.
     pub uuid: [u8; 16],
-    /// The files that a recording names are looked at, for what it does not say about them: where
-    /// their code lies, and their build ids. That is right on the machine of the recording.
-    pub looks_at_files: bool,
+    /// Reads the files that the recording names, to learn what the recording lacks: their load bias
+    /// and their build ids. Set this only on the machine of the recording.
+    pub reads_files: bool,
 }
 
 impl Default for Options {
@@ -41,21 +41,21 @@ impl Default for Options {
         Self {
             memory: 32 << 20,
             uuid: [0; 16],
-            looks_at_files: true,
+            reads_files: true,
         }
     }
 }
 
-/// Why no trace can be made of a file.
+/// The reason why a file cannot be converted to a trace.
 #[derive(Debug)]
 pub enum ImportError {
-    /// It cannot be read.
+    /// The file cannot be read.
     Read(io::Error),
     /// The trace cannot be written.
     Write(io::Error),
-    /// It is of a kind that none can be made of.
+    /// Files of this format cannot be converted; `None` if the format is unknown.
     Format(Option<Format>),
-    /// It is not what its beginning says.
+    /// The content does not match the format that the first bytes announce.
     Broken(String),
 }
 
@@ -65,19 +65,19 @@ impl fmt::Display for ImportError {
             Self::Read(error) => error.fmt(f),
             Self::Write(error) => write!(f, "cannot write the trace: {error}"),
             Self::Format(Some(Format::Proto | Format::Symbols)) => {
-                f.write_str("it is a trace already; nothing is to be imported")
+                f.write_str("the file is a Perfetto trace already; it needs no import")
             }
-            Self::Format(Some(Format::Tar | Format::Zip)) => f.write_str(
-                "it is an archive; unpack it and import the files in it one by one",
-            ),
+            Self::Format(Some(Format::Tar | Format::Zip)) => {
+                f.write_str("the file is an archive; unpack it and import its files one by one")
+            }
             Self::Format(Some(format @ (Format::Systrace | Format::Strace))) => write!(
                 f,
-                "files of {} are not made into traces; ferretto view, query and json read them as they are",
+                "files of {} cannot be converted; ferretto view, query and json read them directly",
                 format.as_str()
             ),
             Self::Format(_) => f.write_str(
-                "it begins like no file that can be imported, which are: perf.data, the output of perf script, \
-                 Chrome's JSON, collapsed stacks, and profiles of pprof",
+                "unknown format; import reads perf.data, the output of perf script, Chrome's JSON, \
+                 collapsed stacks and pprof profiles",
             ),
             Self::Broken(what) => f.write_str(what),
         }
@@ -95,11 +95,11 @@ impl From<PerfError> for ImportError {
     }
 }
 
-/// Makes a trace of a file, which may be compressed by gzip or zstd if it is no `perf.data`.
+/// Converts a file to a trace.
 ///
 /// # Errors
 ///
-/// If the file is none that can be imported, is damaged, or the trace cannot be written.
+/// Fails if the format is not supported, the file is damaged, or the trace cannot be written.
 pub fn import<R: Read + Seek>(
     mut input: R,
     options: &Options,
@@ -120,7 +120,7 @@ pub fn import<R: Read + Seek>(
     Ok(report)
 }
 
-/// Returns the first bytes of a file, which is as before then.
+/// Returns the first bytes of a file, and rewinds it.
 fn head<R: Read + Seek>(input: &mut R) -> io::Result<Vec<u8>> {
     input.rewind()?;
     let mut head = Vec::new();
@@ -129,7 +129,7 @@ fn head<R: Read + Seek>(input: &mut R) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// Hands out the bytes of a file piece by piece.
+/// Reads a file piece by piece.
 fn pieces<R: Read>(
     input: R,
     mut each: impl FnMut(&[u8]) -> Result<(), ImportError>,

@@ -1,5 +1,5 @@
-//! Profiles without times: collapsed stacks, and profiles of pprof. Each callstack is a sample with
-//! its values as weights, at the beginning of the trace.
+//! Profiles without timestamps: collapsed stacks and pprof profiles. Each callstack becomes a
+//! sample at the start of the trace, with its values as weights.
 
 use std::io::{Read, Seek};
 
@@ -20,14 +20,14 @@ use crate::{ImportError, pieces};
 
 /// The sequence of the samples.
 const SEQUENCE: u32 = 2;
-/// The time of the samples: the first that readers do not take for none.
+/// The timestamp of the samples. Readers treat 0 as missing.
 const TIME: u64 = 1;
-/// The number of a unit that is none of those that have one.
+/// Units of counters.
 const COUNT: u64 = 9;
 const NANOSECONDS: u64 = 1;
 const BYTES: u64 = 4;
 
-/// A kind of weights.
+/// A weight that each sample has.
 #[derive(Debug)]
 struct Kind {
     name: String,
@@ -44,7 +44,7 @@ struct Weighted<'a, 'w> {
 }
 
 impl Weighted<'_, '_> {
-    /// Begins the sequence, or begins it anew if too much is remembered.
+    /// Starts the sequence, or restarts it if the interner is full.
     fn keep_bounded(&mut self) -> Result<(), ImportError> {
         if self.has_begun && !self.interner.is_full() {
             return Ok(());
@@ -76,7 +76,7 @@ impl Weighted<'_, '_> {
         })
     }
 
-    /// Writes a sample, given its frames, the innermost first.
+    /// Writes a sample. The innermost frame is first.
     fn sample(&mut self, frames: &[u32], weights: &[u64]) -> Result<(), ImportError> {
         let callstack = self.interner.callstack(frames);
         let interner = &mut self.interner;
@@ -119,7 +119,7 @@ pub(crate) fn collapsed<R: Read + Seek>(
         let Some(found) = Line::parse(line) else {
             let line = line.trim();
             if !line.is_empty() && !line.starts_with('#') {
-                report.left.add("lines that are no callstack with a count");
+                report.losses.add("lines without a callstack and a count");
             }
             return Ok(());
         };
@@ -143,7 +143,7 @@ pub(crate) fn collapsed<R: Read + Seek>(
     Ok(report)
 }
 
-/// Imports a profile of pprof.
+/// Imports a pprof profile.
 pub(crate) fn pprof<R: Read + Seek>(
     mut input: R,
     writer: &mut Writer<'_>,
@@ -154,20 +154,20 @@ pub(crate) fn pprof<R: Read + Seek>(
     if bytes.len() > MAX_BYTES {
         let most = MAX_BYTES >> 20;
         let what = format!(
-            "the profile has more than {most} MiB; make it smaller with pprof -proto -focus"
+            "the profile is larger than {most} MiB; make it smaller with pprof -proto -focus"
         );
         return Err(ImportError::Broken(what));
     }
     let Some(profile) = Profile::new(&bytes) else {
         return Err(ImportError::Broken(
-            "the profile has no table of texts".to_owned(),
+            "the profile has no string table".to_owned(),
         ));
     };
-    let texts: Vec<&[u8]> = profile.texts().collect();
+    let strings: Vec<&[u8]> = profile.strings().collect();
     let text = |place: Option<u64>| -> &[u8] {
         let place = place.and_then(|place| usize::try_from(place).ok());
         place
-            .and_then(|place| texts.get(place))
+            .and_then(|place| strings.get(place))
             .copied()
             .unwrap_or_default()
     };
@@ -205,7 +205,9 @@ pub(crate) fn pprof<R: Read + Seek>(
         let mut frames = Vec::new();
         for id in &sample.locations {
             let Some(location) = locations.get(id) else {
-                report.left.add("places that the profile does not describe");
+                report
+                    .losses
+                    .add("frames whose location the profile does not describe");
                 continue;
             };
             let of = location.mapping.and_then(|id| mappings.get(&id));
@@ -225,7 +227,7 @@ pub(crate) fn pprof<R: Read + Seek>(
             });
             let start = of.map_or(0, |of| of.start.wrapping_sub(of.offset));
             let place = location.address.wrapping_sub(start);
-            // Functions that were put into another are frames of their own.
+            // Inlined functions are frames of their own.
             for (function, line) in &location.lines {
                 let name = functions.get(function).map(|function| text(function.name));
                 lines += u64::from(line.is_some());
@@ -240,7 +242,9 @@ pub(crate) fn pprof<R: Read + Seek>(
             .iter()
             .map(|value| {
                 if *value < 0 {
-                    report.left.add("values below 0, which are 0 in the trace");
+                    report
+                        .losses
+                        .add("negative values, which are 0 in the trace");
                 }
                 u64::try_from(*value).unwrap_or(0)
             })
@@ -249,13 +253,13 @@ pub(crate) fn pprof<R: Read + Seek>(
         report.events += 1;
         weighted.sample(&frames, &weights)?;
     }
-    report.left.add_many("numbers of source lines", lines);
+    report.losses.add_many("source line numbers", lines);
     let labels = profile.labels();
-    report.left.add_many("labels of samples", labels as u64);
+    report.losses.add_many("labels of samples", labels as u64);
     Ok(report)
 }
 
-/// Returns the bytes of a build id, which is written in hexadecimal digits.
+/// Returns the bytes of a build id in hexadecimal digits, or the text itself if it is not one.
 fn bytes_of(text: &[u8]) -> Vec<u8> {
     let digits: Option<Vec<u8>> = text
         .iter()

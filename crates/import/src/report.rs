@@ -1,22 +1,22 @@
-//! The account of an import.
+//! Statistics of an import.
 
 use std::collections::BTreeMap;
 
 use ferretto_formats::Format;
 
-/// The parts of a file that a trace has no place for, or that say too little, by what they are.
+/// Counts of the parts of a file that are missing or incomplete in the trace, by description.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Left(BTreeMap<String, u64>);
+pub struct Losses(BTreeMap<String, u64>);
 
-impl Left {
-    /// Counts one.
+impl Losses {
+    /// Counts one part.
     pub(crate) fn add(&mut self, what: &str) {
         self.add_many(what, 1);
     }
 
-    /// Counts several.
+    /// Counts several parts.
     pub(crate) fn add_many(&mut self, what: &str, count: u64) {
-        /// Kinds beyond this number are counted together.
+        /// Further descriptions are counted together.
         const MAX_KINDS: usize = 64;
         if count == 0 {
             return;
@@ -31,23 +31,23 @@ impl Left {
         }
     }
 
-    /// Returns each kind with its number.
+    /// Returns each description with its count.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().map(|(what, count)| (what.as_str(), *count))
     }
 }
 
-/// The account of one file.
+/// Statistics of the import of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// The format of the file.
     pub format: Format,
-    /// Events of the file that are in the trace.
+    /// The number of events written to the trace.
     pub events: u64,
-    /// Samples of callstacks that are in the trace.
+    /// The number of callstack samples written to the trace.
     pub samples: u64,
-    /// Parts that are not in the trace, or not whole.
-    pub left: Left,
+    /// The parts of the file that are missing or incomplete in the trace.
+    pub losses: Losses,
 }
 
 impl Report {
@@ -56,7 +56,7 @@ impl Report {
             format,
             events: 0,
             samples: 0,
-            left: Left::default(),
+            losses: Losses::default(),
         }
     }
 }

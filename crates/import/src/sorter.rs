@@ -1,7 +1,7 @@
 //! Sorting by time, in bounded memory.
 //!
-//! Events that do not fit into memory are written to a temporary file, sorted part by part, and the
-//! parts are merged at the end.
+//! An external merge sort: events that do not fit into memory are sorted and written to a temporary
+//! file, run by run, and the runs are merged at the end.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,14 +11,14 @@ use std::os::unix::fs::FileExt;
 
 use crate::ImportError;
 
-/// The bytes that are read at once of each part.
+/// The size of the read buffer of each run.
 const BUFFER: usize = 64 << 10;
 
-/// The place of an event: its time, and its rank among those of the same time. Events of one place
-/// stay in their order.
-type Place = (i64, i64);
+/// The sort key of an event: its time, and its rank among events of the same time. The sort is
+/// stable.
+type Key = (i64, i64);
 
-/// The header of an event in the file: its place and length.
+/// The size of an event's header in the file: its key and length.
 const HEADER: usize = 20;
 
 /// Sorts events, given as bytes.
@@ -26,78 +26,78 @@ const HEADER: usize = 20;
 pub(crate) struct Sorter {
     memory: usize,
     bytes: Vec<u8>,
-    /// The events in `bytes`: place, begin and length.
-    events: Vec<(Place, usize, usize)>,
+    /// The events in `bytes`: key, start and length.
+    events: Vec<(Key, usize, usize)>,
     file: Option<File>,
-    /// The parts in the file: the bytes from and to.
-    parts: Vec<(u64, u64)>,
+    /// The runs in the file: start and end offset.
+    runs: Vec<(u64, u64)>,
 }
 
 impl Sorter {
-    /// Returns one that keeps about so many bytes in memory.
+    /// Creates a sorter that keeps about `memory` bytes in memory.
     pub(crate) fn new(memory: usize) -> Self {
         Self {
             memory,
             bytes: Vec::new(),
             events: Vec::new(),
             file: None,
-            parts: Vec::new(),
+            runs: Vec::new(),
         }
     }
 
     /// Adds an event.
-    pub(crate) fn push(&mut self, place: Place, event: &[u8]) -> Result<(), ImportError> {
-        let taken = self.bytes.len() + self.events.len() * size_of_val(&(place, 0usize, 0usize));
+    pub(crate) fn push(&mut self, key: Key, event: &[u8]) -> Result<(), ImportError> {
+        let taken = self.bytes.len() + self.events.len() * size_of_val(&(key, 0usize, 0usize));
         if taken > self.memory {
-            self.spill().map_err(no_room)?;
+            self.spill().map_err(sort_error)?;
         }
-        self.events.push((place, self.bytes.len(), event.len()));
+        self.events.push((key, self.bytes.len(), event.len()));
         self.bytes.extend_from_slice(event);
         Ok(())
     }
 
-    /// Hands out all events in their order.
+    /// Calls `each` with all events in order.
     pub(crate) fn finish(
         mut self,
         mut each: impl FnMut(i64, &[u8]) -> Result<(), ImportError>,
     ) -> Result<(), ImportError> {
-        if self.parts.is_empty() {
-            self.events.sort_by_key(|(place, ..)| *place);
-            return self.events.iter().try_for_each(|&(place, begin, length)| {
-                each(place.0, &self.bytes[begin..begin + length])
+        if self.runs.is_empty() {
+            self.events.sort_by_key(|(key, ..)| *key);
+            return self.events.iter().try_for_each(|&(key, begin, length)| {
+                each(key.0, &self.bytes[begin..begin + length])
             });
         }
-        self.spill().map_err(no_room)?;
+        self.spill().map_err(sort_error)?;
         let Some(file) = &self.file else {
             return Ok(());
         };
-        let mut parts = Vec::new();
+        let mut runs = Vec::new();
         let mut next = BinaryHeap::new();
-        for (number, &(at, end)) in self.parts.iter().enumerate() {
-            let part = PartOfFile { file, at, end };
-            let mut part = Part {
-                bytes: BufReader::with_capacity(BUFFER, part),
+        for (number, &(at, end)) in self.runs.iter().enumerate() {
+            let run = RunBytes { file, at, end };
+            let mut run = Run {
+                bytes: BufReader::with_capacity(BUFFER, run),
                 event: Vec::new(),
             };
-            if let Some(place) = part.next().map_err(no_room)? {
-                next.push(Reverse((place, number)));
+            if let Some(key) = run.next().map_err(sort_error)? {
+                next.push(Reverse((key, number)));
             }
-            parts.push(part);
+            runs.push(run);
         }
-        while let Some(Reverse((place, number))) = next.pop() {
-            let part = &mut parts[number];
-            each(place.0, &part.event)?;
-            if let Some(place) = part.next().map_err(no_room)? {
-                next.push(Reverse((place, number)));
+        while let Some(Reverse((key, number))) = next.pop() {
+            let run = &mut runs[number];
+            each(key.0, &run.event)?;
+            if let Some(key) = run.next().map_err(sort_error)? {
+                next.push(Reverse((key, number)));
             }
         }
         Ok(())
     }
 
-    /// Writes the events in memory to the file.
+    /// Writes the events in memory to the file as a sorted run.
     fn spill(&mut self) -> io::Result<()> {
-        self.events.sort_by_key(|(place, ..)| *place);
-        let begin = self.parts.last().map_or(0, |(_, end)| *end);
+        self.events.sort_by_key(|(key, ..)| *key);
+        let begin = self.runs.last().map_or(0, |(_, end)| *end);
         let file = match &self.file {
             Some(file) => file,
             None => self.file.insert(tempfile::tempfile()?),
@@ -115,26 +115,26 @@ impl Sorter {
         }
         out.flush()?;
         drop(out);
-        self.parts.push((begin, end));
+        self.runs.push((begin, end));
         self.events.clear();
         self.bytes.clear();
         Ok(())
     }
 }
 
-fn no_room(error: io::Error) -> ImportError {
+fn sort_error(error: io::Error) -> ImportError {
     let what = format!("cannot sort the events in a temporary file: {error}");
     ImportError::Write(io::Error::new(error.kind(), what))
 }
 
-/// A part of the file, read from the front.
-struct PartOfFile<'a> {
+/// The bytes of one run in the file.
+struct RunBytes<'a> {
     file: &'a File,
     at: u64,
     end: u64,
 }
 
-impl Read for PartOfFile<'_> {
+impl Read for RunBytes<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
         let room = buffer.len().min(left);
@@ -144,16 +144,16 @@ impl Read for PartOfFile<'_> {
     }
 }
 
-/// A part that is merged with others.
-struct Part<'a> {
-    bytes: BufReader<PartOfFile<'a>>,
-    /// The bytes of its next event.
+/// A run that is being merged.
+struct Run<'a> {
+    bytes: BufReader<RunBytes<'a>>,
+    /// The bytes of the next event.
     event: Vec<u8>,
 }
 
-impl Part<'_> {
-    /// Reads the next event, and returns its place.
-    fn next(&mut self) -> io::Result<Option<Place>> {
+impl Run<'_> {
+    /// Reads the next event, and returns its key.
+    fn next(&mut self) -> io::Result<Option<Key>> {
         if self.bytes.buffer().is_empty() && self.bytes.get_ref().at >= self.bytes.get_ref().end {
             return Ok(None);
         }
@@ -175,12 +175,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_in_order_whether_they_fit_into_memory_or_not() {
+    fn spilled_events_are_in_the_same_order_as_events_in_memory() {
         let order = |memory| {
             let mut sorter = Sorter::new(memory);
             for number in 0..1000u64 {
-                let place = ((number * 7919 % 100) as i64 - 50, (number % 3) as i64);
-                sorter.push(place, &number.to_ne_bytes()).unwrap();
+                let key = ((number * 7919 % 100) as i64 - 50, (number % 3) as i64);
+                sorter.push(key, &number.to_ne_bytes()).unwrap();
             }
             let mut seen = Vec::new();
             let each = |ts, event: &[u8]| {

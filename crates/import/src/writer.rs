@@ -1,4 +1,4 @@
-//! Packets of a trace.
+//! Writes the packets of a trace.
 
 use std::io::{self, Write};
 
@@ -8,10 +8,10 @@ use ferretto_wire::Encoder;
 
 use crate::ImportError;
 
-/// The sequence of packets that rely on none before them.
+/// The sequence of packets that need no incremental state.
 pub(crate) const FIRST_SEQUENCE: u32 = 1;
 
-/// Writes packets.
+/// Writes packets, the trace's UUID first.
 pub(crate) struct Writer<'a> {
     out: &'a mut dyn Write,
     packet: Vec<u8>,
@@ -27,7 +27,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes a packet of a sequence.
+    /// Writes a packet of `sequence`.
     pub(crate) fn packet(
         &mut self,
         sequence: u32,
@@ -65,7 +65,7 @@ impl<'a> Writer<'a> {
         self.out.write_all(&self.packet)
     }
 
-    /// Ends the trace.
+    /// Flushes the trace.
     pub(crate) fn finish(self) -> io::Result<()> {
         self.out.flush()
     }

@@ -1,29 +1,29 @@
-//! One event of a JSON trace.
+//! Events of a JSON trace.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use super::value::Json;
 
-/// The number or name of a process or thread.
+/// The id of a process or thread, or a name in its place.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Number<'a> {
     /// A number.
     Number(i64),
-    /// A name in its place.
+    /// A name.
     Name(Cow<'a, str>),
 }
 
-/// The identity of asynchronous events and flows.
+/// The id of an asynchronous event or a flow.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Id<'a> {
     /// A number.
     Number(u64),
-    /// Any text.
+    /// A string.
     Text(Cow<'a, str>),
 }
 
-/// The owner of an instant.
+/// The scope of an instant event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// A thread.
@@ -32,7 +32,7 @@ pub enum Scope {
     Process,
     /// The whole trace.
     Global,
-    /// None that is known.
+    /// An unknown scope.
     Unknown,
 }
 
@@ -43,52 +43,52 @@ pub struct Event<'a> {
     pub phase: u8,
     /// Its time.
     pub ts: i64,
-    /// Its length.
+    /// Its duration.
     pub dur: Option<i64>,
-    /// The CPU time of its thread then.
+    /// The CPU time of the thread at `ts`.
     pub thread_ts: Option<i64>,
-    /// The CPU time of its thread meanwhile.
+    /// The CPU time that the thread used during the event.
     pub thread_dur: Option<i64>,
     /// The process.
     pub pid: Option<Number<'a>>,
     /// The thread.
     pub tid: Option<Number<'a>>,
-    /// `None` if it is missing or empty.
+    /// Its name; `None` if it is missing or empty.
     pub name: Option<Cow<'a, str>>,
     /// Its categories, separated by commas.
     pub category: Option<Cow<'a, str>>,
-    /// Its identity.
+    /// Its id.
     pub id: Option<Id<'a>>,
-    /// Its identity in the whole trace.
+    /// Its id within the whole trace.
     pub global_id: Option<Id<'a>>,
-    /// Its identity within its process.
+    /// Its id within its process.
     pub local_id: Option<Id<'a>>,
     /// The flow that it belongs to.
     pub bind_id: Option<Id<'a>>,
-    /// Set if the flow leads to the slice around it.
+    /// Set if the flow ends at the enclosing slice.
     pub binds_to_enclosing: bool,
-    /// Set if the flow leads to it.
+    /// Set if the flow ends at this event.
     pub flows_in: bool,
-    /// Set if the flow leads from it.
+    /// Set if the flow starts at this event.
     pub flows_out: bool,
-    /// The owner, of an instant.
+    /// The scope of an instant event.
     pub scope: Scope,
-    /// `None` if there is no object of arguments.
+    /// The arguments; `None` if `args` is missing or not an object.
     pub args: Option<Vec<(Cow<'a, str>, Json<'a>)>>,
 }
 
-/// The reason why something is no event.
+/// The reason why an object is not an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoEvent {
-    /// It is an object without fields, which some programs write in order to end with no comma.
+    /// The object has no fields. Some programs write one after the last comma.
     Empty,
-    /// It is not JSON.
+    /// The bytes are not a JSON object.
     Syntax,
-    /// It says of no kind that it is of.
+    /// The phase is missing.
     NoPhase,
-    /// It has no time.
+    /// The time is missing.
     NoTime,
-    /// One of its times is no number.
+    /// A time is not a number.
     BadTime,
 }
 
@@ -99,17 +99,17 @@ impl fmt::Display for NoEvent {
             Self::Syntax => "not valid JSON",
             Self::NoPhase => "no phase (\"ph\")",
             Self::NoTime => "no time (\"ts\")",
-            Self::BadTime => "a time that is no number",
+            Self::BadTime => "a time that is not a number",
         })
     }
 }
 
 impl<'a> Event<'a> {
-    /// Reads an event. `spare` takes its bytes if they have to be mended.
+    /// Parses an event. `spare` holds its bytes if they need corrections.
     ///
     /// # Errors
     ///
-    /// If it is none.
+    /// Fails if the bytes are not an event.
     pub fn parse(bytes: &'a [u8], spare: &'a mut Vec<u8>) -> Result<Self, NoEvent> {
         let Some(Json::Object(fields)) = Json::parse_leniently(bytes, spare) else {
             return Err(NoEvent::Syntax);
@@ -196,7 +196,7 @@ fn first_byte(text: &str) -> u8 {
     text.bytes().next().unwrap_or(0)
 }
 
-/// Returns the nanoseconds of a number of microseconds, which may be written as a text.
+/// Converts microseconds, which may be in a string, to nanoseconds.
 fn nanoseconds(value: &Json<'_>) -> Option<i64> {
     match value {
         Json::Int(value) => Some(value.saturating_mul(1000)),
@@ -211,7 +211,7 @@ fn nanoseconds(value: &Json<'_>) -> Option<i64> {
 }
 
 fn number(value: Json<'_>) -> Option<Number<'_>> {
-    // As the kernel's numbers are: of 32 bits, and not negative.
+    // The kernel's ids are unsigned and have 32 bits.
     let number = |value: i64| Number::Number(u32::try_from(value).unwrap_or(0).into());
     match value {
         Json::Int(value) => Some(number(value)),
@@ -237,7 +237,7 @@ fn text(value: Json<'_>) -> Option<Cow<'_, str>> {
 }
 
 impl Id<'_> {
-    /// Returns the number of a flow; texts are hexadecimal.
+    /// Returns the id of a flow. A string is a hexadecimal number.
     pub fn flow(&self) -> Option<u64> {
         match self {
             Self::Number(number) => Some(*number),

@@ -1,41 +1,41 @@
-//! The parts of a JSON trace, taken out of its bytes as they come.
+//! Splits the byte stream of a JSON trace into its parts.
 
 use std::fmt;
 use std::ops::Range;
 
 use super::value::Json;
 
-/// Values of more bytes are skipped.
+/// The largest number of bytes of a value. Larger values are skipped.
 const MAX_VALUE: usize = 16 << 20;
 
 /// A part of the file.
 #[derive(Debug)]
 pub enum Part<'a> {
-    /// An event, and the place where it begins in the file.
+    /// An event, and its offset in the file.
     Event(u64, &'a [u8]),
-    /// A line of kernel events as text.
+    /// A line of kernel events in systrace format.
     SystemLine(&'a str),
-    /// The file asks for a unit of display.
+    /// The `displayTimeUnit` of the file.
     DisplayTimeUnit,
-    /// Further facts that the file tells about itself.
+    /// The `metadata` of the file.
     Metadata(&'a [u8]),
-    /// Something between events, at this place, is no event, or too large for one.
+    /// A value at this offset in the array of events that is not an object or is too large.
     NoEvent(u64),
 }
 
-/// The file cannot be read.
+/// The reason why a file cannot be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
-    /// It is no JSON trace; at this place it should be, or it ends too early there.
+    /// Unexpected text or end of the file at this offset.
     Syntax(u64),
-    /// The file ends within the object that it is.
+    /// The file ends within the outer object.
     Unterminated,
 }
 
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Syntax(offset) => write!(f, "no JSON trace: unexpected text at byte {offset}"),
+            Self::Syntax(offset) => write!(f, "not a JSON trace: unexpected text at byte {offset}"),
             Self::Unterminated => f.write_str("JSON trace file is incomplete (ERR:tp-corrupt)"),
         }
     }
@@ -47,15 +47,15 @@ enum Position {
     Start,
     /// Before a key of the outer object, or its end.
     Key,
-    /// Behind a key, before its colon.
+    /// After a key, before its colon.
     Colon,
     /// Before the value of a key.
     Value,
     /// In the array of events, before an event or the end.
     Events,
-    /// In the text of kernel events.
+    /// In the string of kernel events.
     System,
-    /// Behind the end.
+    /// After the end.
     End,
 }
 
@@ -69,25 +69,25 @@ enum Key {
     Other,
 }
 
-/// The part of a value that was looked at, to find its end.
+/// The state of the search for the end of a value.
 #[derive(Debug, Default)]
 struct Scan {
-    /// Bytes that were looked at.
+    /// The number of bytes of the buffer that were searched.
     at: usize,
     depth: usize,
     in_string: bool,
     escaped: bool,
-    /// Bytes of it that are gone, as it is too large.
+    /// The number of bytes of a too large value that were dropped.
     dropped: u64,
 }
 
-/// Takes a JSON trace apart.
+/// Splits a JSON trace into its parts.
 #[derive(Debug)]
 pub struct Reader {
     buffer: Vec<u8>,
     /// The first byte that is still needed.
     start: usize,
-    /// The place of the buffer in the file.
+    /// The offset of the buffer in the file.
     offset: u64,
     position: Position,
     is_array: bool,
@@ -116,11 +116,11 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// Hands out the parts that end in these bytes.
+    /// Adds bytes, and calls `each` with the parts that they complete.
     ///
     /// # Errors
     ///
-    /// If it is no JSON trace.
+    /// Fails if the file is not a JSON trace.
     pub fn push(&mut self, bytes: &[u8], mut each: impl FnMut(Part<'_>)) -> Result<(), Broken> {
         self.buffer.drain(..self.start);
         self.offset += self.start as u64;
@@ -130,11 +130,11 @@ impl Reader {
         Ok(())
     }
 
-    /// The end of the file.
+    /// Ends the file, and calls `each` with the last part.
     ///
     /// # Errors
     ///
-    /// If the file is not whole.
+    /// Fails if the file is incomplete.
     pub fn finish(&mut self, mut each: impl FnMut(Part<'_>)) -> Result<(), Broken> {
         if self.position == Position::Start {
             return Err(Broken::Syntax(self.here()));
@@ -158,7 +158,7 @@ impl Reader {
         Err(Broken::Syntax(self.here()))
     }
 
-    /// Takes white space away, and returns the byte behind it.
+    /// Skips white space, and returns the next byte.
     fn peek(&mut self) -> Option<u8> {
         let rest = self.buffer.get(self.start..)?;
         let space = rest
@@ -169,13 +169,13 @@ impl Reader {
         self.buffer.get(self.start).copied()
     }
 
-    /// Goes on by one token. Returns false if there are not enough bytes for it.
+    /// Reads one token. Returns false if it needs more bytes.
     fn step(&mut self, each: &mut impl FnMut(Part<'_>)) -> Result<bool, Broken> {
         if self.position == Position::System {
             return self.step_system(each);
         }
         if self.scan.at > 0 || self.scan.dropped > 0 {
-            // Within a value.
+            // Continues within a value.
             return self.step_value(each);
         }
         let Some(byte) = self.peek() else {
@@ -231,11 +231,11 @@ impl Reader {
         Ok(true)
     }
 
-    /// Looks for the end of the value that begins at `start`.
+    /// Reads the value that begins at `start`, if its end is in the buffer.
     fn step_value(&mut self, each: &mut impl FnMut(Part<'_>)) -> Result<bool, Broken> {
         let Some(end) = self.find_end() else {
             if self.buffer.len() - self.start > self.max_value {
-                // Bytes already read are not needed.
+                // The value is too large: its bytes are not needed.
                 self.scan.dropped += (self.buffer.len() - self.start) as u64;
                 self.scan.at = 0;
                 self.start = self.buffer.len();
@@ -288,8 +288,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Returns the end of the value that begins at `start`, if it is there. Brackets are counted
-    /// whatever their kind: the value itself is read by others.
+    /// Returns the end of the value that begins at `start`, if it is in the buffer. All kinds of
+    /// brackets count alike, since the value is parsed later.
     fn find_end(&mut self) -> Option<usize> {
         let bytes = self.buffer.get(self.start..)?;
         let scan = &mut self.scan;
@@ -328,7 +328,7 @@ impl Reader {
         None
     }
 
-    /// Reads the text of kernel events, which is a string with all of them.
+    /// Reads the string that contains all kernel events.
     fn step_system(&mut self, each: &mut impl FnMut(Part<'_>)) -> Result<bool, Broken> {
         while let Some(&byte) = self.buffer.get(self.start) {
             self.start += 1;
@@ -356,7 +356,7 @@ impl Reader {
         Ok(false)
     }
 
-    /// Appends the character of an escape, once all of it is there.
+    /// Appends the character of an escape sequence once it is complete.
     fn unescape(&mut self) {
         let needed = if self.escape.get(1) == Some(&b'u') {
             6
@@ -367,7 +367,7 @@ impl Reader {
             return;
         }
         let quoted = [b"\"", &self.escape[..], b"\""].concat();
-        // Half a pair of surrogates is left out.
+        // A lone surrogate is left out.
         if let Some(Json::Text(text)) = Json::parse(&quoted) {
             self.line.extend_from_slice(text.as_bytes());
         }
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_found_wherever_the_bytes_are_cut() {
+    fn parts_are_the_same_however_the_bytes_are_split() {
         check(
             r#"[{"a":"]}"},{"b":[1]}]"#,
             &[r#"1 {"a":"]}"}"#, r#"12 {"b":[1]}"#],
@@ -437,7 +437,7 @@ mod tests {
             &["line a\tb", "line c \"d\" é"],
             Ok(()),
         );
-        // Traces of programs that crashed have no end.
+        // The traces of crashed programs have no end.
         check("[{},", &["1 {}"], Ok(()));
         check(
             r#"{"traceEvents":[{}"#,
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_too_large_is_skipped_in_bounded_memory() {
+    fn a_too_large_value_is_skipped_in_bounded_memory() {
         let large = format!("[{{\"a\":\"{}\"}},{{}}]", "x".repeat(5000));
         let pieces: Vec<_> = large.as_bytes().chunks(100).collect();
         let (seen, end) = parts(&pieces, 1000);

@@ -1,4 +1,4 @@
-//! JSON values, in the order of the file.
+//! JSON values, with keys in the order of the file.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,39 +8,39 @@ use serde_core::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 /// A JSON value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Json<'a> {
-    /// Nothing.
+    /// `null`.
     Null,
-    /// A truth value.
+    /// `true` or `false`.
     Bool(bool),
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// Another number.
+    /// Any other number.
     Real(f64),
-    /// A text.
+    /// A string.
     Text(Cow<'a, str>),
-    /// A list.
+    /// An array.
     Array(Vec<Self>),
-    /// Keys may occur several times.
+    /// An object. Keys may occur more than once.
     Object(Vec<(Cow<'a, str>, Self)>),
 }
 
 impl<'a> Json<'a> {
-    /// Reads a value; `None` if it is none, or nested too deeply.
+    /// Parses a value. Returns `None` if it is malformed or nested too deeply.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }
 
-    /// Reads a value that may have commas behind the last elements of lists, and texts of several
-    /// lines, as some programs write them. `spare` takes the bytes without these.
+    /// Parses a value that may have trailing commas and line breaks in strings, as some programs
+    /// write them. `spare` holds the corrected bytes.
     pub fn parse_leniently(bytes: &'a [u8], spare: &'a mut Vec<u8>) -> Option<Self> {
         if let Some(value) = Self::parse(bytes) {
             return Some(value);
         }
-        *spare = mended(bytes);
+        *spare = corrected(bytes);
         Self::parse(spare)
     }
 
-    /// Returns the text, if it is one.
+    /// Returns the string if the value is one.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -49,9 +49,8 @@ impl<'a> Json<'a> {
     }
 }
 
-/// Returns the same without commas in front of closing brackets, and without lines that end within
-/// a text.
-fn mended(bytes: &[u8]) -> Vec<u8> {
+/// Removes trailing commas, and escapes control characters in strings.
+fn corrected(bytes: &[u8]) -> Vec<u8> {
     let mut kept = Vec::with_capacity(bytes.len());
     let (mut in_string, mut escaped) = (false, false);
     let mut comma = None;
@@ -138,7 +137,7 @@ impl<'de: 'a, 'a> Visitor<'de> for ValueVisitor<'a> {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Json<'a>, A::Error> {
         let mut object = Vec::new();
         while let Some((key, value)) = entries.next_entry::<Json<'a>, Json<'a>>()? {
-            // Keys are always texts.
+            // Keys are always strings.
             if let Json::Text(key) = key {
                 object.push((key, value));
             }

@@ -1,17 +1,17 @@
-//! The header of a file, and the sections behind its records.
+//! The header of a file, and the sections after its records.
 
 use super::bytes::{Bytes, until_zero};
 
 /// The size of the header.
 pub(super) const BYTES: u64 = 104;
-/// The size of a place of a section.
+/// The encoded size of a [`Section`].
 pub(super) const SECTION_BYTES: usize = 16;
-/// Sections are cut off behind so many bytes.
+/// The largest number of bytes read of a section.
 pub(super) const MAX_SECTION: u64 = 64 << 20;
-/// Events beyond this number are left out.
+/// The largest number of events. Further events are left out.
 const MAX_EVENTS: usize = 4096;
 
-/// Features, by their numbers.
+/// The numbers of features.
 pub(super) const BUILD_IDS: u64 = 2;
 pub(super) const CMDLINE: u64 = 11;
 pub(super) const EVENT_DESC: u64 = 12;
@@ -19,12 +19,12 @@ pub(super) const EVENT_DESC: u64 = 12;
 /// The number of features that have a bit in the header.
 const FEATURES: u64 = 256;
 
-/// Returns true if a feature is understood.
-pub(super) fn is_read(feature: u64) -> bool {
+/// Returns true if a feature is supported.
+pub(super) fn is_supported(feature: u64) -> bool {
     matches!(feature, BUILD_IDS | CMDLINE | EVENT_DESC)
 }
 
-/// A part of the file.
+/// The position of a section in the file.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Section {
     pub(super) offset: u64,
@@ -39,13 +39,13 @@ impl Section {
         })
     }
 
-    /// Returns the place behind it; `None` if its size was not written, as `perf` was killed.
+    /// Returns the offset of its end; `None` if `perf` was killed before it wrote the size.
     pub(super) fn end(self) -> Option<u64> {
         (self.size > 0).then(|| self.offset.saturating_add(self.size))
     }
 }
 
-/// The parts of a file.
+/// The sections of a file.
 #[derive(Debug)]
 pub(super) struct Sections {
     pub(super) attr_size: usize,
@@ -73,27 +73,27 @@ impl Sections {
         })
     }
 
-    /// Returns the numbers of the features that the file has.
+    /// Returns the numbers of the file's features.
     pub(super) fn features(&self) -> impl Iterator<Item = u64> {
         let features = self.features;
         (0..FEATURES).filter(move |bit| features[(bit / 64) as usize] >> (bit % 64) & 1 == 1)
     }
 }
 
-/// The settings that an event was opened with (`perf_event_attr`).
+/// The settings of an event (`perf_event_attr`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Attr {
-    /// The number of the kind of event.
+    /// The type of the event (`type`).
     pub kind: u32,
-    /// The event, of its kind.
+    /// The event within its type.
     pub config: u64,
-    /// The number of events between samples, or samples in a second.
+    /// The number of events between samples, or of samples per second.
     pub period: u64,
     /// Set if `period` is a frequency.
     pub is_frequency: bool,
-    /// The fields of samples.
+    /// The bit set of fields of samples.
     pub sample_type: u64,
-    /// The fields of counts.
+    /// The bit set of fields of counter values.
     pub read_format: u64,
     /// Set if all other records end with fields of samples.
     pub sample_id_all: bool,
@@ -126,11 +126,11 @@ impl Attr {
 /// An event that was recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Its name, as it was asked for.
+    /// Its name, as given to `perf record`.
     pub name: String,
     /// Its settings.
     pub attr: Attr,
-    /// The numbers by which records name it.
+    /// The ids by which records refer to it.
     pub ids: Vec<u64>,
 }
 
@@ -174,13 +174,13 @@ impl Event {
     }
 }
 
-/// Reads an event in the header, and the place of its numbers.
+/// Parses an event in the header, and the section of its ids.
 pub(super) fn file_attr(bytes: &[u8]) -> Option<(Attr, Section)> {
     let (attr, ids) = bytes.split_at_checked(bytes.len().checked_sub(SECTION_BYTES)?)?;
     Some((Attr::parse(attr)?, Section::parse(&mut Bytes::new(ids))?))
 }
 
-/// Reads an event as it goes through a pipe.
+/// Parses the record that describes an event in a pipe.
 pub(super) fn attr_record(body: &[u8]) -> Option<Event> {
     let attr = Attr::parse(body)?;
     let ids = body.get(attr.size..).unwrap_or_default();
@@ -188,7 +188,7 @@ pub(super) fn attr_record(body: &[u8]) -> Option<Event> {
     Some(Event::new(attr, ids.collect()))
 }
 
-/// Takes the name of an event from a record.
+/// Takes an event's name from an `EVENT_UPDATE` record.
 pub(super) fn update(body: &[u8], events: &mut [Event]) {
     const NAME: u64 = 2;
     let mut fields = Bytes::new(body);
@@ -201,7 +201,7 @@ pub(super) fn update(body: &[u8], events: &mut [Event]) {
     }
 }
 
-/// Takes names and numbers of events from the section about them.
+/// Takes the names and ids of events from the `EVENT_DESC` section.
 pub(super) fn describe(bytes: &[u8], events: &mut Vec<Event>) {
     let mut fields = Bytes::new(bytes);
     let (Some(count), Some(size)) = (fields.u32(), fields.u32()) else {
@@ -226,7 +226,7 @@ pub(super) fn describe(bytes: &[u8], events: &mut Vec<Event>) {
 fn describe_one(fields: &mut Bytes<'_>, attr_size: usize) -> Option<Event> {
     let attr = Attr::parse(fields.take(attr_size)?)?;
     let ids = fields.u32()?;
-    let name = text(fields)?;
+    let name = string(fields)?;
     let ids = fields.words(ids.into())?.iter();
     let ids = ids.map(|id| u64::from_ne_bytes(*id)).collect();
     let mut event = Event::new(attr, ids);
@@ -236,18 +236,18 @@ fn describe_one(fields: &mut Bytes<'_>, attr_size: usize) -> Option<Event> {
     Some(event)
 }
 
-/// Reads a text with its length.
-fn text(fields: &mut Bytes<'_>) -> Option<String> {
+/// Parses a string with its length.
+fn string(fields: &mut Bytes<'_>) -> Option<String> {
     let length = fields.u32()? as usize;
-    let text = until_zero(fields.take(length)?);
-    Some(String::from_utf8_lossy(text).into_owned())
+    let string = until_zero(fields.take(length)?);
+    Some(String::from_utf8_lossy(string).into_owned())
 }
 
-/// Reads a list of texts.
-pub(super) fn texts(bytes: &[u8]) -> Vec<String> {
+/// Parses a list of strings.
+pub(super) fn strings(bytes: &[u8]) -> Vec<String> {
     let mut fields = Bytes::new(bytes);
     let count = fields.u32().unwrap_or(0);
-    (0..count).map_while(|_| text(&mut fields)).collect()
+    (0..count).map_while(|_| string(&mut fields)).collect()
 }
 
 /// The build id of a file.
@@ -259,7 +259,7 @@ pub struct BuildId {
     pub id: Vec<u8>,
 }
 
-/// Reads the section of build ids.
+/// Parses the section of build ids.
 pub(super) fn build_ids(mut bytes: &[u8]) -> Vec<BuildId> {
     let mut all = Vec::new();
     while let Some(size) = super::record_size(bytes) {
@@ -272,9 +272,9 @@ pub(super) fn build_ids(mut bytes: &[u8]) -> Vec<BuildId> {
     all
 }
 
-/// Reads a record with a build id.
+/// Parses a record with a build id.
 pub(super) fn build_id(record: &[u8]) -> Option<BuildId> {
-    /// The bit that says that the size is known.
+    /// The flag of records with the size of the build id.
     const HAS_SIZE: u16 = 1 << 15;
     const MAX: usize = 20;
     let mut fields = Bytes::new(record);

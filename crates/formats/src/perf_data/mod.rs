@@ -1,8 +1,8 @@
-//! Files of `perf record`, of this machine's byte order: with a header and sections, or as they go
-//! through a pipe.
+//! Files of `perf record` in this machine's byte order: regular files with sections, and the format
+//! of pipes.
 //!
-//! The kernel's records have the fields that each event was opened with. They are handed out in the
-//! order of the file, which is not that of time.
+//! The settings of an event decide the fields of its records. Records come in the order of the
+//! file, not in the order of time.
 
 mod bytes;
 mod header;
@@ -16,7 +16,7 @@ use self::bytes::Bytes;
 pub use self::header::{Attr, BuildId, Event};
 pub use self::record::{Chain, CpuMode, Mapping, Record, Sample, Task};
 
-/// Returns true if a file begins as those of `perf record` do, of either byte order.
+/// Returns true if a file starts like those of `perf record`, in either byte order.
 pub fn is_perf_data(head: &[u8]) -> bool {
     head.starts_with(MAGIC) || head.starts_with(SWAPPED)
 }
@@ -24,10 +24,10 @@ pub fn is_perf_data(head: &[u8]) -> bool {
 const MAGIC: &[u8] = b"PERFILE2";
 const SWAPPED: &[u8] = b"2ELIFREP";
 
-/// The size of the header of a file that went through a pipe.
+/// The size of the header in the format of pipes.
 const PIPE_HEADER: u64 = 16;
 
-/// Records that `perf` writes itself.
+/// Types of records that `perf` itself writes.
 mod kind {
     pub(super) const HEADER_ATTR: u32 = 64;
     pub(super) const TRACING_DATA: u32 = 66;
@@ -42,20 +42,20 @@ mod kind {
 /// The size of a record's header.
 const RECORD_HEADER: usize = 8;
 
-/// Why a file of `perf record` cannot be read.
+/// The reason why a file of `perf record` cannot be read.
 #[derive(Debug)]
 pub enum PerfError {
-    /// It cannot be read at all.
+    /// Reading fails.
     Read(io::Error),
-    /// It is of a machine of the other byte order.
+    /// The recording machine has the other byte order.
     OtherByteOrder,
-    /// It breaks off within its header.
+    /// The file ends within its header.
     NoHeader,
-    /// It names no events: `perf` did not end it.
+    /// The file describes no events, since `perf` did not finish it.
     NoEvents,
-    /// A record has a size that none can have.
+    /// The size of a record is impossible.
     BadRecord {
-        /// The place of the record in the file.
+        /// The offset of the record in the file.
         offset: u64,
     },
 }
@@ -65,14 +65,14 @@ impl fmt::Display for PerfError {
         match self {
             Self::Read(error) => error.fmt(f),
             Self::OtherByteOrder => f.write_str(
-                "it was recorded on a machine of the other byte order; make text of it there, with perf script",
+                "the file was recorded on a machine with the other byte order; print it there with perf script and import the text",
             ),
             Self::NoHeader => f.write_str("the file ends within its header; record it again"),
             Self::NoEvents => f.write_str(
-                "it names no events, as perf was killed before it ended the file; record it again",
+                "the file describes no events; perf was killed before it finished the file; record it again",
             ),
             Self::BadRecord { offset } => {
-                write!(f, "at byte {offset} is no record of perf, and nothing behind it can be read")
+                write!(f, "damaged record at byte {offset}; the rest of the file cannot be read")
             }
         }
     }
@@ -90,28 +90,28 @@ impl From<io::Error> for PerfError {
 #[derive(Debug)]
 pub struct PerfData<R> {
     file: R,
-    /// The records: where they begin, and the byte behind them if that is known.
+    /// The start of the records, and their end if it is known.
     data: (u64, Option<u64>),
     contents: Contents,
     layout: Layout,
 }
 
-/// The way the records of a file are written.
+/// The events of a file, which decide the layout of its records.
 #[derive(Debug, Clone, Default)]
 pub struct Layout {
     events: Vec<Event>,
-    /// Places in `events`.
+    /// Indices in `events` by id.
     by_id: HashMap<u64, usize>,
 }
 
 impl Layout {
-    /// Takes a record apart.
+    /// Parses a record.
     pub fn parse<'a>(&self, record: &'a [u8]) -> Record<'a> {
         record::parse(record, &self.events, &self.by_id).unwrap_or(Record::Malformed)
     }
 }
 
-/// The part of a file that is not its records.
+/// The parts of a file other than the kernel's records.
 #[derive(Debug, Default)]
 struct Contents {
     events: Vec<Event>,
@@ -121,11 +121,11 @@ struct Contents {
 }
 
 impl<R: Read + Seek> PerfData<R> {
-    /// Reads what a file says about its records.
+    /// Opens a file, and reads everything but the kernel's records.
     ///
     /// # Errors
     ///
-    /// If it is none, or cannot be read.
+    /// Fails if the file is not of `perf record`, is damaged, or cannot be read.
     pub fn open(mut file: R) -> Result<Self, PerfError> {
         file.rewind()?;
         let mut head = Vec::new();
@@ -145,7 +145,7 @@ impl<R: Read + Seek> PerfData<R> {
             data.read_sections(&head)?;
         }
         raw_records(&mut data.file, data.data, |kind, record| {
-            data.contents.look_at(kind, record);
+            data.contents.describe(kind, record);
             Ok::<_, PerfError>(())
         })?;
         let (layout, contents) = (&mut data.layout, &mut data.contents);
@@ -161,31 +161,31 @@ impl<R: Read + Seek> PerfData<R> {
         Ok(data)
     }
 
-    /// Returns the events that were recorded.
+    /// Returns the recorded events.
     pub fn events(&self) -> &[Event] {
         &self.layout.events
     }
 
-    /// Returns the way records are written.
+    /// Returns the layout of records.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Returns the build ids of files, where `perf` knew them.
+    /// Returns the build ids that `perf` recorded.
     pub fn build_ids(&self) -> &[BuildId] {
         &self.contents.build_ids
     }
 
-    /// Returns the command that recorded.
+    /// Returns the command line of `perf record`.
     pub fn cmdline(&self) -> &[String] {
         &self.contents.cmdline
     }
 
-    /// Hands out the bytes of all records.
+    /// Calls `each` with the bytes of every record.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read on, or `each` fails.
+    /// Fails if the file cannot be read or `each` fails.
     pub fn records<E: From<PerfError>>(
         &mut self,
         mut each: impl FnMut(&[u8]) -> Result<(), E>,
@@ -201,14 +201,14 @@ impl<R: Read + Seek> PerfData<R> {
         }
     }
 
-    /// Hands out the records that are compressed. All together are one stream, and a record may
-    /// begin in one part of it and end in the next.
+    /// Calls `each` with the compressed records. The compressed parts are one stream, so a record
+    /// may span two of them.
     fn compressed_records<E: From<PerfError>>(
         &mut self,
         mut each: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let cannot = |error: &dyn fmt::Display| {
-            let what = format!("its compressed records cannot be read: {error}");
+            let what = format!("cannot decompress the records: {error}");
             PerfError::Read(io::Error::other(what))
         };
         let parts = Compressed::new(&mut self.file, self.data).map_err(PerfError::from)?;
@@ -233,12 +233,12 @@ impl<R: Read + Seek> PerfData<R> {
             }
             records.drain(..start);
             if records.len() > usize::from(u16::MAX) {
-                return Err(cannot(&"there is no record where one should be").into());
+                return Err(cannot(&"a record is damaged").into());
             }
         }
     }
 
-    /// Reads what stands around the records.
+    /// Reads the sections before and after the records.
     fn read_sections(&mut self, head: &[u8]) -> Result<(), PerfError> {
         let sections = header::Sections::parse(head).ok_or(PerfError::NoHeader)?;
         self.data = (sections.data.offset, sections.data.end());
@@ -266,7 +266,7 @@ impl<R: Read + Seek> PerfData<R> {
             let Some(section) = header::Section::parse(&mut Bytes::new(&place)) else {
                 continue;
             };
-            if header::is_read(feature) {
+            if header::is_supported(feature) {
                 let bytes = self.section(section)?;
                 self.contents.feature(feature, &bytes);
             }
@@ -274,8 +274,8 @@ impl<R: Read + Seek> PerfData<R> {
         Ok(())
     }
 
-    /// Returns the bytes of a section; fewer if the file ends, or if there are more than any real
-    /// one has.
+    /// Returns the bytes of a section. They are fewer if the file ends or the section is
+    /// implausibly large.
     fn section(&mut self, section: header::Section) -> Result<Vec<u8>, PerfError> {
         let mut bytes = Vec::new();
         self.file.seek(SeekFrom::Start(section.offset))?;
@@ -286,8 +286,8 @@ impl<R: Read + Seek> PerfData<R> {
 }
 
 impl Contents {
-    /// Reads what a record of `perf` says about the others.
-    fn look_at(&mut self, kind: u32, record: &[u8]) {
+    /// Reads a record of `perf` that describes other records.
+    fn describe(&mut self, kind: u32, record: &[u8]) {
         let body = record.get(RECORD_HEADER..).unwrap_or_default();
         match kind {
             kind::HEADER_ATTR => self.events.extend(header::attr_record(body)),
@@ -307,22 +307,22 @@ impl Contents {
     fn feature(&mut self, feature: u64, bytes: &[u8]) {
         match feature {
             header::BUILD_IDS => self.build_ids.extend(header::build_ids(bytes)),
-            header::CMDLINE => self.cmdline = header::texts(bytes),
+            header::CMDLINE => self.cmdline = header::strings(bytes),
             header::EVENT_DESC => header::describe(bytes, &mut self.events),
             _ => {}
         }
     }
 }
 
-/// Hands out the kind and the bytes of each record. Data behind some of `perf`'s own is
-/// skipped.
+/// Calls `each` with the type and the bytes of each record. Skips the data that follows some
+/// records.
 fn raw_records<E: From<PerfError>>(
     file: &mut (impl Read + Seek),
     (mut at, end): (u64, Option<u64>),
     mut each: impl FnMut(u32, &[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
     file.seek(SeekFrom::Start(at)).map_err(PerfError::from)?;
-    let mut file = BufReader::with_capacity(PIECE, file);
+    let mut file = BufReader::with_capacity(BUFFER, file);
     let mut record = vec![0; usize::from(u16::MAX)];
     loop {
         let room = end.map_or(u64::MAX, |end| end.saturating_sub(at));
@@ -331,19 +331,19 @@ fn raw_records<E: From<PerfError>>(
         }
         let size = record_size(&record).ok_or(PerfError::BadRecord { offset: at })?;
         if !fill(&mut file, &mut record[RECORD_HEADER..size])? {
-            // The end was cut off.
+            // The file is truncated.
             return Ok(());
         }
         let record = &record[..size];
         let kind = Bytes::new(record).u32().unwrap_or(0);
-        let behind = behind(kind, record);
+        let trailing = trailing(kind, record);
         each(kind, record)?;
-        at = at.saturating_add(size as u64).saturating_add(behind);
-        skip(&mut file, behind).map_err(PerfError::from)?;
+        at = at.saturating_add(size as u64).saturating_add(trailing);
+        skip(&mut file, trailing).map_err(PerfError::from)?;
     }
 }
 
-/// Returns false if the file ends within these bytes.
+/// Fills `bytes` from the file. Returns false if the file ends first.
 fn fill(file: &mut impl Read, bytes: &mut [u8]) -> Result<bool, PerfError> {
     match file.read_exact(bytes) {
         Ok(()) => Ok(true),
@@ -360,18 +360,19 @@ fn skip<R: Read + Seek>(file: &mut BufReader<R>, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// The bytes that are read at once.
-const PIECE: usize = 256 << 10;
+/// The size of the read buffer.
+const BUFFER: usize = 256 << 10;
 
-/// Returns the size of the record that begins here; `None` if it cannot be one, or is cut off.
+/// Returns the size of the record at the start of `bytes`; `None` if its header is invalid or
+/// incomplete.
 fn record_size(bytes: &[u8]) -> Option<usize> {
     let size = bytes.get(6..8)?;
     let size: usize = u16::from_ne_bytes(size.try_into().ok()?).into();
     (size >= RECORD_HEADER).then_some(size)
 }
 
-/// Returns the number of bytes that stand behind a record and belong to it.
-fn behind(kind: u32, record: &[u8]) -> u64 {
+/// Returns the number of bytes of data that follow a record.
+fn trailing(kind: u32, record: &[u8]) -> u64 {
     let body = record.get(RECORD_HEADER..).unwrap_or_default();
     match kind {
         kind::TRACING_DATA => {
@@ -383,27 +384,27 @@ fn behind(kind: u32, record: &[u8]) -> u64 {
     }
 }
 
-/// The compressed parts of a file, one after the other.
+/// The concatenated compressed parts of a file.
 struct Compressed<R> {
     file: BufReader<R>,
     at: u64,
     end: Option<u64>,
-    /// Bytes of the part that is being read, and zeros behind it.
+    /// The bytes left of the current part, and the padding after it.
     left: usize,
     padding: usize,
-    /// The part of [`LAST_BLOCK`] that is still to come.
+    /// The rest of [`LAST_BLOCK`].
     last: &'static [u8],
 }
 
-/// An empty block that ends a stream: `perf` ends none, and a decoder keeps the last bytes to
-/// itself until it is told that there are no more.
+/// An empty block that ends a stream. `perf` does not end its streams, and a decoder holds back the
+/// last bytes until the end.
 const LAST_BLOCK: &[u8] = &[1, 0, 0];
 
 impl<R: Read + Seek> Compressed<R> {
     fn new(mut file: R, (at, end): (u64, Option<u64>)) -> io::Result<Self> {
         file.seek(SeekFrom::Start(at))?;
         Ok(Self {
-            file: BufReader::with_capacity(PIECE, file),
+            file: BufReader::with_capacity(BUFFER, file),
             at,
             end,
             left: 0,
@@ -412,7 +413,7 @@ impl<R: Read + Seek> Compressed<R> {
         })
     }
 
-    /// Goes to the next part. Returns false if there is none.
+    /// Moves to the next part. Returns false if there is none.
     fn next(&mut self) -> io::Result<bool> {
         skip(&mut self.file, self.padding as u64)?;
         self.padding = 0;
@@ -445,9 +446,9 @@ impl<R: Read + Seek> Compressed<R> {
                     let mut record = vec![0; size];
                     record[..RECORD_HEADER].copy_from_slice(&header);
                     self.file.read_exact(&mut record[RECORD_HEADER..])?;
-                    let behind = behind(kind, &record);
-                    self.at = self.at.saturating_add(behind);
-                    skip(&mut self.file, behind)?;
+                    let trailing = trailing(kind, &record);
+                    self.at = self.at.saturating_add(trailing);
+                    skip(&mut self.file, trailing)?;
                 }
             }
         }

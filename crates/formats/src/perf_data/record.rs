@@ -1,4 +1,4 @@
-//! Records of the kernel, as each event was asked to write them.
+//! Records of the kernel. Their fields depend on the settings of their event.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ mod field {
     pub(super) const IDENTIFIER: u64 = 1 << 16;
 }
 
-/// Fields of counts.
+/// Fields of counter values.
 mod read_format {
     pub(super) const TOTAL_TIME_ENABLED: u64 = 1 << 0;
     pub(super) const TOTAL_TIME_RUNNING: u64 = 1 << 1;
@@ -48,7 +48,7 @@ const MMAP_BUILD_ID: u16 = 1 << 14;
 /// The mode of the CPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum CpuMode {
-    /// Not known.
+    /// Unknown.
     #[default]
     Unknown,
     /// The kernel.
@@ -75,9 +75,9 @@ impl CpuMode {
         }
     }
 
-    /// Returns the mode that a mark between the addresses of a callstack stands for.
+    /// Returns the mode that a context marker in a callchain stands for.
     fn of_context(address: u64) -> Option<Self> {
-        /// Addresses from here on are marks.
+        /// The first address that is a context marker.
         const FIRST: u64 = -4095i64 as u64;
         if address < FIRST {
             return None;
@@ -93,13 +93,13 @@ impl CpuMode {
     }
 }
 
-/// A record. Times are on the clock of `perf`, in nanoseconds; 0 if there is none.
+/// A record. Times are in nanoseconds on the clock of `perf`; 0 if the record has none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Record<'a> {
     /// A sample.
     Sample(Sample<'a>),
-    /// A thread has a name.
+    /// A thread has a new name.
     Comm {
         /// The time.
         time: u64,
@@ -107,18 +107,18 @@ pub enum Record<'a> {
         pid: u32,
         /// The thread.
         tid: u32,
-        /// Set if the process executed a program: then it has new memory.
+        /// Set if the process executed a program, which replaces its mappings.
         is_exec: bool,
         /// The name.
         name: &'a [u8],
     },
     /// Code is mapped into a process.
     Mapping(Mapping<'a>),
-    /// A thread or process begins.
+    /// A thread or process has started.
     Fork(Task),
     /// A thread or process has ended.
     Exit(Task),
-    /// Records are missing.
+    /// The kernel lost records.
     Lost {
         /// The time.
         time: u64,
@@ -130,7 +130,7 @@ pub enum Record<'a> {
         /// The number of the kind.
         kind: u32,
     },
-    /// A record that does not have the fields that it should.
+    /// A record that lacks some of its fields.
     Malformed,
 }
 
@@ -139,25 +139,25 @@ pub enum Record<'a> {
 pub struct Sample<'a> {
     /// The time.
     pub time: u64,
-    /// The process and the thread, if they are told.
+    /// The process and the thread, if recorded.
     pub task: Option<(u32, u32)>,
-    /// The CPU, if it is told.
+    /// The CPU, if recorded.
     pub cpu: Option<u32>,
     /// The mode of the CPU.
     pub mode: CpuMode,
-    /// The place of the event among those of the file.
+    /// The index of the event in the file.
     pub event: usize,
-    /// The events since the last sample, if they are told.
+    /// The number of events since the last sample, if recorded.
     pub period: Option<u64>,
-    /// The address that was executed, if it is told.
+    /// The instruction pointer, if recorded.
     pub address: Option<u64>,
     /// The callstack, the innermost address first.
     pub chain: Chain<'a>,
-    /// Set if a part of the stack was copied, which tells the callstack of the program.
+    /// Set if the sample has a copy of the user stack to unwind.
     pub has_stack: bool,
 }
 
-/// The addresses of a callstack.
+/// The callchain of a sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Chain<'a>(&'a [[u8; 8]]);
 
@@ -178,7 +178,7 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// Code in memory.
+/// A mapping of executable code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mapping<'a> {
     /// The time.
@@ -191,15 +191,15 @@ pub struct Mapping<'a> {
     pub start: u64,
     /// The length in bytes.
     pub length: u64,
-    /// The place in the file.
+    /// The offset in the file.
     pub offset: u64,
     /// The path of the file, or a name such as `[vdso]`.
     pub path: &'a [u8],
-    /// The build id of the file, if it is told.
+    /// The build id of the file; empty if it is not recorded.
     pub build_id: &'a [u8],
 }
 
-/// The beginning or end of a task.
+/// The start or end of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Task {
     /// The time.
@@ -212,7 +212,7 @@ pub struct Task {
     pub parent_pid: u32,
 }
 
-/// Takes a record apart. `None` if it does not have the fields that it should.
+/// Parses a record. Returns `None` if it lacks some of its fields.
 pub(super) fn parse<'a>(
     record: &'a [u8],
     events: &[Event],
@@ -289,7 +289,8 @@ fn mapping<'a>(mut bytes: Bytes<'a>, misc: u16, time: u64, is_second: bool) -> O
     })
 }
 
-/// Returns the event of a sample. Its number stands at the same place, whichever it is of.
+/// Returns the index of a sample's event. The id has the same position in the samples of all
+/// events.
 fn event_of_sample(
     mut bytes: Bytes<'_>,
     events: &[Event],
@@ -346,7 +347,7 @@ fn sample<'a>(mut bytes: Bytes<'a>, of: &Event, event: usize, misc: u16) -> Opti
         sample.period = Some(bytes.u64()?);
     }
     if has(field::READ) {
-        pass_counts(&mut bytes, of.attr.read_format)?;
+        skip_counts(&mut bytes, of.attr.read_format)?;
     }
     if has(field::CALLCHAIN) {
         let count = bytes.u64()?;
@@ -355,7 +356,7 @@ fn sample<'a>(mut bytes: Bytes<'a>, of: &Event, event: usize, misc: u16) -> Opti
     Some(sample)
 }
 
-fn pass_counts(bytes: &mut Bytes<'_>, format: u64) -> Option<()> {
+fn skip_counts(bytes: &mut Bytes<'_>, format: u64) -> Option<()> {
     let has = |field| u64::from(format & field != 0);
     let times = has(read_format::TOTAL_TIME_ENABLED) + has(read_format::TOTAL_TIME_RUNNING);
     let each = 1 + has(read_format::ID) + has(read_format::LOST);
@@ -366,7 +367,7 @@ fn pass_counts(bytes: &mut Bytes<'_>, format: u64) -> Option<()> {
     bytes.words(words).map(|_| ())
 }
 
-/// Returns the time of a record that is no sample, which stands at its end.
+/// Returns the time of a record other than a sample, which is at its end.
 fn time_at_end(record: &[u8], event: Option<&Event>) -> Option<u64> {
     let attr = event?.attr;
     if !attr.sample_id_all || attr.sample_type & field::TIME == 0 {

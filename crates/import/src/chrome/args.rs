@@ -1,4 +1,4 @@
-//! Arguments of events.
+//! Arguments of events, as debug annotations.
 
 use ferretto_formats::json::{Event, Json};
 use ferretto_proto::fields::{debug_annotation, track_event};
@@ -11,13 +11,13 @@ pub(super) fn write(out: &mut Encoder<'_, Vec<u8>>, names: &mut Names, event: &E
     for (key, value) in event.args.iter().flatten() {
         out.nested(track_event::DEBUG_ANNOTATIONS, |out| {
             out.varint(debug_annotation::NAME_IID, names.arg(key));
-            add(out, value);
+            write_value(out, value);
         });
     }
 }
 
-/// Writes a value. How deep they nest is bounded by the parser.
-fn add(out: &mut Encoder<'_, Vec<u8>>, value: &Json<'_>) {
+/// Writes a value. The parser bounds the depth of nesting.
+fn write_value(out: &mut Encoder<'_, Vec<u8>>, value: &Json<'_>) {
     match value {
         Json::Null => {}
         Json::Bool(value) => out.bool(debug_annotation::BOOL_VALUE, *value),
@@ -26,14 +26,14 @@ fn add(out: &mut Encoder<'_, Vec<u8>>, value: &Json<'_>) {
         Json::Text(text) => out.string(debug_annotation::STRING_VALUE, text),
         Json::Array(items) => {
             for item in items {
-                out.nested(debug_annotation::ARRAY_VALUES, |out| add(out, item));
+                out.nested(debug_annotation::ARRAY_VALUES, |out| write_value(out, item));
             }
         }
         Json::Object(entries) => {
             for (key, value) in entries {
                 out.nested(debug_annotation::DICT_ENTRIES, |out| {
                     out.string(debug_annotation::NAME, key);
-                    add(out, value);
+                    write_value(out, value);
                 });
             }
         }

@@ -1,4 +1,4 @@
-//! Events in Chrome's JSON as track events.
+//! Converts events in Chrome's JSON to track events.
 
 mod args;
 mod names;
@@ -53,7 +53,7 @@ pub(crate) fn import<R: Read + Seek>(
                 failed = chrome.take(&mut sorter, part);
             }
         });
-        // All that stands before is kept.
+        // The events before the damage are kept.
         broken = broken.or(read.err());
         failed
     })?;
@@ -69,8 +69,8 @@ pub(crate) fn import<R: Read + Seek>(
     match end {
         Err(broken) if chrome.report.events == 0 => Err(ImportError::Broken(broken.to_string())),
         Err(broken) => {
-            let what = format!("end of the file, as it is damaged ({broken})");
-            chrome.report.left.add(&what);
+            let what = format!("damaged end of the file ({broken})");
+            chrome.report.losses.add(&what);
             Ok(chrome.report)
         }
         Ok(()) => Ok(chrome.report),
@@ -85,7 +85,8 @@ struct Chrome<'a, 'w> {
     has_begun: bool,
 }
 
-/// Returns the place of an event among those of the same time: ends first, then what lasts longest.
+/// Returns the rank of an event among events of the same time: names first, then ends, then slices
+/// from the longest to the shortest.
 fn rank(event: &Event<'_>) -> i64 {
     match event.phase {
         b'M' => i64::MIN,
@@ -96,25 +97,25 @@ fn rank(event: &Event<'_>) -> i64 {
 }
 
 impl Chrome<'_, '_> {
-    /// Takes a part of the file.
+    /// Handles a part of the file: an event goes to the sorter.
     fn take(&mut self, sorter: &mut Sorter, part: Part<'_>) -> Result<(), ImportError> {
         match part {
             Part::Event(_, bytes) => match Event::parse(bytes, &mut Vec::new()) {
-                Ok(event) if event.ts < 0 => self.report.left.add("events before time 0"),
+                Ok(event) if event.ts < 0 => self.report.losses.add("events before time 0"),
                 Ok(event) => return sorter.push((event.ts, rank(&event)), bytes),
                 Err(NoEvent::Empty) => {}
-                Err(why) => self.report.left.add(&format!("events with {why}")),
+                Err(why) => self.report.losses.add(&format!("events with {why}")),
             },
             Part::SystemLine(line) if line.starts_with('#') => {}
-            Part::SystemLine(_) => self.report.left.add("lines of kernel events as text"),
-            Part::NoEvent(_) => self.report.left.add("values that are no events"),
-            Part::Metadata(_) => self.report.left.add("objects of facts about the recording"),
+            Part::SystemLine(_) => self.report.losses.add("kernel events in systrace format"),
+            Part::NoEvent(_) => self.report.losses.add("values that are not events"),
+            Part::Metadata(_) => self.report.losses.add("metadata objects"),
             Part::DisplayTimeUnit => {}
         }
         Ok(())
     }
 
-    /// Writes an event, given in the order of time.
+    /// Converts an event. Events come in the order of time.
     fn event(&mut self, ts: i64, bytes: &[u8]) -> Result<(), ImportError> {
         let mut spare = Vec::new();
         let Ok(event) = Event::parse(bytes, &mut spare) else {
@@ -135,18 +136,21 @@ impl Chrome<'_, '_> {
             }
             b'X' => {
                 let Some(dur) = event.dur.filter(|dur| *dur >= 0) else {
-                    self.report.left.add("slices of phase X without a length");
+                    self.report
+                        .losses
+                        .add("slices of phase X without a duration");
                     return Ok(());
                 };
                 let end = ts.saturating_add(dur as u64);
                 let lane = self.tracks.complete(thread, ts, end);
                 if lane > 0 {
-                    let what = "slices that overlap others of their thread, shown beside them";
-                    self.report.left.add(what);
+                    let what =
+                        "slices that overlap others of their thread, moved to tracks of their own";
+                    self.report.losses.add(what);
                 }
                 let mut track = self.thread_track(ts, thread)?;
                 if lane > 0 {
-                    track = self.tracks.beside(thread, lane, ts, self.writer)?;
+                    track = self.tracks.overlapping(thread, lane, ts, self.writer)?;
                 }
                 self.slice(ts, track, BEGIN, &event, event.thread_ts)?;
                 let thread_end = event.thread_ts.zip(event.thread_dur);
@@ -164,7 +168,7 @@ impl Chrome<'_, '_> {
             b'M' => return self.name(ts, thread, &event),
             phase => {
                 let phase = char::from(phase);
-                self.report.left.add(&format!("events of phase {phase}"));
+                self.report.losses.add(&format!("events of phase {phase}"));
                 return Ok(());
             }
         }
@@ -199,7 +203,7 @@ impl Chrome<'_, '_> {
         })
     }
 
-    /// Writes one end of a slice, or an instant.
+    /// Writes the beginning or end of a slice, or an instant.
     fn slice(
         &mut self,
         ts: u64,
@@ -236,14 +240,16 @@ impl Chrome<'_, '_> {
             }
             Scope::Global => self.tracks.global(ts, self.writer)?,
             _ => {
-                self.report.left.add("instants of nobody");
+                self.report
+                    .losses
+                    .add("instants without a thread, process or known scope");
                 return Ok(());
             }
         };
         self.slice(ts, track, INSTANT, event, None)
     }
 
-    /// Writes an event as Chrome's own traces have it.
+    /// Writes an event in the legacy form of Chrome's own traces.
     fn legacy(
         &mut self,
         ts: u64,
@@ -279,13 +285,13 @@ impl Chrome<'_, '_> {
             (None, Some(id), _) => (legacy_event::UNSCOPED_ID, id),
             (None, None, Some(id)) => (legacy_event::LOCAL_ID, id),
             (None, None, None) => {
-                self.report.left.add("asynchronous events without an id");
+                self.report.losses.add("asynchronous events without an id");
                 return Ok(());
             }
         };
         if event.pid.is_none() {
             self.report
-                .left
+                .losses
                 .add("asynchronous events without a process");
             return Ok(());
         }
@@ -296,7 +302,7 @@ impl Chrome<'_, '_> {
 
     fn flow(&mut self, ts: u64, thread: Thread, event: &Event<'_>) -> Result<(), ImportError> {
         let Some(id) = event.id.as_ref().and_then(Id::flow) else {
-            self.report.left.add("flows without an id");
+            self.report.losses.add("flows without an id");
             return Ok(());
         };
         self.thread_track(ts, thread)?;
@@ -320,8 +326,8 @@ impl Chrome<'_, '_> {
                 Json::Text(text) if text.parse::<f64>().is_ok() => text.parse().unwrap_or(0.0),
                 _ => {
                     self.report
-                        .left
-                        .add("values of counters that are no numbers");
+                        .losses
+                        .add("counter values that are not numbers");
                     continue;
                 }
             };
@@ -336,7 +342,7 @@ impl Chrome<'_, '_> {
         Ok(())
     }
 
-    /// Reads an event that names a process or thread.
+    /// Converts a metadata event, which names a process or thread.
     fn name(&mut self, ts: u64, thread: Thread, event: &Event<'_>) -> Result<(), ImportError> {
         let what = event.name.as_deref().unwrap_or_default();
         let name = event.args.iter().flatten().find(|(key, _)| *key == "name");
@@ -352,14 +358,15 @@ impl Chrome<'_, '_> {
             }
             (what, _) => self
                 .report
-                .left
+                .losses
                 .add(&format!("{what} of processes and threads")),
         }
         Ok(())
     }
 }
 
-/// Writes the name and categories of an event. A slice that begins has a name in any case.
+/// Writes the name and category of an event. `needs_name` gives an event without a name a
+/// placeholder.
 fn names_of(
     out: &mut Encoder<'_, Vec<u8>>,
     names: &mut Names,
@@ -375,7 +382,7 @@ fn names_of(
     }
 }
 
-/// Returns an id as a number.
+/// Returns an id as a number; of a text, its hash.
 fn number(id: &Id<'_>) -> u64 {
     match id {
         Id::Number(number) => *number,

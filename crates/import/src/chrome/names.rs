@@ -1,23 +1,23 @@
-//! Names as numbers.
+//! Interning of names.
 
 use ferretto_format::InternedData;
 use ferretto_proto::fields::interned_data;
 use rustc_hash::FxHashMap;
 
-/// The bytes of names that are remembered; then all begin anew.
+/// The bytes of names that are remembered. Beyond it, interning restarts.
 const MAX_BYTES: usize = 4 << 20;
 
-/// Numbers of names, and what explains those that are new.
+/// The iids of names, and the interned data of new ones.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// By table.
+    /// The iids by field of `InternedData` and name.
     known: FxHashMap<(u32, Box<str>), u64>,
     bytes: usize,
     new: InternedData,
 }
 
 impl Names {
-    /// Forgets all names if they are many. Returns true then: the sequence begins anew.
+    /// Forgets all names if they take too much memory. Returns true if the sequence has to restart.
     pub(super) fn restart_if_full(&mut self) -> bool {
         let is_full = self.bytes > MAX_BYTES;
         if is_full {
@@ -26,7 +26,7 @@ impl Names {
         is_full
     }
 
-    /// The entries that have to go with the present packet.
+    /// Returns the entries to write into the current packet.
     pub(super) fn new_entries(&mut self) -> &mut InternedData {
         &mut self.new
     }

@@ -1,4 +1,4 @@
-//! The tracks of events.
+//! The tracks of events, and their descriptors.
 
 use ferretto_format::Fnv1a;
 use ferretto_formats::json::{Event, Number};
@@ -11,11 +11,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::ImportError;
 use crate::writer::{FIRST_SEQUENCE, Writer};
 
-/// Tracks that are known to be described; when there are more, they are described again.
+/// The number of described tracks remembered. Beyond it, tracks are described again.
 const MAX_DESCRIBED: usize = 1 << 18;
-/// Slices that are open at once on a thread, at most.
+/// The largest number of open slices of a thread.
 const MAX_DEPTH: usize = 4096;
-/// Processes and threads with a name for a number get numbers from here on.
+/// The first id given to processes and threads whose `pid` or `tid` is a name.
 const FIRST_NAMED: i64 = 0x7000_0000;
 
 /// A thread.
@@ -29,9 +29,9 @@ pub(super) struct Thread {
 #[derive(Debug, Default)]
 pub(super) struct Tracks {
     described: FxHashSet<u64>,
-    /// The ends of the slices that are open, of a thread and beside it.
+    /// The end times of open slices, by thread and lane.
     open: FxHashMap<Thread, Vec<Vec<u64>>>,
-    /// Processes and threads that have a name for a number.
+    /// The ids given to processes (true) and threads whose `pid` or `tid` is a name.
     named: FxHashMap<(bool, Box<str>), i64>,
 }
 
@@ -58,7 +58,7 @@ impl Tracks {
         }
     }
 
-    /// Returns the name that stands for a number.
+    /// Returns the name that an id was given for.
     fn name_for(&self, number: i64, is_process: bool) -> Option<&str> {
         if number < FIRST_NAMED {
             return None;
@@ -68,7 +68,7 @@ impl Tracks {
         found.map(|((_, name), _)| &**name)
     }
 
-    /// A slice begins of which the end is not known yet.
+    /// Opens a slice whose end is not known yet.
     pub(super) fn begin(&mut self, thread: Thread) {
         let lanes = self.open.entry(thread).or_insert_with(|| vec![Vec::new()]);
         if let Some(open) = lanes.first_mut()
@@ -78,7 +78,7 @@ impl Tracks {
         }
     }
 
-    /// Such a slice ends.
+    /// Closes a slice that [`begin`](Self::begin) opened.
     pub(super) fn end(&mut self, thread: Thread) {
         if let Some(open) = self
             .open
@@ -89,8 +89,8 @@ impl Tracks {
         }
     }
 
-    /// Returns the first lane on which a slice is within those that are open. Lane 0 is the
-    /// thread's own.
+    /// Opens a complete slice on the first lane where it nests within the open slices, and returns
+    /// that lane. Lane 0 is the thread's own track.
     pub(super) fn complete(&mut self, thread: Thread, ts: u64, end: u64) -> usize {
         let lanes = self.open.entry(thread).or_insert_with(|| vec![Vec::new()]);
         for (number, open) in lanes.iter_mut().enumerate() {
@@ -110,7 +110,7 @@ impl Tracks {
         lanes.len() - 1
     }
 
-    /// Returns the track of a thread. Its description is written if it is new, or has a name.
+    /// Returns the UUID of a thread's track. Writes its descriptor if it is new or `name` is given.
     pub(super) fn describe_thread(
         &mut self,
         thread: Thread,
@@ -135,7 +135,8 @@ impl Tracks {
         Ok(uuid)
     }
 
-    /// Returns the track of a process, likewise.
+    /// Returns the UUID of a process's track. Writes its descriptor if it is new or `name` is
+    /// given.
     pub(super) fn describe_process(
         &mut self,
         pid: i64,
@@ -158,8 +159,8 @@ impl Tracks {
         Ok(uuid)
     }
 
-    /// Returns a track beside a thread's, for slices that overlap.
-    pub(super) fn beside(
+    /// Returns the UUID of a track for slices that overlap others of a thread.
+    pub(super) fn overlapping(
         &mut self,
         thread: Thread,
         lane: usize,
@@ -167,7 +168,7 @@ impl Tracks {
         writer: &mut Writer<'_>,
     ) -> Result<u64, ImportError> {
         let parent = uuid("thread", thread.pid, &thread.tid.to_ne_bytes());
-        let uuid = uuid("beside", parent as i64, &lane.to_ne_bytes());
+        let uuid = uuid("overlapping", parent as i64, &lane.to_ne_bytes());
         if self.is_new(uuid) {
             describe(writer, ts, uuid, |out| {
                 out.varint(track_descriptor::PARENT_UUID, parent);
@@ -177,7 +178,7 @@ impl Tracks {
         Ok(uuid)
     }
 
-    /// Returns the track of instants that are of no process.
+    /// Returns the UUID of the track of global instants.
     pub(super) fn global(&mut self, ts: u64, writer: &mut Writer<'_>) -> Result<u64, ImportError> {
         let uuid = uuid("global", 0, &[]);
         if self.is_new(uuid) {
@@ -188,7 +189,7 @@ impl Tracks {
         Ok(uuid)
     }
 
-    /// Returns the track of a counter of a process.
+    /// Returns the UUID of the track of a process's counter.
     pub(super) fn counter(
         &mut self,
         pid: i64,
@@ -231,7 +232,7 @@ fn describe(
     })
 }
 
-/// Returns the number of a track.
+/// Derives the UUID of a track.
 fn uuid(kind: &str, owner: i64, what: &[u8]) -> u64 {
     let hash = Fnv1a::new().update(kind.as_bytes());
     hash.update(&owner.to_ne_bytes()).update(what).finish()

@@ -17,7 +17,7 @@ use crate::sorter::Sorter;
 use crate::writer::Writer;
 use crate::{ImportError, Options};
 
-/// The mapping of all frames of the kernel, by which readers of traces know them.
+/// The name of the mapping of kernel frames. Trace readers recognise them by it.
 const KERNEL: &[u8] = b"kernel";
 
 /// Imports a file.
@@ -32,19 +32,17 @@ pub(crate) fn data<R: Read + Seek>(
     let mut report = Report::new(Format::PerfData);
     file.records(|bytes| match layout.parse(bytes) {
         Record::Other { kind } => {
-            if let Some(what) = not_taken(kind) {
-                report.left.add(&what);
+            if let Some(what) = unsupported(kind) {
+                report.losses.add(&what);
             }
             Ok(())
         }
         Record::Malformed => {
-            report
-                .left
-                .add("records without the fields that they should have");
+            report.losses.add("damaged records");
             Ok(())
         }
         record => {
-            // Of the same time, what explains samples comes first.
+            // At equal times, mappings and names come before the samples that need them.
             let (time, rank) = match &record {
                 Record::Sample(sample) => (sample.time, 1),
                 Record::Lost { time, .. } => (*time, 1),
@@ -58,7 +56,7 @@ pub(crate) fn data<R: Read + Seek>(
             sorter.push((time, rank), bytes)
         }
     })?;
-    let files = Files::new(file.build_ids(), options.looks_at_files);
+    let files = Files::new(file.build_ids(), options.reads_files);
     let mut samples = Samples::default();
     for event in file.events() {
         let (period, is_frequency) = (event.attr.period, event.attr.is_frequency);
@@ -81,18 +79,17 @@ pub(crate) fn data<R: Read + Seek>(
     Ok(import.report)
 }
 
-/// Returns the name of records that the trace has no place for; `None` if they say nothing about
-/// what was recorded.
-fn not_taken(kind: u32) -> Option<String> {
+/// Describes records that the trace cannot express; `None` if they carry no recorded data.
+fn unsupported(kind: u32) -> Option<String> {
     let name = match kind {
-        5 | 6 => "pauses of events that came too often",
-        8 => "counts of tasks",
-        11 | 12 | 21 | 71 => "parts of hardware traces",
-        14 | 15 => "switches of tasks",
-        16 => "namespaces",
-        17 => "names of code that was made at run time",
-        18 => "BPF programs",
-        19 => "control groups",
+        5 | 6 => "throttling records",
+        8 => "counter values of tasks",
+        11 | 12 | 21 | 71 => "records of hardware traces",
+        14 | 15 => "context switches",
+        16 => "namespace records",
+        17 => "symbols of code generated at run time",
+        18 => "BPF program records",
+        19 => "cgroup records",
         20 => "changes of the kernel's code",
         ..64 => return Some(format!("records of kind {kind}")),
         _ => return None,
@@ -111,7 +108,7 @@ struct Import<'a, 'w> {
 }
 
 impl Import<'_, '_> {
-    /// Takes a record, in the order of time.
+    /// Converts a record. Records come in the order of time.
     fn record(&mut self, ts: u64, layout: &Layout, bytes: &[u8]) -> Result<(), ImportError> {
         match layout.parse(bytes) {
             Record::Sample(sample) => self.sample(ts, &sample)?,
@@ -142,9 +139,8 @@ impl Import<'_, '_> {
                 }
             }
             Record::Lost { count, .. } => {
-                let what =
-                    "records that the kernel had no room for, which are in the trace as lost";
-                self.report.left.add_many(what, count);
+                let what = "records that the kernel lost, marked as lost in the trace";
+                self.report.losses.add_many(what, count);
                 self.samples.lost(self.writer, ts, count)?;
             }
             _ => return Ok(()),
@@ -179,13 +175,15 @@ impl Import<'_, '_> {
 
     fn sample(&mut self, ts: u64, sample: &Sample<'_>) -> Result<(), ImportError> {
         let Some((pid, tid)) = sample.task else {
-            self.report.left.add("samples that tell no task");
+            self.report
+                .losses
+                .add("samples without a process and thread id");
             return Ok(());
         };
         if sample.has_stack {
-            let what = "samples whose stack was copied: their callstacks end where the kernel's do; record them \
-                        with --call-graph fp";
-            self.report.left.add(what);
+            let what = "samples with a copied stack, whose callstacks lack the user frames; record with \
+                        --call-graph fp";
+            self.report.losses.add(what);
         }
         let mut frames: Vec<_> = sample.chain.addresses(sample.mode).collect();
         if frames.is_empty() {
@@ -214,14 +212,14 @@ impl Import<'_, '_> {
                 frames.iter().map(frame).collect()
             })?;
         self.report.samples += 1;
-        let what = "frames at addresses where no file is known to be mapped";
-        self.report.left.add_many(what, unknown);
+        let what = "frames at addresses without a known mapping";
+        self.report.losses.add_many(what, unknown);
         Ok(())
     }
 }
 
-/// Returns the number of a frame of the kernel. Its address stays out of the trace if it has a
-/// name.
+/// Returns the iid of a kernel frame. A frame with a name has no address, so that kernel addresses
+/// stay out of the trace.
 fn kernel_frame(interner: &mut Interner, symbols: Option<&KernelSymbols>, address: u64) -> u32 {
     let mapping = interner.mapping(&MappingOf {
         path: KERNEL,

@@ -1,4 +1,4 @@
-//! The files of a recording: their build ids, and where their code lies.
+//! The files of a recording: their build ids and load biases.
 
 use std::rc::Rc;
 
@@ -7,20 +7,20 @@ use ferretto_formats::perf_data::BuildId;
 use ferretto_symbols::kernel::KernelSymbols;
 use rustc_hash::FxHashMap;
 
-/// Files that are remembered.
+/// The number of files remembered.
 const MAX_FILES: usize = 1 << 16;
 
-/// The name that `perf` gives to the kernel itself, without what stands behind it.
+/// The name that `perf` gives to the kernel's mapping.
 const KERNEL: &[u8] = b"[kernel.kallsyms]";
 
-/// A file.
+/// The facts about a file that mappings need.
 #[derive(Debug, Clone, Default)]
 pub(super) struct File {
     pub(super) build_id: Rc<[u8]>,
     pub(super) load_bias: u64,
 }
 
-/// A path, and a build id that is told for it.
+/// A path, and the build id that the recording gives for it.
 type Key = (Rc<[u8]>, Rc<[u8]>);
 
 /// The files of a recording.
@@ -32,7 +32,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Returns those whose build ids a recording tells; `looks` if they are to be looked at.
+    /// Creates a cache from the build ids in the recording; `looks` allows it to open the files.
     pub(super) fn new(told: &[BuildId], looks: bool) -> Self {
         let told = told
             .iter()
@@ -44,7 +44,7 @@ impl Files {
         }
     }
 
-    /// Returns a file, given its build id if the recording tells that of this mapping.
+    /// Returns the facts about a file. `build_id` is the mapping's own, or empty.
     pub(super) fn get(&mut self, path: &Rc<[u8]>, build_id: &[u8]) -> File {
         let told: Rc<[u8]> = match build_id.is_empty() {
             true => self.told.get(&**path).cloned().unwrap_or_default(),
@@ -79,7 +79,7 @@ impl Files {
             return unread;
         };
         let its = elf.build_id().unwrap_or_default();
-        // Another file is there now.
+        // The file was replaced since the recording.
         if !told.is_empty() && *told != *its {
             return unread;
         }
@@ -89,7 +89,7 @@ impl Files {
         }
     }
 
-    /// Returns the names of the kernel's functions, if this is the kernel of the recording.
+    /// Returns the kernel's symbols if the running kernel is the recorded one.
     pub(super) fn kernel(&self) -> Option<KernelSymbols> {
         let told = self.told.get(KERNEL)?;
         let notes = std::fs::read("/sys/kernel/notes").ok()?;
@@ -100,7 +100,7 @@ impl Files {
     }
 }
 
-/// Returns the build id in the notes of the kernel.
+/// Returns the GNU build id in ELF notes.
 fn build_id_of(mut notes: &[u8]) -> Option<&[u8]> {
     const BUILD_ID: u32 = 3;
     loop {

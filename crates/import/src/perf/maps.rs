@@ -1,4 +1,4 @@
-//! The code that is mapped into processes and the kernel.
+//! Executable mappings of processes and the kernel.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -6,10 +6,10 @@ use std::rc::Rc;
 use ferretto_profiling::MappingRange;
 use rustc_hash::FxHashMap;
 
-/// Mappings of one process, and processes, at most.
+/// The largest number of mappings of a process, and of processes.
 const MAX_MAPPINGS: usize = 1 << 16;
 const MAX_PROCESSES: usize = 1 << 16;
-/// Processes that have ended and are remembered, for samples that come late.
+/// The number of ended processes remembered, for samples that come late.
 const MAX_ENDED: usize = 1024;
 
 /// A mapped part of a file.
@@ -20,10 +20,10 @@ pub(super) struct Mapped {
     pub(super) range: MappingRange,
 }
 
-/// The mappings of a process, by where they begin.
+/// The mappings of a process, by start address.
 type Maps = BTreeMap<u64, Mapped>;
 
-/// All mappings at some time.
+/// All mappings at one point in time.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     kernel: Maps,
@@ -32,7 +32,8 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Adds a mapping, of the kernel if there is no process. Those that it lies over are cut.
+    /// Adds a mapping of a process, or of the kernel if `pid` is `None`. Older mappings that it
+    /// overlaps are cut.
     pub(super) fn map(&mut self, pid: Option<u32>, mapped: Mapped) {
         let maps = match pid {
             None => &mut self.kernel,
@@ -71,7 +72,7 @@ impl Memory {
         maps.insert(start, mapped);
     }
 
-    /// Returns what is mapped at an address.
+    /// Returns the mapping that contains an address.
     pub(super) fn find(&self, pid: Option<u32>, address: u64) -> Option<&Mapped> {
         let maps = match pid {
             None => &self.kernel,
@@ -81,7 +82,7 @@ impl Memory {
         (address < mapped.range.end).then_some(mapped)
     }
 
-    /// A process begins with the memory of another one.
+    /// Copies the mappings of the parent to a new process.
     pub(super) fn fork(&mut self, pid: u32, parent: u32) {
         if pid != parent
             && let Some(maps) = self.processes.get(&parent).cloned()
@@ -91,12 +92,12 @@ impl Memory {
         }
     }
 
-    /// A process has new memory.
+    /// Drops the mappings of a process that executed another program.
     pub(super) fn exec(&mut self, pid: u32) {
         self.processes.remove(&pid);
     }
 
-    /// A process has ended.
+    /// Drops the mappings of an ended process after a while.
     pub(super) fn exit(&mut self, pid: u32) {
         self.ended.push_back(pid);
         if self.ended.len() > MAX_ENDED
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapping_replaces_what_it_lies_over() {
+    fn a_mapping_cuts_older_mappings_that_it_overlaps() {
         let mut memory = Memory::default();
         memory.map(Some(1), mapped("a", 0, 100));
         memory.map(Some(1), mapped("b", 40, 60));

@@ -1,4 +1,4 @@
-//! Files of `perf record`, and the output of `perf script`, as samples of the callstack profiler.
+//! Converts files of `perf record` and the output of `perf script` to callstack samples.
 
 mod data;
 mod files;

@@ -1,4 +1,4 @@
-//! The packets of samples. Each event has a sequence of its own, whose defaults name it.
+//! Packets of samples. Each event has a sequence of its own, whose defaults name the event.
 
 use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 use ferretto_formats::perf_data::CpuMode;
@@ -28,11 +28,11 @@ pub(super) struct Head {
     pub(super) pid: u32,
     pub(super) tid: u32,
     pub(super) mode: CpuMode,
-    /// The events since the last sample.
+    /// The number of events since the last sample.
     pub(super) period: u64,
 }
 
-/// Writes samples.
+/// Writes the samples of all events.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
     events: Vec<Sequence>,
@@ -43,12 +43,12 @@ struct Sequence {
     spec: EventSpec,
     interner: Interner,
     has_begun: bool,
-    /// The events so far, by CPU.
+    /// The number of events so far, by CPU.
     counts: FxHashMap<Option<u32>, u64>,
 }
 
 impl Samples {
-    /// Adds an event, and returns its number.
+    /// Adds an event, and returns its index.
     pub(super) fn add_event(&mut self, spec: EventSpec) -> usize {
         self.events.push(Sequence {
             spec,
@@ -57,7 +57,7 @@ impl Samples {
         self.events.len() - 1
     }
 
-    /// Writes a sample of an event. `stack` gives the numbers of its frames, the innermost first.
+    /// Writes a sample of an event. `stack` returns the iids of its frames, the innermost first.
     pub(super) fn write(
         &mut self,
         writer: &mut Writer<'_>,
@@ -100,7 +100,7 @@ impl Samples {
         })
     }
 
-    /// Writes that records of the kernel are missing.
+    /// Writes that the kernel lost `count` records.
     pub(super) fn lost(
         &mut self,
         writer: &mut Writer<'_>,
@@ -125,7 +125,7 @@ impl Samples {
     }
 }
 
-/// Writes the first packet of a sequence, with the defaults of all others.
+/// Writes the first packet of a sequence, with its defaults.
 fn begin(
     writer: &mut Writer<'_>,
     number: u32,

@@ -8,10 +8,10 @@ use rustc_hash::FxHashMap;
 use crate::ImportError;
 use crate::writer::{FIRST_SEQUENCE, Writer};
 
-/// Threads whose names are remembered; then all are told again.
+/// The number of threads remembered. Beyond it, all names are written again.
 const MAX_KNOWN: usize = 1 << 18;
 
-/// The tasks that the trace names.
+/// The tasks that the trace describes already.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
     /// By thread: its process, and a hash of its name.
@@ -19,8 +19,7 @@ pub(super) struct Tasks {
 }
 
 impl Tasks {
-    /// Writes the name of a thread, and of the process of which it is the first one, if that is
-    /// new.
+    /// Writes the name of a thread if it is new, and of its process if it is the main thread.
     pub(super) fn name(
         &mut self,
         writer: &mut Writer<'_>,
@@ -54,7 +53,7 @@ impl Tasks {
         })
     }
 
-    /// Writes that a process has a parent.
+    /// Writes the parent of a process.
     pub(super) fn fork(
         &mut self,
         writer: &mut Writer<'_>,
@@ -72,7 +71,7 @@ impl Tasks {
         })
     }
 
-    /// A thread has ended: its number may be another's.
+    /// Forgets a thread that has ended: its id may be reused.
     pub(super) fn exit(&mut self, tid: u32) {
         self.known.remove(&tid);
     }

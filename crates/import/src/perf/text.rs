@@ -15,9 +15,9 @@ use crate::sorter::Sorter;
 use crate::writer::Writer;
 use crate::{ImportError, Options, pieces};
 
-/// Lines of one sample beyond so many bytes are left out.
+/// The largest number of bytes of a sample's lines. Further lines are left out.
 const MAX_SAMPLE: usize = 1 << 20;
-/// Events by different names, beyond which all are one.
+/// The largest number of event names. Further names count as the first.
 const MAX_EVENTS: usize = 256;
 
 /// Imports a file.
@@ -27,47 +27,49 @@ pub(crate) fn text<R: Read + Seek>(
     writer: &mut Writer<'_>,
 ) -> Result<Report, ImportError> {
     let mut lines = LineBuffer::default();
-    let mut taken = Taken {
+    let mut grouper = Grouper {
         sorter: Sorter::new(options.memory),
         report: Report::new(Format::PerfText),
         sample: String::new(),
         ts: 0,
         number: 0,
     };
-    pieces(input, |bytes| lines.push(bytes, |line| taken.line(line)))?;
-    lines.finish(|line| taken.line(line))?;
-    taken.hand_over()?;
+    pieces(input, |bytes| lines.push(bytes, |line| grouper.line(line)))?;
+    lines.finish(|line| grouper.line(line))?;
+    grouper.end_sample()?;
     let mut import = Import {
         writer,
-        report: taken.report,
+        report: grouper.report,
         samples: Samples::default(),
         events: FxHashMap::default(),
         tasks: Tasks::default(),
     };
-    taken.sorter.finish(|ts, bytes| import.sample(ts, bytes))?;
+    grouper
+        .sorter
+        .finish(|ts, bytes| import.sample(ts, bytes))?;
     Ok(import.report)
 }
 
-/// The lines of samples, put together.
-struct Taken {
+/// Groups lines into samples.
+struct Grouper {
     sorter: Sorter,
     report: Report,
-    /// The lines of the sample that is read, and its time.
+    /// The lines of the current sample, and its time.
     sample: String,
     ts: i64,
     number: u64,
 }
 
-impl Taken {
+impl Grouper {
     fn line(&mut self, line: &str) -> Result<(), ImportError> {
         self.number += 1;
         if line.trim().is_empty() {
-            return self.hand_over();
+            return self.end_sample();
         }
         if !line.starts_with('\t')
             && let Some(sample) = Sample::parse(line)
         {
-            self.hand_over()?;
+            self.end_sample()?;
             self.ts = sample.ts;
         } else if self.sample.is_empty() {
             if line.trim_start().starts_with('#') {
@@ -75,7 +77,7 @@ impl Taken {
             }
             let shown: String = line.chars().take(80).collect();
             return Err(ImportError::Broken(format!(
-                "line {} is no sample of perf script, which begins with name, thread and time: {shown}",
+                "line {} is not a sample of perf script, which starts with name, thread and time: {shown}",
                 self.number
             )));
         }
@@ -83,12 +85,12 @@ impl Taken {
             self.sample.push_str(line);
             self.sample.push('\n');
         } else {
-            self.report.left.add("lines of very long samples");
+            self.report.losses.add("lines of very long samples");
         }
         Ok(())
     }
 
-    fn hand_over(&mut self) -> Result<(), ImportError> {
+    fn end_sample(&mut self) -> Result<(), ImportError> {
         if self.sample.is_empty() {
             return Ok(());
         }
@@ -102,13 +104,13 @@ struct Import<'a, 'w> {
     writer: &'a mut Writer<'w>,
     report: Report,
     samples: Samples,
-    /// The numbers of events by name.
+    /// The indices of events by name.
     events: FxHashMap<Box<str>, usize>,
     tasks: Tasks,
 }
 
 impl Import<'_, '_> {
-    /// Takes a sample, in the order of time.
+    /// Converts a sample. Samples come in the order of time.
     fn sample(&mut self, ts: i64, bytes: &[u8]) -> Result<(), ImportError> {
         let text = String::from_utf8_lossy(bytes);
         let (first, lines) = text.split_once('\n').unwrap_or((&text, ""));
@@ -116,8 +118,8 @@ impl Import<'_, '_> {
             return Ok(());
         };
         let pid = sample.pid.unwrap_or_else(|| {
-            let what = "samples that tell no process, so that each thread counts as one (perf script -F +pid)";
-            self.report.left.add(what);
+            let what = "samples without a process id, whose threads count as processes (print it with perf script -F +pid)";
+            self.report.losses.add(what);
             sample.tid
         });
         let ts = ts as u64;
@@ -131,9 +133,7 @@ impl Import<'_, '_> {
             frames.extend(Frame::parse(sample.rest));
         }
         if frames.is_empty() {
-            self.report
-                .left
-                .add("samples without a callstack, which are in the trace without one");
+            self.report.losses.add("samples without a callstack");
         }
         let is_kernel = frames
             .first()
@@ -165,13 +165,15 @@ impl Import<'_, '_> {
         Ok(())
     }
 
-    /// Returns the number of an event.
+    /// Returns the index of an event, and adds it if it is new.
     fn event(&mut self, name: &str) -> usize {
         if let Some(number) = self.events.get(name) {
             return *number;
         }
         if self.events.len() >= MAX_EVENTS {
-            self.report.left.add("names of events beyond the first 256");
+            self.report
+                .losses
+                .add("samples of events beyond the first 256 names");
             return 0;
         }
         let number = self.samples.add_event(EventSpec {

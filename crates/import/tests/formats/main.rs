@@ -1,4 +1,4 @@
-//! Traces made of files of other programs, read by our tables.
+//! Imports files of other programs and reads the traces with `ferretto-tables`.
 
 mod perf;
 mod upstream;
@@ -24,7 +24,7 @@ fn imported(bytes: &[u8], options: &Options) -> (Vec<u8>, Report) {
     (out, report)
 }
 
-/// Reads a file, whatever its format, as tables without a fault.
+/// Reads a file of any format as tables, and asserts that it has no errors.
 fn tables(bytes: &[u8]) -> Trace {
     let options = ferretto_tables::Options::default();
     let trace = Trace::read(Cursor::new(bytes.to_vec()), &options).unwrap();
@@ -32,7 +32,7 @@ fn tables(bytes: &[u8]) -> Trace {
     trace
 }
 
-/// Returns each slice: name, category, begin, length and depth, in the order of all that.
+/// Returns name, category, start, duration and depth of each slice, sorted.
 fn slices(trace: &Trace) -> Vec<(String, String, i64, i64, u32)> {
     let (slices, strings) = (&trace.tables().slice, trace.strings());
     let mut all: Vec<_> = (0..slices.len())
@@ -65,7 +65,7 @@ fn counters(trace: &Trace) -> Vec<(String, i64, f64)> {
 }
 
 #[test]
-fn events_in_json_become_the_same_slices_counters_and_flows() {
+fn imported_json_has_the_slices_counters_and_flows_of_the_original() {
     let json = data("chrome.json");
     let (trace, report) = imported(&json, &Options::default());
     let (ours, direct) = (tables(&trace), tables(&json));
@@ -98,14 +98,14 @@ fn events_in_json_become_the_same_slices_counters_and_flows() {
         keys
     };
     assert_eq!(args(&ours), args(&direct));
-    let left: Vec<_> = report.left.iter().collect();
+    let left: Vec<_> = report.losses.iter().collect();
     assert_eq!(
         left,
         [
             ("events of phase N", 1),
             ("process_sort_index of processes and threads", 1),
             (
-                "slices that overlap others of their thread, shown beside them",
+                "slices that overlap others of their thread, moved to tracks of their own",
                 1
             ),
         ]
@@ -113,7 +113,7 @@ fn events_in_json_become_the_same_slices_counters_and_flows() {
 }
 
 #[test]
-fn events_are_sorted_in_a_file_if_there_are_many() {
+fn more_events_than_fit_into_memory_are_sorted_in_a_file() {
     let mut json = b"[".to_vec();
     for number in (0..20_000u64).rev() {
         let (ts, name) = (number * 10, number % 7);
@@ -140,12 +140,12 @@ fn events_are_sorted_in_a_file_if_there_are_many() {
 }
 
 #[test]
-fn what_perf_prints_becomes_samples_with_names() {
+fn output_of_perf_script_becomes_samples_with_function_names() {
     let text = data("perf.txt");
     let (trace, report) = imported(&text, &Options::default());
     assert_eq!((report.format, report.samples), (Format::PerfText, 4));
-    let what = "samples without a callstack, which are in the trace without one";
-    assert_eq!(report.left.iter().collect::<Vec<_>>(), [(what, 1)]);
+    let what = "samples without a callstack";
+    assert_eq!(report.losses.iter().collect::<Vec<_>>(), [(what, 1)]);
     let trace = tables(&trace);
     let (tables, strings) = (trace.tables(), trace.strings());
     let times: Vec<_> = (0..4)
@@ -167,7 +167,7 @@ fn what_perf_prints_becomes_samples_with_names() {
         functions.contains(&"copy_page") && functions.contains(&"main"),
         "{functions:?}"
     );
-    // One for each event.
+    // Each event has a session.
     assert_eq!(tables.profiler_session.len(), 3);
 }
 
@@ -185,7 +185,7 @@ fn profiles_without_times_keep_their_weights() {
 }
 
 #[test]
-fn a_profile_of_pprof_keeps_functions_and_all_values() {
+fn a_pprof_profile_keeps_functions_and_all_values() {
     let profile = ferretto_wire::encode(|out| {
         for (kind, unit) in [(1, 2), (3, 4)] {
             out.nested(1, |out| {
@@ -243,19 +243,19 @@ fn a_profile_of_pprof_keeps_functions_and_all_values() {
 }
 
 #[test]
-fn files_that_cannot_be_imported_are_refused_with_a_sentence() {
+fn files_that_cannot_be_imported_are_refused_with_a_reason() {
     let refusal = |bytes: &[u8]| {
         let result = import(Cursor::new(bytes), &Options::default(), &mut Vec::new());
         result.unwrap_err().to_string()
     };
     let trace = imported(&data("stacks.collapsed"), &Options::default()).0;
-    assert!(refusal(&trace).contains("it is a trace already"));
+    assert!(refusal(&trace).contains("is a Perfetto trace already"));
     assert!(refusal(b"\x7fELF").contains("perf.data"));
-    assert!(refusal(b"").contains("it begins like no file"));
+    assert!(refusal(b"").contains("unknown format"));
     assert!(refusal(b"2ELIFREP\0\0\0\0").contains("the other byte order"));
     assert!(refusal(b"PERFILE2").contains("ends within its header"));
     assert!(
-        refusal(b"a 1/1 1.000000: x:\n\tffff f (b)\n\nwords\n").contains("line 4 is no sample")
+        refusal(b"a 1/1 1.000000: x:\n\tffff f (b)\n\nwords\n").contains("line 4 is not a sample")
     );
     let broken = refusal(b"{\"traceEvents\":[}");
     assert!(broken.contains("JSON"), "{broken}");

@@ -1,4 +1,4 @@
-//! Files of `perf record`: made here, and by `perf` where there is one.
+//! Files of `perf record`, built here, and recorded by `perf` if it is installed.
 
 use std::io::Cursor;
 use std::process::{Command, Stdio};
@@ -36,7 +36,7 @@ fn text(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// The fields at the end of records that are no samples: task, time, CPU, identifier.
+/// The fields at the end of records other than samples: task, time, CPU, identifier.
 fn end(pid: u32, tid: u32, time: u64) -> Vec<u8> {
     words(&[pair(pid, tid), time, 0, 1])
 }
@@ -57,7 +57,7 @@ fn sample(id: u64, (pid, tid): (u32, u32), time: u64, chain: &[u64]) -> Vec<u8> 
     record(9, 2, &[words(&head), words(chain)].concat())
 }
 
-/// Returns the records of the file: samples come before what explains them, as of another CPU.
+/// Returns the records of the file. As with several CPUs, samples come before their mappings.
 fn records() -> Vec<u8> {
     let user = -512i64 as u64;
     [
@@ -65,7 +65,7 @@ fn records() -> Vec<u8> {
         mapping(7, 1001, (0x40_0000, 0x1000), "/usr/bin/nowhere-server"),
         sample(1, (7, 7), 5000, &[user, 0x40_0010, 0x40_0020]),
         sample(2, (8, 8), 9000, &[user, 0x40_0030]),
-        // A process that was forked, and another program there.
+        // A forked process, which then executes another program.
         record(
             7,
             0,
@@ -129,7 +129,7 @@ pub(crate) fn file() -> Vec<u8> {
     [b"PERFILE2".to_vec(), header, ids, attrs, records].concat()
 }
 
-/// Returns the same as it goes through a pipe.
+/// Returns the same recording in the format of pipes.
 fn piped() -> Vec<u8> {
     let attr = |config, id| record(64, 0, &[attr(config), words(&[id])].concat());
     let head = [b"PERFILE2".to_vec(), words(&[16])].concat();
@@ -137,19 +137,19 @@ fn piped() -> Vec<u8> {
 }
 
 #[test]
-fn samples_are_resolved_by_what_was_mapped_at_their_time() {
+fn samples_are_resolved_by_the_mappings_of_their_time() {
     let (trace, report) = imported(&file(), &Options::default());
     assert_eq!(report.samples, 3);
-    let left: Vec<_> = report.left.iter().collect();
+    let left: Vec<_> = report.losses.iter().collect();
     assert_eq!(
         left,
         [
-            ("frames at addresses where no file is known to be mapped", 1),
+            ("context switches", 1),
+            ("frames at addresses without a known mapping", 1),
             (
-                "records that the kernel had no room for, which are in the trace as lost",
+                "records that the kernel lost, marked as lost in the trace",
                 5
             ),
-            ("switches of tasks", 1),
         ]
     );
     let trace = tables(&trace);
@@ -166,7 +166,7 @@ fn samples_are_resolved_by_what_was_mapped_at_their_time() {
         })
         .collect();
     places.sort_unstable();
-    // Those of each process are rows of their own.
+    // Each process has rows of its own.
     places.dedup();
     assert_eq!(
         places,
@@ -189,7 +189,7 @@ fn samples_are_resolved_by_what_was_mapped_at_their_time() {
 }
 
 #[test]
-fn a_file_that_went_through_a_pipe_says_the_same() {
+fn a_recording_through_a_pipe_gives_the_same_trace() {
     let (whole, piped) = (
         imported(&file(), &Options::default()),
         imported(&piped(), &Options::default()),
@@ -198,7 +198,7 @@ fn a_file_that_went_through_a_pipe_says_the_same() {
 }
 
 #[test]
-fn a_file_that_was_cut_off_or_is_damaged_is_told() {
+fn truncated_files_are_read_and_damaged_files_are_refused() {
     let file = file();
     let (_, report) = imported(&file[..file.len() - 10], &Options::default());
     assert_eq!(report.samples, 3);
@@ -209,11 +209,12 @@ fn a_file_that_was_cut_off_or_is_damaged_is_told() {
     let error = error.unwrap_err().to_string();
     assert_eq!(
         error,
-        format!("at byte {at} is no record of perf, and nothing behind it can be read")
+        format!("damaged record at byte {at}; the rest of the file cannot be read")
     );
 }
 
-/// Runs `perf` and returns what it wrote; `None` with a line if that is not possible here.
+/// Runs `perf` and returns its output; prints why the test is skipped and returns `None` if it
+/// cannot run.
 fn perf(args: &[&str]) -> Option<Vec<u8>> {
     let mut command = Command::new("perf");
     let output = command.args(args).stdin(Stdio::null()).output();
@@ -224,14 +225,14 @@ fn perf(args: &[&str]) -> Option<Vec<u8>> {
             None
         }
         Err(error) => {
-            println!("skipped: no perf here: {error}");
+            println!("skipped: cannot run perf: {error}");
             None
         }
     }
 }
 
 #[test]
-fn files_of_perf_have_the_samples_that_perf_prints() {
+fn imported_samples_are_those_that_perf_script_prints() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("perf.data");
     let path = path.to_str().unwrap();
@@ -263,7 +264,7 @@ fn files_of_perf_have_the_samples_that_perf_prints() {
         let (of_text, text) = imported(&printed, &Options::default());
         assert!(report.samples > 0, "{variant:?}");
         assert_eq!(report.samples, text.samples, "{variant:?}: {report:?}");
-        // Times are printed in microseconds.
+        // perf prints times in microseconds.
         let times = |bytes: &[u8]| {
             let trace = tables(bytes);
             let samples = &trace.tables().profiler_sample;

@@ -1,5 +1,5 @@
-//! Imported traces as upstream's trace processor reads them: with its programs at hand
-//! (`FERRETTO_UPSTREAM`), and by the answers that it gave.
+//! Compares imported traces with upstream's trace processor: with its recorded answers, and with
+//! the program itself if `FERRETTO_UPSTREAM` is set.
 
 use std::env;
 use std::path::PathBuf;
@@ -9,8 +9,8 @@ use ferretto_import::Options;
 
 use super::{data, imported, perf};
 
-/// The questions about a trace, with the answers of upstream's version 58.2.
-const QUESTIONS: [(&str, &str); 4] = [
+/// The queries about a trace.
+const QUERIES: [(&str, &str); 4] = [
     (
         "errors",
         "select count(*) as n from stats where severity in ('error', 'data_loss') and value > 0 \
@@ -24,7 +24,7 @@ const QUESTIONS: [(&str, &str); 4] = [
     ),
 ];
 
-/// The answers for each file.
+/// The answers of upstream's version 58.2 for each file.
 const ANSWERS: [(&str, [u64; 4]); 4] = [
     ("chrome.json", [0, 14, 4, 0]),
     ("perf.txt", [0, 0, 4, 4]),
@@ -41,7 +41,7 @@ fn trace(name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn upstreams_trace_processor_reads_imported_traces_without_a_fault() {
+fn upstreams_trace_processor_reads_imported_traces_without_errors() {
     let Some(folder) = env::var_os("FERRETTO_UPSTREAM").map(PathBuf::from) else {
         println!("skipped: FERRETTO_UPSTREAM does not name upstream's programs");
         return;
@@ -50,10 +50,10 @@ fn upstreams_trace_processor_reads_imported_traces_without_a_fault() {
     for (name, expected) in ANSWERS {
         let path = place.path().join("t");
         std::fs::write(&path, trace(name)).unwrap();
-        for ((what, question), expected) in QUESTIONS.iter().zip(expected) {
+        for ((what, query), expected) in QUERIES.iter().zip(expected) {
             let output = Command::new(folder.join("trace_processor_shell"))
                 .arg("-Q")
-                .arg(question)
+                .arg(query)
                 .arg(&path)
                 .output()
                 .unwrap();
@@ -68,7 +68,7 @@ fn upstreams_trace_processor_reads_imported_traces_without_a_fault() {
 }
 
 #[test]
-fn our_tables_have_what_upstream_answered() {
+fn our_tables_match_the_answers_of_upstream() {
     for (name, [_, slices, counters, samples]) in ANSWERS {
         let trace = super::tables(&trace(name));
         let tables = trace.tables();

@@ -31,7 +31,7 @@ impl FileReader for PprofFile {
         let Some(profile) = Profile::new(&bytes) else {
             return Err(FileError("the profile has no string table".to_owned()));
         };
-        let strings = profile.texts();
+        let strings = profile.strings();
         let mut tables = Tables {
             strings: strings
                 .map(|text| cx.store.strings.intern_bytes(text))
