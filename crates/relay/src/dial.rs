@@ -1,5 +1,5 @@
-//! Connecting to the host, on a thread of its own: names take time to be resolved, and machines
-//! that are gone do not say so.
+//! Connects to the host on a thread of its own, since resolving a name or reaching a machine that
+//! is gone can block.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,16 +10,15 @@ use ferretto_client::transport::WakeFd;
 use ferretto_ipc::Address;
 use ferretto_ipc::socket::{ConnectError, Security, Socket};
 
-/// A connection that was asked for.
+/// The outcome of a connection attempt.
 #[derive(Debug)]
 pub(crate) struct Dialled {
-    /// The number it was asked for with.
+    /// The number passed to [`Dialler::dial`].
     pub(crate) number: u64,
     pub(crate) result: Result<Socket, ConnectError>,
 }
 
-/// Connects to one address. The thread ends when this is dropped, and the attempt under way has
-/// ended.
+/// Connects to one address. After a drop, the thread ends with its current attempt.
 #[derive(Debug)]
 pub(crate) struct Dialler {
     wanted: Sender<u64>,
@@ -46,9 +45,9 @@ impl Dialler {
         })
     }
 
-    /// Asks for a connection.
+    /// Requests a connection.
     pub(crate) fn dial(&self, number: u64) {
-        // The thread ends after this.
+        // Sending fails only once the thread has ended.
         let _ = self.wanted.send(number);
     }
 
@@ -63,7 +62,7 @@ impl Dialler {
         self.wake.as_fd()
     }
 
-    /// To be called before [`next`](Self::next).
+    /// Clears the wake-up. Call it before [`next`](Self::next).
     pub(crate) fn woke(&self) {
         self.wake.clear();
     }
@@ -78,7 +77,7 @@ fn dial(
 ) {
     while let Ok(number) = requests.recv() {
         let result = connect();
-        // If it failed for one, it fails for those that waited meanwhile.
+        // The failure holds for all requests that arrived during the attempt.
         let failed = result.is_err();
         let first = Dialled { number, result };
         if finished.send(first).is_err() {

@@ -1,4 +1,4 @@
-//! One end of a connection that is forwarded.
+//! One end of a forwarded connection.
 
 use std::fmt;
 use std::io;
@@ -9,15 +9,15 @@ use ferretto_ipc::socket::{ReceiveError, Received, Socket};
 /// The result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Read {
-    /// This many bytes, at the start of the buffer.
+    /// This many bytes at the start of the buffer.
     Bytes(usize),
-    /// Nothing at the moment.
+    /// No bytes at the moment.
     Nothing,
-    /// Nothing any more.
+    /// The end of the stream.
     End,
 }
 
-/// One end of a connection that is forwarded. Nothing here waits.
+/// One end of a forwarded connection. No method blocks.
 pub(crate) trait End: fmt::Debug + Send {
     /// Returns the descriptor to wait for.
     fn fd(&self) -> BorrowedFd<'_>;
@@ -25,18 +25,18 @@ pub(crate) trait End: fmt::Debug + Send {
     /// Reads the available bytes, at most as much as `buffer` holds.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<Read>;
 
-    /// Writes as much as the other side takes, and returns that; 0 is nothing at the moment.
+    /// Writes as many bytes as the other side takes, and returns their number, which may be 0.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Says that nothing more will be written. Returns whether that is done.
+    /// Ends the stream. Returns true once the other side can see it.
     fn finish(&mut self) -> io::Result<bool>;
 
-    /// Returns true if there is something to be sent that was written before.
+    /// Returns true if written bytes are still to be sent.
     fn wants_write(&self) -> bool {
         false
     }
 
-    /// Returns true if a read would bring something although nothing arrives.
+    /// Returns true if a read would return bytes although the socket has none.
     fn holds_data(&self) -> bool {
         false
     }
@@ -49,11 +49,11 @@ impl End for Socket {
 
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<Read> {
         match self.receive(buffer) {
-            // It cannot be passed on, and without it the frame says something else. Upstream's
-            // relay ends the connection, too.
+            // The descriptor cannot be forwarded, and the frame is wrong without it. Upstream's
+            // relay disconnects, too.
             Ok(Received::Data { fd: Some(_), .. }) => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
-                "it passed a descriptor, which does not travel to other machines",
+                "the producer passed a file descriptor, which cannot be sent to another machine",
             )),
             Ok(Received::Data { len, fd: None }) => Ok(Read::Bytes(len)),
             Ok(Received::WouldBlock) => Ok(Read::Nothing),

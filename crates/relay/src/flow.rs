@@ -1,22 +1,22 @@
-//! One direction of a connection that is forwarded: a bounded number of bytes on their way.
+//! One direction of a forwarded connection: a bounded buffer of bytes in transit.
 
-/// The bytes that are held for one direction, as upstream has it.
+/// The size of the buffer of one direction, as in upstream.
 pub(crate) const CAPACITY: usize = 128 * 1024;
 
-/// Bytes on their way, and whether more will come. Knows nothing of sockets.
+/// A buffer of bytes in transit, independent of sockets.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     bytes: Vec<u8>,
-    /// The place at which those that are not delivered yet begin.
+    /// The offset of the first undelivered byte.
     begin: usize,
-    /// Nothing more comes.
+    /// Set if the sender has ended.
     has_ended: bool,
-    /// Nobody takes any more.
+    /// Set if the receiver is gone.
     is_refused: bool,
 }
 
 impl Flow {
-    /// A flow that begins with these bytes.
+    /// Creates a flow with bytes to deliver first.
     pub(crate) fn beginning_with(bytes: Vec<u8>) -> Self {
         Self {
             bytes,
@@ -24,7 +24,7 @@ impl Flow {
         }
     }
 
-    /// Returns how many more bytes may come now.
+    /// Returns the number of bytes that [`take`](Self::take) accepts.
     pub(crate) fn room(&self) -> usize {
         match self.has_ended {
             true => 0,
@@ -32,8 +32,7 @@ impl Flow {
         }
     }
 
-    /// Takes bytes, at most as many as there is [`room`](Self::room) for. If nobody takes them any
-    /// more they are forgotten.
+    /// Adds at most [`room`](Self::room) bytes, or drops them if the receiver is gone.
     pub(crate) fn take(&mut self, bytes: &[u8]) {
         if self.is_refused {
             return;
@@ -45,12 +44,12 @@ impl Flow {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Returns the bytes that are to be delivered.
+    /// Returns the bytes to deliver.
     pub(crate) fn waiting(&self) -> &[u8] {
         &self.bytes[self.begin..]
     }
 
-    /// This many of those that wait were delivered.
+    /// Removes this many delivered bytes.
     pub(crate) fn delivered(&mut self, count: usize) {
         self.begin = (self.begin + count).min(self.bytes.len());
         if self.begin == self.bytes.len() {
@@ -62,29 +61,29 @@ impl Flow {
         }
     }
 
-    /// Nothing more comes.
+    /// Marks the end of the stream.
     pub(crate) fn end(&mut self) {
         self.has_ended = true;
     }
 
-    /// The receiver is gone: waiting bytes are dropped.
+    /// Drops the waiting bytes, since the receiver is gone.
     pub(crate) fn refuse(&mut self) {
         self.is_refused = true;
         self.bytes = Vec::new();
         self.begin = 0;
     }
 
-    /// Returns true if nobody takes any more.
+    /// Returns true if the receiver is gone.
     pub(crate) fn is_refused(&self) -> bool {
         self.is_refused
     }
 
-    /// Returns true if nothing more comes and all that came was delivered.
+    /// Returns true if the sender has ended and all bytes were delivered.
     pub(crate) fn is_done(&self) -> bool {
         self.has_ended && self.waiting().is_empty()
     }
 
-    /// Returns true if nothing more comes.
+    /// Returns true if the sender has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.has_ended
     }
@@ -95,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_bytes_come_through_in_order_and_never_more_than_there_is_room_for() {
+    fn bytes_are_delivered_in_order_and_within_the_capacity() {
         let mut flow = Flow::beginning_with(vec![0; 3]);
         let (mut sent, mut received) = (vec![0; 3], Vec::new());
         let mut step = 1;
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_takes_is_forgotten() {
+    fn bytes_without_a_receiver_are_dropped() {
         let mut flow = Flow::default();
         flow.take(b"early");
         flow.refuse();

@@ -1,18 +1,18 @@
-//! Brings the producers of one machine to the tracing service of another.
+//! Forwards the producers of one machine to the tracing service of another.
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! * Each connection to the host begins with the identity of the producer's process; exactly the
-//!   producer's bytes follow.
-//! * A side that does not read holds up the other, and nobody else; 128 KiB are held for each
-//!   direction of each producer. Bytes taken from a producer are delivered before its connection to
-//!   the host ends.
-//! * A host that is gone costs nothing but an attempt now and then, and one at once when a producer
-//!   comes.
+//! * Each connection to the host begins with the identity of the producer's process, followed by
+//!   exactly the producer's bytes.
+//! * A side that does not read holds up only its other side. The relay buffers 128 KiB for each
+//!   direction of each producer. It delivers the bytes taken from a producer before it closes the
+//!   connection to the host.
+//! * If the host is gone, the relay tries to connect from time to time, and at once when a producer
+//!   connects.
 //!
-//! # Types to know
+//! # Main types
 //!
-//! [`Relay`] listens and forwards; [`RelayOptions`] says where, and [`Stopper`] ends it.
+//! [`Relay`] listens and forwards as [`RelayOptions`] say; [`Stopper`] ends it.
 //! [`traced_relay::run`] is the whole daemon.
 #![forbid(unsafe_code)]
 

@@ -8,38 +8,38 @@ use ferretto_ipc::Address;
 
 use crate::pair::Side;
 
-/// Something an operator may want to know. None of it stops the relay.
+/// A message for the operator. No notice means that the relay stops.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Notice {
-    /// The host answers.
+    /// The relay is connected to the host.
     #[error("connected to {0}")]
     Connected(Address),
-    /// The host does not answer, or does not any more. It is tried again.
+    /// The host is not reachable. The relay tries again.
     #[error("no tracing service: {0}")]
     Disconnected(String),
     /// A producer was disconnected.
     #[error("a producer of user {user} (process {pid}) was disconnected: {error}")]
     ProducerFailed {
-        /// Its user.
+        /// The producer's user.
         user: u32,
-        /// Its process.
+        /// The producer's process.
         pid: i32,
-        /// Why.
+        /// The reason.
         error: io::Error,
     },
-    /// The connection to the host that belongs to a producer failed.
+    /// A producer's connection to the host failed.
     #[error("the connection of process {pid} to the tracing service failed: {error}")]
     HostFailed {
         /// The producer's process.
         pid: i32,
-        /// Why.
+        /// The reason.
         error: io::Error,
     },
     /// A user has too many producers.
-    #[error("a producer of user {0} was turned away: it has as many as it may")]
+    #[error("a producer of user {0} was refused: the user has too many producers")]
     TooMany(u32),
-    /// Nobody can connect at the moment.
+    /// Producers cannot connect at the moment.
     #[error("cannot accept producers: {0}")]
     AcceptFailed(io::Error),
 }
@@ -55,7 +55,7 @@ impl Notice {
 
 type Report = Arc<dyn Fn(&Notice) + Send + Sync>;
 
-/// The receiver of notices; by default there is none.
+/// The receiver of notices. The default drops them.
 #[derive(Clone, Default)]
 pub struct NoticeSink(Option<Report>);
 

@@ -1,4 +1,4 @@
-//! The options of a relay.
+//! Options of a relay.
 
 use std::sync::Arc;
 
@@ -14,21 +14,20 @@ use crate::notice::NoticeSink;
 pub struct RelayOptions {
     /// The address at which producers connect.
     pub listen: Address,
-    /// The host.
+    /// The address of the host.
     pub host: Address,
     /// The identity of this machine.
     pub machine: Machine,
-    /// Group and mode of the socket file, if not the process's defaults.
+    /// Group and mode of the socket file, unless the process's defaults apply.
     pub permissions: Option<FilePermissions>,
-    /// The security of the connections to the host, if it is on another machine; by default that of
-    /// all the process.
+    /// The encryption of connections to a host on another machine; by default that of the process.
     pub security: Option<Arc<dyn Security>>,
     /// The receiver of notices.
     pub notices: NoticeSink,
 }
 
 impl RelayOptions {
-    /// A relay of this machine.
+    /// Returns options for a relay with the identity of this machine.
     pub fn new(listen: Address, host: Address) -> Self {
         Self {
             listen,

@@ -1,4 +1,4 @@
-//! The relay's own connection to the host, which tells about this machine.
+//! The relay's own connection to the host, which describes this machine and its clocks.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use std::os::fd::AsFd as _;
 
 use crate::poller::{Interest, Poller};
 
-/// The connection, or the next attempt to have one.
+/// The connection, or the time of the next attempt.
 #[derive(Debug, Default)]
 pub(crate) struct OwnLink {
     link: Option<MachineLink>,
@@ -20,7 +20,7 @@ pub(crate) struct OwnLink {
     was_reported: bool,
 }
 
-/// A change that the operator may want to know of.
+/// A change of the connection to report.
 #[derive(Debug)]
 pub(crate) enum Change {
     Connected,
@@ -28,21 +28,21 @@ pub(crate) enum Change {
 }
 
 impl OwnLink {
-    /// Returns true if a connection should be asked for, and takes it that it is.
+    /// Returns true if the caller has to request a connection now. Returns false until that ends.
     pub(crate) fn wants_dial(&mut self, now: Instant) -> bool {
         let wants = self.link.is_none() && !self.is_dialling && self.attempts.is_due(now);
         self.is_dialling |= wants;
         wants
     }
 
-    /// A producer came: there may be a host.
+    /// Makes the next attempt due at once, as a producer has connected.
     pub(crate) fn hurry(&mut self) {
         if self.link.is_none() {
             self.attempts.hurry();
         }
     }
 
-    /// Begins to speak over a new connection.
+    /// Starts the conversation over a new connection.
     pub(crate) fn connected(
         &mut self,
         socket: Socket,
@@ -64,19 +64,19 @@ impl OwnLink {
             read: true,
             write: false,
         };
-        // Without, it is looked at whenever something else happens.
+        // If this fails, the connection is processed with other events.
         let _ = poller.add(link.as_fd(), token, self.interest);
         self.link = Some(link);
     }
 
-    /// There was no connection to be had.
+    /// Schedules the next attempt after a failed one.
     pub(crate) fn failed(&mut self, now: Instant) {
         self.is_dialling = false;
         self.attempts.failed(now, false);
         self.was_reported = false;
     }
 
-    /// Does all work that needs no waiting.
+    /// Processes the connection without blocking.
     pub(crate) fn process(
         &mut self,
         (poller, token): (&Poller, u64),
@@ -105,7 +105,7 @@ impl OwnLink {
         is_new.then_some(Change::Connected)
     }
 
-    /// Returns when there is something to do if nothing happens before.
+    /// Returns the time at which to act if no event comes first.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match &self.link {
             Some(link) => link.deadline(),

@@ -1,4 +1,4 @@
-//! A producer and its connection to the host, with bytes passed both ways.
+//! A producer and its connection to the host, with bytes forwarded in both directions.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -7,9 +7,9 @@ use crate::end::{End, Read};
 use crate::flow::Flow;
 use crate::poller::{Interest, Poller};
 
-/// The time that one side may take to end after the other has.
+/// The time that one side may stay open after the other has ended.
 const LINGER: Duration = Duration::from_secs(10);
-/// The number of bytes that are read for one pair and direction before others have their turn.
+/// The largest number of bytes forwarded for one pair and direction in a turn.
 const PER_TURN: usize = 256 * 1024;
 
 /// The two ends of a pair.
@@ -21,18 +21,18 @@ pub(crate) enum Side {
     Remote,
 }
 
-/// An end with the events it is waited for.
+/// An end with the events that the poller watches.
 #[derive(Debug)]
 struct Watched {
     end: Box<dyn End>,
     token: u64,
-    /// `None` if it is not waited for at all.
+    /// The watched events; `None` if the end is not in the poller.
     interest: Option<Interest>,
-    /// That nothing more comes was passed on.
+    /// Set if the end of the stream was forwarded to this end.
     is_finished: bool,
 }
 
-/// Two connections of which each gets the bytes of the other.
+/// Two connections, each of which receives the bytes of the other.
 #[derive(Debug)]
 pub(crate) struct Pair {
     local: Watched,
@@ -40,23 +40,24 @@ pub(crate) struct Pair {
     /// From the producer to the host.
     up: Flow,
     down: Flow,
-    /// Until when the second side may take to end.
+    /// The time by which the second side has to end.
     linger: Option<Instant>,
 }
 
 /// The state of a pair after a turn.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// It goes on.
+    /// The pair continues.
     Goes,
-    /// It is over.
+    /// The pair has ended.
     Over,
-    /// It is over because of something that should be told.
+    /// The pair has failed, which should be reported.
     Failed(Side, io::Error),
 }
 
 impl Pair {
-    /// A pair of which the host hears `first` before all else. Each end has a token.
+    /// Creates a pair that sends `first` to the host before the producer's bytes. Each end has a
+    /// token.
     pub(crate) fn new(
         (local, local_token): (Box<dyn End>, u64),
         (remote, remote_token): (Box<dyn End>, u64),
@@ -77,7 +78,7 @@ impl Pair {
         }
     }
 
-    /// Moves bytes without waiting, and returns the events to wait for.
+    /// Forwards bytes without blocking, and updates the watched events.
     pub(crate) fn turn(&mut self, poller: &Poller, now: Instant, buffer: &mut [u8]) -> Outcome {
         if let Err(error) = pump(&mut self.local, &mut self.remote, &mut self.up, buffer) {
             match error {
@@ -94,14 +95,14 @@ impl Pair {
             match error {
                 Broken::Source(error) if is_end(&error) => self.down.end(),
                 Broken::Source(error) => return Outcome::Failed(Side::Remote, error),
-                // The producer's bytes are still to be delivered.
+                // Bytes of the producer are still undelivered.
                 Broken::Sink => {
                     self.down.refuse();
                     self.down.end();
                 }
             }
         }
-        // A host that has gone takes nothing; a producer that has gone may have left something.
+        // A closed host takes no bytes; a closed producer may have left some.
         let host_is_gone = self.down.is_done() && !self.down.is_refused();
         if host_is_gone || (self.up.is_done() && (self.down.is_done() || self.up.is_refused())) {
             return Outcome::Over;
@@ -127,8 +128,8 @@ impl Pair {
         }
     }
 
-    /// One side is gone, which is told again and again: if it is not to be read now, it is not
-    /// waited for until it is.
+    /// Handles a hang-up, which the poller reports until the end is removed: an end that is not to
+    /// be read now is not watched until it is.
     pub(crate) fn is_over(&mut self, poller: &Poller, side: Side) {
         let watched = match side {
             Side::Local => &mut self.local,
@@ -140,17 +141,17 @@ impl Pair {
         }
     }
 
-    /// Stops reading from the producer; bytes already read are delivered.
+    /// Stops reading from the producer. Bytes already read are still delivered.
     pub(crate) fn end(&mut self) {
         self.up.end();
     }
 
-    /// Returns when to take another turn if nothing happens before.
+    /// Returns the time of the next turn if no event comes first.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.linger
     }
 
-    /// Nothing is waited for any more.
+    /// Removes both ends from the poller.
     pub(crate) fn unwatch(&self, poller: &Poller) {
         for watched in [&self.local, &self.remote] {
             if watched.interest.is_some() {
@@ -179,7 +180,7 @@ enum Broken {
     Sink,
 }
 
-/// Returns true if an error is a way in which connections end.
+/// Returns true if an error only means that the connection has ended.
 fn is_end(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut, UnexpectedEof};
     let kind = error.kind();

@@ -1,4 +1,4 @@
-//! Waiting for many descriptors.
+//! Waits for events of many descriptors.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -9,21 +9,21 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
-/// The number of events taken at a time.
+/// The largest number of events taken at a time.
 const EVENTS: usize = 256;
 
-/// The events to be waited for.
+/// The events to wait for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Interest {
     pub(crate) read: bool,
     pub(crate) write: bool,
 }
 
-/// Something that happened.
+/// An event of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ready {
     pub(crate) token: u64,
-    /// The other side is gone, whether or not that was to be waited for.
+    /// Set if the other side is gone, which is always reported.
     pub(crate) is_over: bool,
 }
 
@@ -64,14 +64,14 @@ impl Poller {
     }
 
     pub(crate) fn remove(&self, fd: BorrowedFd<'_>) {
-        // Fails only for one that was not added.
+        // This fails only for a descriptor that was not added.
         let _ = epoll::delete(&self.epoll, fd);
     }
 
-    /// Waits until something happens or `deadline` has come.
+    /// Waits for events until `deadline`.
     pub(crate) fn wait(&self, deadline: Option<Instant>) -> io::Result<Vec<Ready>> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        // Not a moment too early, which would be once more for nothing.
+        // Rounded up, since waking early would only wait again.
         let left = left.map(|left| left.saturating_add(Duration::from_nanos(1)));
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);

@@ -1,4 +1,4 @@
-//! The loop of a relay: producers come, get a connection to the host, and go.
+//! The event loop of a relay: accepts producers, connects each to the host, and forwards.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,36 +21,36 @@ use crate::pair::{Outcome, Pair, Side};
 use crate::poller::{Interest, Poller, Ready};
 use crate::share::Shares;
 
-/// Tokens of sources other than producers. A producer's are two, from twice its number on.
+/// Tokens of sources other than producers. Each producer has two, from twice its number on.
 const LISTENER: u64 = u64::MAX;
 const DIALLER: u64 = u64::MAX - 1;
 const WAKE: u64 = u64::MAX - 2;
 const SIGNAL: u64 = u64::MAX - 3;
 const OWN: u64 = u64::MAX - 4;
-/// The number that the relay's own connection is asked for with; those of producers begin after it.
+/// The number of the relay's own connection. Producers have higher numbers.
 const OWN_NUMBER: u64 = 0;
-/// The number of producers that are accepted before others are looked after.
+/// The largest number of producers accepted in a turn.
 const ACCEPT_PER_TURN: usize = 64;
-/// The pause after accepting failed for want of descriptors.
+/// The pause after accepting failed because descriptors ran out.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
-/// The longest time that the end waits for undelivered bytes.
+/// The longest time that stopping waits for undelivered bytes.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// Why a relay could not start, or go on.
+/// The reason why a relay cannot start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
-    /// The address for producers could not be listened at.
+    /// Listening at the address for producers failed.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// Sockets that were handed over cannot be used.
+    /// The passed sockets cannot be used.
     #[error(transparent)]
     Inherited(#[from] ferretto_host::InheritedError),
-    /// The system refused something else.
+    /// Another system call failed.
     #[error("cannot run the relay: {0}")]
     Io(#[from] io::Error),
 }
 
-/// A producer whose connection to the host is not there yet.
+/// A producer that waits for its connection to the host.
 #[derive(Debug)]
 struct Newcomer {
     socket: Socket,
@@ -76,7 +76,7 @@ pub struct Relay {
     last_number: u64,
     newcomers: HashMap<u64, Newcomer>,
     producers: HashMap<u64, Producer>,
-    /// Until when nobody is accepted.
+    /// The time at which accepting resumes.
     accept_again: Option<Instant>,
     stop: Arc<Stop>,
     signal: Option<OwnedFd>,
@@ -95,8 +95,7 @@ struct Stop {
 pub struct Stopper(Arc<Stop>);
 
 impl Stopper {
-    /// Asks the relay to end. Bytes of producers are delivered first; [`Relay::run`] returns soon
-    /// after.
+    /// Stops the relay. [`Relay::run`] delivers the bytes of producers and returns.
     pub fn stop(&self) {
         self.0.requested.store(true, Ordering::Release);
         self.0.wake.wake();
@@ -104,19 +103,19 @@ impl Stopper {
 }
 
 impl Relay {
-    /// Listens. Producers can connect as soon as this returns, and are served once
-    /// [`run`](Self::run) is called. The host need not be there.
+    /// Listens for producers. They can connect as soon as this returns, and are served once
+    /// [`run`](Self::run) is called. The host may be absent.
     ///
     /// # Errors
     ///
-    /// See [`RelayError`]. Nothing is left behind.
+    /// See [`RelayError`]. A failure leaves no socket file.
     pub fn bind(options: RelayOptions) -> Result<Self, RelayError> {
         let permissions = options.permissions.clone();
         let apply = || match (&permissions, &options.listen) {
             (Some(permissions), Address::Path(path)) => permissions.apply(path),
             (Some(_), _) => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
-                "it is not a file",
+                "not a socket file",
             )),
             (None, _) => Ok(()),
         };
@@ -124,7 +123,7 @@ impl Relay {
         Self::with_listener(options, listener)
     }
 
-    /// Like [`bind`](Self::bind), but serves a socket that another process has bound.
+    /// Like [`bind`](Self::bind), with a socket that another process has bound.
     ///
     /// # Errors
     ///
@@ -161,7 +160,7 @@ impl Relay {
         })
     }
 
-    /// Returns a value that stops this relay.
+    /// Returns a handle that stops this relay.
     pub fn stopper(&self) -> Stopper {
         Stopper(Arc::clone(&self.stop))
     }
@@ -171,7 +170,7 @@ impl Relay {
         self.listener.address()
     }
 
-    /// Also stops when this becomes readable.
+    /// Stops the relay, too, when `fd` becomes readable.
     pub(crate) fn stop_when_readable(&mut self, fd: OwnedFd) -> io::Result<()> {
         let read = Interest {
             read: true,
@@ -186,7 +185,7 @@ impl Relay {
     ///
     /// # Errors
     ///
-    /// When the system's event queue fails.
+    /// Fails if polling fails.
     pub fn run(mut self) -> io::Result<()> {
         let mut signalled = false;
         while !signalled && !self.stop.requested.load(Ordering::Acquire) {
@@ -242,7 +241,7 @@ impl Relay {
         }
     }
 
-    /// Says why there is no host, but not again and again the same.
+    /// Reports why the host is unreachable, unless the last notice was the same.
     fn host_is_gone(&mut self, reason: String) {
         if self.last_reason.as_ref() != Some(&reason) {
             self.last_reason = Some(reason.clone());
@@ -296,7 +295,7 @@ impl Relay {
                         self.own.failed(now);
                         self.host_is_gone(error.to_string());
                     } else if let Some(newcomer) = self.newcomers.remove(&number) {
-                        // It tries again when it likes.
+                        // The producer reconnects by itself.
                         self.shares.give_back(newcomer.credentials.uid);
                     }
                     continue;
@@ -354,7 +353,7 @@ impl Relay {
         self.producers.remove(&number);
     }
 
-    /// Delivers bytes of producers, as far as the host takes them soon.
+    /// Delivers the bytes of producers that the host takes within [`DRAIN`].
     fn drain(mut self) -> io::Result<()> {
         let end = Instant::now() + DRAIN;
         self.poller.remove(self.listener.as_fd());

@@ -1,17 +1,18 @@
-//! The number of producers that each user may have.
+//! Limits the number of producers of each user.
 
 use std::collections::HashMap;
 
 use rustix::process::{Resource, getrlimit};
 
-/// Descriptors of the relay itself, about.
+/// The approximate number of descriptors of the relay itself.
 const OWN: u64 = 64;
-/// Descriptors that a producer takes: its connection, and that to the host.
+/// The descriptors of a producer: its connection and the one to the host.
 const PER_PRODUCER: u64 = 2;
-/// Producers that anyone may have.
+/// The number of producers that every user may have.
 const FEW: usize = 16;
 
-/// The producers of each user. Each may have as many as each of those there are and one more could.
+/// The number of producers of each user. Each user's limit leaves an equal share for all present
+/// users and one more.
 #[derive(Debug)]
 pub(crate) struct Shares {
     most: usize,
@@ -32,7 +33,7 @@ impl Shares {
         }
     }
 
-    /// Counts a producer of a user, unless there are too many.
+    /// Counts a producer of a user. Returns false if the user has too many.
     pub(crate) fn take(&mut self, user: u32) -> bool {
         let others = self.users.len() + usize::from(!self.users.contains_key(&user));
         let share = (self.most / (others + 1)).max(FEW);
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn some_is_left_for_one_more_user() {
+    fn a_share_is_left_for_one_more_user() {
         let mut shares = Shares::of(120);
         let fill = |shares: &mut Shares, user| (0..).take_while(|_| shares.take(user)).count();
         assert_eq!(fill(&mut shares, 1), 60);
@@ -66,7 +67,7 @@ mod tests {
         shares.give_back(3);
         assert!(shares.take(3));
         assert!(!shares.take(3));
-        // Those that are gone do not count.
+        // Disconnected producers do not count.
         for _ in 0..40 {
             shares.give_back(2);
         }

@@ -8,15 +8,16 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::options::RelayOptions;
 use crate::relay::{Relay, RelayError};
 
-/// Names the descriptor to which `1` is written when the local socket listens.
+/// The environment variable with the descriptor to which `1` is written when the local socket
+/// listens.
 pub const NOTIFY_VARIABLE: &str = "TRACED_RELAY_NOTIFY_FD";
 
-/// Runs the relay until SIGTERM or SIGINT. Takes these signals of the whole process over, so it is
-/// for programs that are nothing but the relay. `listening` is called once producers can connect.
+/// Runs the relay until SIGTERM or SIGINT. Handles these signals for the whole process, so it is
+/// for programs that are only a relay. Calls `listening` once producers can connect.
 ///
-/// A socket that systemd or Android's init has bound takes the place of that in the options. When
-/// producers can connect, `1` is written to the descriptor named by [`NOTIFY_VARIABLE`], which is
-/// then closed, and systemd is told if it waits.
+/// A socket bound by systemd or Android's init replaces the one in the options. When producers can
+/// connect, writes `1` to the descriptor in [`NOTIFY_VARIABLE`], closes it, and notifies systemd if
+/// it waits.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Hosts that mean harm to a relay, and machines that mean harm to a host.
+//! Hostile hosts of a relay, and hostile machines of a host.
 
 #[path = "../../client/tests/common/mod.rs"]
 #[allow(unused)]
@@ -22,17 +22,17 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use world::recording::{long_texts, record, recorder};
 use world::{TestRelay, World, any_port, machine, number, stream, wait_until};
 
-/// An address where nothing of ours listens yet.
+/// Returns a plain listener as a hostile host, and its address.
 fn hostile_host() -> (TcpListener, Address) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("127.0.0.1:{}", listener.local_addr().unwrap().port());
     (listener, address.parse().unwrap())
 }
 
-/// Words of a host that are no answers.
+/// Returns replies that no host sends.
 fn nonsense() -> Vec<Vec<u8>> {
     let noise = (0..100_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8);
-    // A frame that never ends, one that is too large, many empty ones, and TLS.
+    // An unfinished frame, a too large one, many empty ones, and TLS.
     vec![
         noise.collect(),
         vec![0xff, 0xff, 0, 0, 8, 1],
@@ -43,11 +43,11 @@ fn nonsense() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_relay_outlives_hosts_that_answer_nonsense() {
+fn a_relay_survives_hosts_that_reply_with_nonsense() {
     let (listener, address) = hostile_host();
     let relay = TestRelay::start(&address, machine("guest"));
     for words in nonsense() {
-        // The relay's own connection, or one of a producer, which hurries it.
+        // The relay's own connection, or a producer's, which makes the relay reconnect.
         let _producer = stream(&relay.address);
         let (mut socket, _) = listener.accept().unwrap();
         let _ = socket.write_all(&words);
@@ -59,7 +59,7 @@ fn a_relay_outlives_hosts_that_answer_nonsense() {
     relay.wait_connected();
 }
 
-/// Writes until nothing more is taken for a while, and returns how much that was.
+/// Writes until the socket takes no more for a while, and returns the number of bytes.
 fn fill(socket: &mut impl std::io::Write) -> usize {
     let bytes = vec![0; 64 * 1024];
     let mut total = 0;
@@ -71,15 +71,15 @@ fn fill(socket: &mut impl std::io::Write) -> usize {
             }
             Err(error) => panic!("{error}"),
         }
-        assert!(total < 64 << 20, "no end of it is kept");
+        assert!(total < 64 << 20, "buffering is bounded");
     }
 }
 
 #[test]
-fn a_relay_keeps_little_of_what_nobody_reads() {
+fn a_relay_buffers_little_for_a_host_that_does_not_read() {
     let (listener, address) = hostile_host();
     let relay = TestRelay::start(&address, machine("guest"));
-    // The relay's own, which is never answered.
+    // The relay's own connection, which gets no reply.
     let _own = listener.accept().unwrap();
     let mut producer = stream(&relay.address);
     let (mut host, _) = listener.accept().unwrap();
@@ -89,7 +89,7 @@ fn a_relay_keeps_little_of_what_nobody_reads() {
     // Neither the host nor the producer reads.
     fill(&mut host);
     fill(&mut producer);
-    // Others are served nevertheless, and the end does not wait for them.
+    // The relay still serves others, and stops without waiting.
     let _other = stream(&relay.address);
     listener.accept().unwrap();
 }
@@ -105,7 +105,7 @@ fn connect_from(from: Ipv4Addr, port: u16) -> std::io::Result<OwnedFd> {
 }
 
 #[test]
-fn ten_thousand_connections_of_one_machine_keep_no_other_from_being_served() {
+fn ten_thousand_connections_of_one_machine_do_not_block_others() {
     const CONNECTIONS: usize = 10_000;
     let limit = getrlimit(Resource::Nofile);
     let wanted = 2 * CONNECTIONS as u64 + 1000;
@@ -123,7 +123,7 @@ fn ten_thousand_connections_of_one_machine_keep_no_other_from_being_served() {
     let Address::Tcp { port, .. } = &world.remote else {
         panic!()
     };
-    // Idle ones, and ones with half a frame, which are never completed.
+    // Idle connections, and connections with half a frame.
     let mut held = Vec::new();
     for index in 0..CONNECTIONS {
         let from = Ipv4Addr::new(127, 0, 0, 2);
@@ -141,7 +141,7 @@ fn ten_thousand_connections_of_one_machine_keep_no_other_from_being_served() {
 }
 
 #[test]
-fn relay_009_a_producer_elsewhere_that_does_not_say_who_it_is_is_refused() {
+fn relay_009_a_remote_producer_without_an_identity_is_refused() {
     let ask = |world: &World| {
         let mut socket = Socket::connect(&world.remote).unwrap();
         let hello = ferretto_ipc::frame::invoke_method(1, 1, 1, false, 0, |_| {});
@@ -166,12 +166,12 @@ fn relay_009_a_producer_elsewhere_that_does_not_say_who_it_is_is_refused() {
     let mut consumer = Consumer::connect(&world.consumers, LIMIT).unwrap();
     let state = consumer.query_service_state(LIMIT).unwrap();
     let producer = &state.producers[0];
-    // Never root.
+    // The user is never root.
     assert_eq!(producer.uid, Some(65_534));
 }
 
 #[test]
-fn relay_028_what_is_no_conversation_harms_neither_host_nor_relay() {
+fn relay_028_invalid_frames_harm_neither_host_nor_relay() {
     use ferretto_ipc::frame;
     let world = World::start();
     let relay = TestRelay::start(&world.remote, machine("guest"));
@@ -200,7 +200,7 @@ fn relay_028_what_is_no_conversation_harms_neither_host_nor_relay() {
         let mut behind = world::stream(&relay.address);
         let _ = behind.write_all(&bytes);
     }
-    // Bad framing ends the connection, behind the relay, too.
+    // Bad framing ends the connection, also through the relay.
     let mut behind = world::stream(&relay.address);
     behind.write_all(&oversized).unwrap();
     assert_eq!(behind.read(&mut [0; 64]).unwrap_or(0), 0);
@@ -216,7 +216,7 @@ fn relay_028_what_is_no_conversation_harms_neither_host_nor_relay() {
 }
 
 #[test]
-fn only_machines_that_may_connect_do_and_none_is_the_host_or_another() {
+fn machines_without_permission_are_refused_and_cannot_impersonate_others() {
     let refused = |world: &World, machine: Machine| {
         let relay = TestRelay::start(&world.remote, machine);
         relay.notice(|notice| notice.starts_with("no tracing service"));
@@ -237,7 +237,7 @@ fn only_machines_that_may_connect_do_and_none_is_the_host_or_another() {
 }
 
 #[test]
-fn clock_nonsense_and_floods_of_one_relay_do_not_concern_another() {
+fn invalid_clocks_of_one_relay_do_not_affect_another() {
     use ferretto_ipc::port::relay::{Port, Request};
     use ferretto_proto::SyncClockRequest;
     use ferretto_proto::sync_clock_request::{Clock, Phase};
@@ -252,7 +252,7 @@ fn clock_nonsense_and_floods_of_one_relay_do_not_concern_another() {
         world::wait_readable(connection.as_fd());
         connection.process();
     }
-    // Clocks that jump to the ends of time, with far too many of them.
+    // Far too many clocks with extreme values.
     for round in 0..200u64 {
         let time = [0, u64::MAX, 1, u64::MAX / 2][round as usize % 4];
         let clock = |id| Clock {
@@ -285,7 +285,7 @@ fn clock_nonsense_and_floods_of_one_relay_do_not_concern_another() {
 }
 
 #[test]
-fn unfinished_frames_and_silent_connections_leave_room_for_others() {
+fn unfinished_frames_and_silent_connections_do_not_block_others() {
     let world = World::start();
     let relay = TestRelay::start(&world.remote, machine("guest"));
     let Address::Tcp { host, port } = &world.remote else {
@@ -296,7 +296,7 @@ fn unfinished_frames_and_silent_connections_leave_room_for_others() {
     let unfinished = [&[0, 0, 1, 0][..], b"half of it"].concat();
     let waiting: Vec<_> = (0..most.min(300))
         .map(|index| {
-            // Directly and behind the relay; with half a frame, or nothing at all.
+            // Directly and through the relay, with half a frame or without data.
             let bytes: &[u8] = if index % 2 == 0 { &unfinished } else { b"" };
             let mut direct = std::net::TcpStream::connect((host.as_str(), *port)).unwrap();
             let _ = direct.write_all(bytes);
@@ -311,7 +311,7 @@ fn unfinished_frames_and_silent_connections_leave_room_for_others() {
 }
 
 #[test]
-fn more_connections_of_one_machine_than_it_may_have_are_refused_and_others_served() {
+fn excess_connections_of_one_machine_are_refused_and_others_served() {
     let world = World::start_with(&world::any_port(), |options| {
         options.limits.connections_per_user = Some(100);
     });
@@ -324,7 +324,7 @@ fn more_connections_of_one_machine_than_it_may_have_are_refused_and_others_serve
     let flood: Vec<_> = (0..1000)
         .filter_map(|_| std::net::TcpStream::connect((host.as_str(), *port)).ok())
         .collect();
-    // Those beyond half of the connections for all machines are closed at once.
+    // A machine may use half of all connections. Further ones are closed at once.
     let closed = flood.iter().filter(|stream| {
         let patience = std::time::Duration::from_millis(1);
         stream.set_read_timeout(Some(patience)).unwrap();

@@ -1,4 +1,4 @@
-//! A relay between real producers and a real service, or one that the test plays.
+//! A relay between real producers and a real service, or a service played by the test.
 
 #[path = "../../client/tests/common/mod.rs"]
 #[allow(unused)]
@@ -27,7 +27,7 @@ use world::recording::{all_machines, long_texts, record, recorder, synced};
 use world::{TestRelay, World, machine, number, wait_until};
 
 #[test]
-fn relay_016_relay_018_what_a_producer_behind_the_relay_records_is_complete_and_in_order() {
+fn relay_016_relay_018_data_through_a_relay_is_complete_and_in_order() {
     let world = World::start();
     let relay = TestRelay::start(&world.remote, machine("guest"));
     let expected = long_texts(3000);
@@ -54,7 +54,7 @@ fn relay_016_relay_018_what_a_producer_behind_the_relay_records_is_complete_and_
 }
 
 #[test]
-fn relay_013_the_trace_tells_of_the_relays_machine_and_clocks() {
+fn relay_013_the_trace_describes_the_relays_machine_and_clocks() {
     let world = World::start();
     let relay = TestRelay::start(&world.remote, machine("guest"));
     relay.wait_connected();
@@ -71,7 +71,7 @@ fn relay_013_the_trace_tells_of_the_relays_machine_and_clocks() {
     };
     assert!(about(REMOTE_CLOCK_SYNC).count() >= 1);
     assert_eq!(about(SYSTEM_INFO).count(), 1);
-    // Both machines are this one, so the best exchange tells nearly the same time.
+    // Both machines are this one, so their clocks are equal but for the error of the exchange.
     let offsets = world::boottime_offsets(&packets);
     assert!(!offsets.is_empty());
     let best = offsets.iter().map(|offset| offset.unsigned_abs()).min();
@@ -79,12 +79,12 @@ fn relay_013_the_trace_tells_of_the_relays_machine_and_clocks() {
 }
 
 #[test]
-fn a_producer_without_a_relay_tells_of_its_machine_and_its_clock() {
+fn a_remote_producer_without_a_relay_describes_its_machine_and_clock() {
     let world = World::start();
     let _recorder = recorder(&world.remote, long_texts(10));
     let machine = Machine::this();
     let id = u64::from(machine_id(&machine.id_hint));
-    // Clocks are compared over a connection beside that of the producer.
+    // Clocks are compared over a second connection.
     let packets = wait_until(|| {
         let packets = record(&world);
         let has = |field| packets.iter().any(|p| Fields::find(field, p).is_some());
@@ -107,7 +107,7 @@ fn a_producer_without_a_relay_tells_of_its_machine_and_its_clock() {
             })
     });
     assert_eq!(described.count(), 1);
-    // The service's statement is true: the clocks are the same.
+    // Both clocks are the same, so the offset is within the error.
     let syncs = packets.iter().filter_map(|packet| {
         let sync = Fields::find(REMOTE_CLOCK_SYNC, packet)?.as_bytes()?;
         Fields::find(STATED, sync)?.as_bytes()
@@ -121,7 +121,7 @@ fn a_producer_without_a_relay_tells_of_its_machine_and_its_clock() {
 }
 
 #[test]
-fn what_one_machine_lost_is_told_of_that_machine_alone() {
+fn lost_data_is_reported_for_its_machine_alone() {
     use ferretto_proto::fields::trace_packet::PREVIOUS_PACKET_DROPPED;
     let world = World::start();
     let lossy = TestRelay::start(&world.remote, machine("lossy"));
@@ -136,7 +136,7 @@ fn what_one_machine_lost_is_told_of_that_machine_alone() {
         let Event::Start { instance, config } = next_event(&mut producer, is_start) else {
             unreachable!()
         };
-        // More at once than its connection takes, until something is dropped.
+        // Writes more than the connection takes, until data is dropped.
         let target = config.target_buffer.unwrap_or(0);
         let mut writer = handle.create_writer(target, ExhaustedPolicy::Drop);
         while writer.drop_count() == 0 {
@@ -149,7 +149,7 @@ fn what_one_machine_lost_is_told_of_that_machine_alone() {
         }
         writer.flush(None);
         handle.notify_started(instance);
-        // It answers all requests until the test has seen enough.
+        // The recorder replies to all requests until the test ends.
         while over.try_recv().is_err() {
             producer.process(std::time::Instant::now());
             while let Some(event) = producer.poll_event() {
@@ -166,7 +166,7 @@ fn what_one_machine_lost_is_told_of_that_machine_alone() {
     is_over.send(()).unwrap();
     recording.join().unwrap();
     let id = |name: &str| u64::from(machine_id(name.as_bytes()));
-    // Of each machine: texts, and gaps behind its first packet.
+    // For each machine: the texts, and the gaps after its first packet.
     let of = |machine: u64| {
         let packets = packets.iter().filter(move |packet| {
             number(packet, MACHINE_ID) == Some(machine)
@@ -184,7 +184,7 @@ fn what_one_machine_lost_is_told_of_that_machine_alone() {
 }
 
 #[test]
-fn ipc_069_relay_004_relay_005_the_host_first_hears_who_speaks_and_then_just_that() {
+fn ipc_069_relay_004_relay_005_the_host_gets_the_identity_and_then_the_producers_bytes() {
     let host = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = Address::Tcp {
         host: "127.0.0.1".to_owned(),
@@ -192,7 +192,7 @@ fn ipc_069_relay_004_relay_005_the_host_first_hears_who_speaks_and_then_just_tha
     };
     let relay = TestRelay::start(&address, Machine::this());
     let mut producer = world::stream(&relay.address);
-    // Not even a frame, and in odd pieces.
+    // Bytes that are not a frame, in odd pieces.
     let sent: Vec<u8> = (0..700_000u32).map(|i| (i % 251) as u8).collect();
     let sending = sent.clone();
     let sender = std::thread::spawn(move || {
@@ -221,7 +221,7 @@ fn ipc_069_relay_004_relay_005_the_host_first_hears_who_speaks_and_then_just_tha
         assert_eq!(identity.pid, std::process::id() as i32);
         let user = rustix::process::geteuid().as_raw();
         assert_eq!(identity.uid, user as i32);
-        // The relay's own connection goes on with a call, the producer's with its bytes.
+        // The relay's own connection continues with a request, the producer's with its bytes.
         let mut next = [0; 4];
         stream.read_exact(&mut next).unwrap();
         if next == sent[..4] {
@@ -240,7 +240,7 @@ fn ipc_069_relay_004_relay_005_the_host_first_hears_who_speaks_and_then_just_tha
 }
 
 #[test]
-fn ipc_072_a_producer_that_passes_a_descriptor_is_disconnected_and_nobody_else() {
+fn ipc_072_only_a_producer_that_passes_a_descriptor_is_disconnected() {
     let world = World::start();
     let relay = TestRelay::start(&world.remote, machine("guest"));
     let recorder = recorder(&relay.address, long_texts(10));
@@ -260,7 +260,7 @@ fn ipc_072_a_producer_that_passes_a_descriptor_is_disconnected_and_nobody_else()
 }
 
 #[test]
-fn relay_025_a_relay_that_ends_leaves_what_was_sent_and_a_session_that_ends_well() {
+fn relay_025_a_stopped_relay_delivers_its_data_and_the_session_ends_cleanly() {
     let world = World::start();
     let relay = TestRelay::start(&world.remote, machine("guest"));
     let _recorder = recorder(&relay.address, long_texts(500));
@@ -273,7 +273,7 @@ fn relay_025_a_relay_that_ends_leaves_what_was_sent_and_a_session_that_ends_well
 }
 
 #[test]
-fn relay_026_a_host_that_comes_back_is_found_again() {
+fn relay_026_a_relay_reconnects_to_a_restarted_host() {
     let world = World::start();
     let remote = world.remote.clone();
     let relay = TestRelay::start(&remote, machine("guest"));
@@ -293,10 +293,10 @@ fn relay_026_a_host_that_comes_back_is_found_again() {
 }
 
 #[test]
-fn relay_029_a_thousand_idle_connections_leave_room_for_one_that_records() {
+fn relay_029_a_thousand_idle_connections_do_not_block_a_recording_one() {
     let world = World::start();
     let relay = TestRelay::start(&world.remote, machine("guest"));
-    // As many as this process may open: each is there three times in it.
+    // As many as this process may open: each takes three descriptors here.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let most = limit.current.unwrap_or(1 << 20).saturating_sub(200) / 16;
     let idle: Vec<_> = (0..most.min(1000))
@@ -308,7 +308,7 @@ fn relay_029_a_thousand_idle_connections_leave_room_for_one_that_records() {
 }
 
 #[test]
-fn a_producer_that_comes_brings_the_host_at_once() {
+fn a_new_producer_makes_the_relay_reconnect_at_once() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = nobody.local_addr().unwrap().port();
     drop(nobody);
@@ -326,7 +326,7 @@ fn a_producer_that_comes_brings_the_host_at_once() {
 }
 
 #[test]
-fn a_listening_socket_is_there_only_as_long_as_the_relay() {
+fn the_socket_file_is_removed_with_the_relay() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("producer.sock");
     let relay = TestRelay::start_at(
@@ -360,7 +360,7 @@ fn relay_003_each_form_of_endpoint_listens_and_connects() {
     ];
     for (index, host) in hosts.iter().enumerate() {
         let Some(world) = World::try_start(host) else {
-            println!("skipped: {host}: nothing can listen there");
+            println!("skipped: cannot listen at {host}");
             continue;
         };
         let listen = match index % 2 {
@@ -369,7 +369,7 @@ fn relay_003_each_form_of_endpoint_listens_and_connects() {
         };
         let relay = TestRelay::start_at(listen, &world.remote, machine("guest"));
         relay.wait_connected();
-        // Over a local socket the host knows whose the relay is, and it may share no memory.
+        // Over a local socket the host knows the relay's user and must not share memory.
         if !host.is_unix() {
             let _recorder = recorder(&relay.address, long_texts(3));
             assert_eq!(texts(&record(&world)).len(), 3, "{host}");
@@ -378,7 +378,7 @@ fn relay_003_each_form_of_endpoint_listens_and_connects() {
 }
 
 #[test]
-fn relay_030_machines_of_one_name_are_both_meant_and_one_hint_is_one_machine() {
+fn relay_030_machines_with_one_name_are_both_recorded_and_one_hint_is_one_machine() {
     let world = World::start();
     let same_name = |id: &str| Machine {
         id_hint: id.into(),
@@ -417,7 +417,7 @@ fn relay_030_machines_of_one_name_are_both_meant_and_one_hint_is_one_machine() {
 }
 
 #[test]
-fn a_producer_that_offers_memory_is_recorded_nevertheless() {
+fn a_producer_that_offers_shared_memory_is_recorded_without_it() {
     let world = World::start();
     let relay = TestRelay::start(&world.remote, machine("guest"));
     let mut producer = ferretto_client::Producer::new(ferretto_client::ProducerOptions {

@@ -1,5 +1,5 @@
-//! Upstream's relay in front of our service, and ours in front of upstream's, where upstream's
-//! programs are: `FERRETTO_UPSTREAM=FOLDER cargo test -p ferretto-relay --test upstream`.
+//! Upstream's relay with our service, and our relay with upstream's, if upstream's programs are
+//! available: `FERRETTO_UPSTREAM=FOLDER cargo test -p ferretto-relay --test upstream`.
 
 #[path = "../../client/tests/common/mod.rs"]
 #[allow(unused)]
@@ -18,7 +18,8 @@ use ferretto_wire::Fields;
 use world::upstream::Upstream;
 use world::{TestRelay, World, machine, number, throughput, wait_until};
 
-/// Records a producer at this address; the trace has to contain its machine's clock.
+/// Records a producer at this address, and asserts that the trace has its texts and its machine's
+/// clock.
 fn records_all(producers: &Address, consumers: &Address, machine: u32) {
     let expected = |index: usize| format!("{index} {}", "x".repeat(index * 7 % 3000)).into_bytes();
     let mut producer = producer_at(producers);
@@ -33,7 +34,7 @@ fn records_all(producers: &Address, consumers: &Address, machine: u32) {
     assert!(recorder.handle.sync(move || sender.send(()).unwrap()));
     recorder.handle.wake();
     receiver.recv_timeout(LIMIT).unwrap();
-    // The clocks may not be compared yet.
+    // The clock exchange may not have happened yet.
     let packets = wait_until(|| {
         let mut consumer = Consumer::connect(consumers, LIMIT).unwrap();
         let mut config = config(32 << 10);

@@ -1,4 +1,4 @@
-//! A service for other machines, and relays, that end with the test.
+//! A service for other machines, and relays. All end with the test.
 #![allow(dead_code, unreachable_pub)]
 
 pub mod recording;
@@ -24,7 +24,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::common::{LIMIT, unique_address};
 
-/// A service that other machines reach over TCP.
+/// A service with an address for other machines.
 pub struct World {
     pub remote: Address,
     pub consumers: Address,
@@ -37,7 +37,7 @@ impl World {
         Self::start_at(&any_port())
     }
 
-    /// Starts unless nothing can listen there.
+    /// Starts the service; `None` if it cannot listen at `remote`.
     pub fn try_start(remote: &Address) -> Option<Self> {
         Self::bind(remote, |_| {}).ok()
     }
@@ -74,7 +74,7 @@ impl World {
     }
 }
 
-/// Any port of this machine.
+/// Returns the address of any free port.
 pub fn any_port() -> Address {
     Address::Tcp {
         host: "127.0.0.1".to_owned(),
@@ -91,7 +91,7 @@ impl Drop for World {
     }
 }
 
-/// The identity of a machine of the test.
+/// Returns the identity of a test machine.
 pub fn machine(name: &str) -> Machine {
     Machine {
         id_hint: format!("id of {name}").into_bytes(),
@@ -135,7 +135,7 @@ impl TestRelay {
         }
     }
 
-    /// Waits for a notice.
+    /// Waits for a matching notice, and returns it.
     pub fn notice(&self, wanted: impl Fn(&str) -> bool) -> String {
         let notices = self.notices.lock().unwrap();
         loop {
@@ -146,7 +146,7 @@ impl TestRelay {
         }
     }
 
-    /// Waits until the host answers.
+    /// Waits until the relay is connected to the host.
     pub fn wait_connected(&self) {
         self.notice(|notice| notice.starts_with("connected to"));
     }
@@ -192,19 +192,19 @@ pub fn wait_readable(fd: BorrowedFd<'_>) {
     assert_eq!(poll(&mut fds, Some(&patience)).unwrap(), 1);
 }
 
-/// Tries again until there is a result.
+/// Repeats `attempt` until it returns a value.
 pub fn wait_until<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + LIMIT;
     loop {
         if let Some(result) = attempt() {
             return result;
         }
-        assert!(Instant::now() < end, "it does not happen");
+        assert!(Instant::now() < end, "timed out");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// The differences of the boot times in all exchanges that a trace tells of.
+/// Returns the offsets of the boot time clock in all clock snapshots of a trace.
 pub fn boottime_offsets(packets: &[Vec<u8>]) -> Vec<i64> {
     let mut offsets = Vec::new();
     for packet in packets {

@@ -1,4 +1,4 @@
-//! Recorders behind relays, and recordings of all machines.
+//! Producers that record through relays, and recordings of all machines.
 
 use std::sync::mpsc;
 
@@ -7,7 +7,7 @@ use ferretto_client::{Address, Consumer, Event, ExhaustedPolicy};
 use super::World;
 use crate::common::{LIMIT, Recorder, config, next_event, producer_at, write_text};
 
-/// Starts a recorder that writes these texts and returns once the service knows its data source.
+/// Starts a recorder that writes these texts. Returns once its data source is registered.
 pub fn recorder(
     address: &Address,
     texts: impl IntoIterator<Item = Vec<u8>, IntoIter: Send + 'static>,
@@ -25,7 +25,7 @@ pub fn recorder(
     recorder
 }
 
-/// Returns when the service has processed what the producer said before.
+/// Waits until the service has processed all requests of the producer.
 pub fn synced(recorder: &Recorder) {
     let (sender, receiver) = mpsc::channel();
     assert!(recorder.handle.sync(move || sender.send(()).unwrap()));

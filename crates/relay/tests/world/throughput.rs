@@ -1,4 +1,4 @@
-//! The speed of data on its way to a service over TCP.
+//! Throughput of a service over TCP.
 
 use std::sync::mpsc;
 use std::time::Instant;
@@ -14,16 +14,16 @@ use super::upstream::Upstream;
 const PACKETS: usize = 200_000;
 const PACKET: usize = 5000;
 
-/// Returns true if it is to be measured; prints the instructions otherwise.
+/// Returns true if the measurement is enabled; otherwise prints how to enable it.
 pub fn is_wanted() -> bool {
     let is_wanted = std::env::var_os("RELAY_THROUGHPUT").is_some();
     if !is_wanted {
-        println!("skipped: a measurement; RELAY_THROUGHPUT=1 has it made");
+        println!("skipped: a measurement; enable it with RELAY_THROUGHPUT=1");
     }
     is_wanted
 }
 
-/// CPU time of this process and another, in seconds.
+/// Returns the CPU time of this process and another in seconds.
 fn cpu(other: Option<u32>) -> f64 {
     let own = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let own = own.tv_sec as f64 + own.tv_nsec as f64 / 1e9;
@@ -44,7 +44,7 @@ fn cpu(other: Option<u32>) -> f64 {
     own + other
 }
 
-/// Measures the way through upstream's relay, if it is there.
+/// Measures upstream's relay if it is available.
 pub fn measure_upstream(world: &World) {
     let listen = unique_address("upstream-relay");
     let variables = [
@@ -57,8 +57,8 @@ pub fn measure_upstream(world: &World) {
     }
 }
 
-/// Prints how fast a producer at this address records, the CPU time it takes with all of this
-/// process and the other one, and the most memory this process has had.
+/// Prints the throughput of a producer at this address, the CPU time of this and the other process,
+/// and the peak memory of this process.
 pub fn measure(name: &str, producers: &Address, consumers: &Address, other: Option<u32>) {
     let (took, cpu) = send(producers, consumers, (PACKETS, 32 << 10), other);
     let gigabytes = (PACKETS * PACKET) as f64 / 1e9;
@@ -66,12 +66,12 @@ pub fn measure(name: &str, producers: &Address, consumers: &Address, other: Opti
         "{name}: {:.1} GB a minute, {:.1} GB a minute of CPU; at most {} kB of memory",
         gigabytes / took * 60.0,
         gigabytes / cpu * 60.0,
-        most_memory_kb()
+        peak_memory_kb()
     );
 }
 
-/// Records so many packets of 5 kB into a buffer of so many kB. Returns the time that it takes, and
-/// the CPU time of this process and the other one, in seconds.
+/// Records `packets` packets of 5 kB. Returns the elapsed time, and the CPU time of this and the
+/// other process, in seconds.
 pub fn send(
     producers: &Address,
     consumers: &Address,
@@ -104,8 +104,8 @@ pub fn send(
     (begin.elapsed().as_secs_f64(), cpu(other) - before)
 }
 
-/// Returns how much memory this process has had at most, in kilobytes.
-pub fn most_memory_kb() -> u64 {
+/// Returns the peak memory of this process in kilobytes.
+pub fn peak_memory_kb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let digits = line.unwrap().trim().trim_end_matches(" kB");

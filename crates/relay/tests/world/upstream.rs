@@ -1,4 +1,4 @@
-//! Upstream's programs, where `FERRETTO_UPSTREAM` names the folder that has them.
+//! Upstream's programs in the folder `FERRETTO_UPSTREAM`.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 pub struct Upstream(Child);
 
 impl Upstream {
-    /// Starts it; `None` if it is not there.
+    /// Starts a program; `None` if it is not available.
     pub fn start(program: &str, args: &[&str], variables: &[(&str, String)]) -> Option<Self> {
         let folder = std::env::var_os("FERRETTO_UPSTREAM").map(PathBuf::from);
         let Some(folder) = folder.filter(|folder| folder.join(program).exists()) else {
