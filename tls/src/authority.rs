@@ -1,4 +1,4 @@
-//! Making certificates.
+//! Creation of certificates.
 
 use std::fs;
 use std::io::Write as _;
@@ -19,18 +19,18 @@ use time::OffsetDateTime;
 use crate::error::TlsError;
 use crate::{AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE};
 
-/// The file of the authority's key, which stays where certificates are made.
+/// The file with the authority's key, which stays on the machine that issues certificates.
 const AUTHORITY_KEY_FILE: &str = "ca-key.pem";
 /// The name of the authority.
 const NAME: &str = "Ferretto relay authority";
-/// The time that an authority lasts: ten years.
+/// The lifetime of an authority: ten years.
 const LIFETIME: Duration = Duration::from_secs(3650 * 24 * 3600);
-/// Clocks may be so far apart.
+/// The largest difference of machines' clocks to allow for.
 const SLACK: Duration = Duration::from_secs(24 * 3600);
 const CERTIFICATE_LABEL: &str = "CERTIFICATE";
 const KEY_LABEL: &str = "PRIVATE KEY";
 
-/// An authority in a folder: holders of its certificates trust each other.
+/// A certificate authority in a folder. Machines with its certificates trust each other.
 #[derive(Debug)]
 pub struct Authority {
     folder: PathBuf,
@@ -38,11 +38,11 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Takes the authority in a folder, or makes a new one there if it has none.
+    /// Opens the authority in a folder, or creates one there.
     ///
     /// # Errors
     ///
-    /// If there are files that are none of an authority, or nothing can be written there.
+    /// Fails if the files in the folder are not an authority's, or cannot be written.
     pub fn open(folder: &Path) -> Result<Self, TlsError> {
         if !graviola::util::is_cpu_supported() {
             return Err(TlsError::OldCpu);
@@ -54,7 +54,7 @@ impl Authority {
             let text = fs::read(&key).map_err(|error| failed(error.to_string()))?;
             let parsed = pem::parse(text).map_err(|error| failed(error.to_string()))?;
             let key = SigningKey::from_pkcs8_der(parsed.contents())
-                .map_err(|error| failed(format!("it is no key of an authority: {error:?}")))?;
+                .map_err(|error| failed(format!("not the key of an authority: {error:?}")))?;
             return Ok(Self {
                 folder,
                 key: Key::new(key)?,
@@ -72,12 +72,13 @@ impl Authority {
         })
     }
 
-    /// Makes the folder of a machine, with a certificate for these names and addresses until then,
-    /// and returns its path: it is called as the first name. An existing folder is replaced.
+    /// Creates the folder of a machine with a certificate for these names and addresses, valid
+    /// until `until`. The folder is called like the first name and replaces an existing one.
+    /// Returns its path.
     ///
     /// # Errors
     ///
-    /// If a certificate cannot have a name, or nothing can be written.
+    /// Fails if a name is invalid or the files cannot be written.
     pub fn issue(&self, names: &[String], until: SystemTime) -> Result<PathBuf, TlsError> {
         let first = names.first().ok_or_else(|| TlsError::Name(String::new()))?;
         if first.contains('/') || first.starts_with('.') {
@@ -136,7 +137,7 @@ fn params(
     distinguished_name.push(DnType::CommonName, name);
     let mut serial = [0; 16];
     graviola::random::fill(&mut serial).map_err(|error| TlsError::Issue(format!("{error:?}")))?;
-    // A positive number.
+    // Serial numbers are positive.
     serial[0] &= 0x7f;
     let mut params = CertificateParams::default();
     params.not_before = OffsetDateTime::from(begin);
@@ -147,7 +148,7 @@ fn params(
     Ok(params)
 }
 
-/// A key of P-256.
+/// A P-256 key.
 struct Key {
     signing: SigningKey<P256>,
     public: Vec<u8>,
@@ -218,7 +219,7 @@ fn create_folder(folder: &Path) -> Result<(), TlsError> {
         .map_err(|error| TlsError::File(folder.to_owned(), error.to_string()))
 }
 
-/// Replaces a file by one with this mode.
+/// Replaces a file with one of this mode.
 fn write(path: &Path, text: &str, mode: u32) -> Result<(), TlsError> {
     let failed = |error: std::io::Error| TlsError::File(path.to_owned(), error.to_string());
     match fs::remove_file(path) {

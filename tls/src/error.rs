@@ -1,4 +1,4 @@
-//! Errors as sentences.
+//! Errors, and their messages for operators.
 
 use std::fmt;
 use std::io;
@@ -6,16 +6,16 @@ use std::path::PathBuf;
 
 use rustls::{AlertDescription, CertificateError, Error};
 
-/// Why certificates cannot be used, or made.
+/// The reason why certificates cannot be used or created.
 #[derive(Debug)]
 pub enum TlsError {
     /// A file cannot be read or written, or is malformed.
     File(PathBuf, String),
-    /// This is no name that a certificate can have.
+    /// A certificate cannot have this name.
     Name(String),
-    /// The encryption is not for such CPUs.
+    /// The CPU lacks instructions that the encryption needs.
     OldCpu,
-    /// Making a certificate failed.
+    /// Creating a certificate failed.
     Issue(String),
 }
 
@@ -23,23 +23,23 @@ impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path, reason) => write!(f, "{}: {reason}", path.display()),
-            Self::Name(name) => write!(f, "no certificate can be for the name \"{name}\""),
+            Self::Name(name) => write!(f, "a certificate cannot have the name \"{name}\""),
             Self::OldCpu => f.write_str(
                 "TLS needs a CPU with AES, PCLMULQDQ, ADX and AVX2 instructions, which this one lacks",
             ),
-            Self::Issue(reason) => write!(f, "cannot make a certificate: {reason}"),
+            Self::Issue(reason) => write!(f, "cannot create a certificate: {reason}"),
         }
     }
 }
 
 impl std::error::Error for TlsError {}
 
-/// Returns why a connection failed, as an operator would say it.
+/// Describes for an operator why a connection failed.
 pub(crate) fn reason(error: &Error) -> String {
     use AlertDescription as Alert;
     match error {
         Error::InvalidMessage(_) => "the other side does not speak TLS; give it certificates \
-            (FERRETTO_TLS), or take those of this side away"
+             (FERRETTO_TLS), or remove those of this side"
             .to_owned(),
         Error::NoCertificatesPresented => "the other side has no certificate".to_owned(),
         Error::InvalidCertificate(certificate) => of_certificate(certificate),
@@ -47,11 +47,11 @@ pub(crate) fn reason(error: &Error) -> String {
             "the other side refused the certificate of this side: it has expired".to_owned()
         }
         Error::AlertReceived(Alert::UnknownCA | Alert::DecryptError) => {
-            "the other side refused the certificate of this side: it is of another authority"
+            "the other side refused the certificate of this side: another authority issued it"
                 .to_owned()
         }
         Error::AlertReceived(Alert::CertificateRequired) => {
-            "the other side wants a certificate of this side".to_owned()
+            "the other side requires a certificate of this side".to_owned()
         }
         Error::AlertReceived(
             Alert::BadCertificate | Alert::CertificateUnknown | Alert::UnsupportedCertificate,
@@ -65,10 +65,10 @@ fn of_certificate(error: &CertificateError) -> String {
     let reason = match error {
         Reason::Expired | Reason::ExpiredContext { .. } => "has expired".to_owned(),
         Reason::NotValidYet | Reason::NotValidYetContext { .. } => {
-            "is not valid yet; are the clocks right?".to_owned()
+            "is not valid yet; check the clocks of both machines".to_owned()
         }
         Reason::UnknownIssuer | Reason::BadSignature => {
-            "is of another authority than the one in ca.pem".to_owned()
+            "was not issued by the authority in ca.pem".to_owned()
         }
         Reason::NotValidForName | Reason::NotValidForNameContext { .. } => {
             format!("is for another name: {error}")

@@ -14,24 +14,23 @@ use rustls::server::ParsedCertificate;
 
 use crate::error::io_error;
 
-/// The number of encrypted bytes that are read at a time: a few records.
+/// The number of encrypted bytes to read at a time: a few records.
 const PIECE: usize = 64 * 1024;
-/// The number of bytes counted for encrypted data that waits to be sent, as rustls does not report
-/// it.
+/// The size assumed for unsent encrypted data, since rustls does not report it.
 const SOME: usize = 16 * 1024;
 
 /// One encrypted connection.
 pub(crate) struct TlsLayer {
     connection: Connection,
-    /// Encrypted bytes that came and are not taken yet, and where they begin.
+    /// Received encrypted bytes, and the offset of the first unprocessed one.
     arrived: Vec<u8>,
     begin: usize,
-    /// The last receive filled its buffer: there may be more.
+    /// Set if the last receive filled its buffer, so the socket may have more.
     may_hold_more: bool,
-    /// Nothing more arrives.
+    /// Set if the peer has closed the socket.
     has_ended: bool,
     has_finished: bool,
-    /// Why nothing more can be understood.
+    /// The error after which no bytes can be decrypted.
     failed: Option<rustls::Error>,
 }
 
@@ -67,7 +66,7 @@ impl TlsLayer {
             }
             Ok(_) => Ok(true),
             Err(Errno::AGAIN) => {
-                // An idle connection holds no memory.
+                // Idle connections hold no buffer.
                 self.arrived = Vec::new();
                 Ok(false)
             }
@@ -75,7 +74,7 @@ impl TlsLayer {
         }
     }
 
-    /// Decrypts some of the arrived bytes.
+    /// Decrypts some of the received bytes.
     fn digest(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
         if let Some(error) = &self.failed {
             return Err(io_error(error));
@@ -84,13 +83,13 @@ impl TlsLayer {
         let taken = self.connection.read_tls(&mut rest)?;
         self.begin += taken;
         if let Err(error) = self.connection.process_new_packets() {
-            // The other side is told why.
+            // Sends the alert with the reason to the other side.
             let _ = self.push(socket);
             let reason = io_error(&error);
             self.failed = Some(error);
             return Err(reason);
         }
-        // Handshakes, and answers to requests for new keys.
+        // Sends handshake messages and replies to key updates.
         self.push(socket)
     }
 
@@ -119,13 +118,13 @@ impl Layer for TlsLayer {
                     continue;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The end of the stream, without a word.
+                // The stream ended without a closing alert.
                 Err(_) if len > 0 => return Ok(Some(len)),
                 Err(_) => return Ok(Some(0)),
             }
             if self.begin < self.arrived.len() || self.failed.is_some() {
                 match self.digest(socket) {
-                    // Bytes before the error are good, and the next call returns the error again.
+                    // Bytes before the error are valid. The next call returns the error.
                     Err(_) if len > 0 => return Ok(Some(len)),
                     other => other?,
                 }
@@ -133,8 +132,8 @@ impl Layer for TlsLayer {
                 if self.connection.is_handshaking() {
                     return Err(io::Error::new(
                         io::ErrorKind::UnexpectedEof,
-                        "the other side ended the connection instead of speaking TLS; \
-                         does it have certificates (FERRETTO_TLS)?",
+                        "the other side closed the connection instead of speaking TLS; \
+                     give it certificates (FERRETTO_TLS)",
                     ));
                 }
                 return Ok(Some(len));
@@ -152,7 +151,7 @@ impl Layer for TlsLayer {
 
     fn send(&mut self, socket: BorrowedFd<'_>, bytes: &[IoSlice<'_>]) -> io::Result<usize> {
         self.push(socket)?;
-        // Bytes already encrypted go first, so that no more is held than need be.
+        // Encrypted bytes go first, to keep the buffer small.
         if self.connection.wants_write() || bytes.iter().all(|part| part.is_empty()) {
             return Ok(0);
         }
@@ -192,7 +191,7 @@ impl fmt::Debug for TlsLayer {
     }
 }
 
-/// A socket that is written to without waiting.
+/// A non-blocking writer to a socket.
 struct Out<'a>(BorrowedFd<'a>);
 
 impl io::Write for Out<'_> {

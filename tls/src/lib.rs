@@ -1,9 +1,9 @@
-//! TLS between machines: both sides prove by a certificate of one authority who they are.
+//! TLS between machines: both sides authenticate with a certificate of one authority.
 //!
-//! A folder holds all that a machine needs: `ca.pem`, the authority that everybody trusts,
-//! `cert.pem`, the machine's own certificate, and `key.pem`, its key. [`Authority`] makes such
-//! folders, [`Tls`] reads one, and [`install_from_environment`] has the whole process use the one
-//! that `FERRETTO_TLS` names.
+//! The folder of a machine holds `ca.pem`, the certificate of the authority, `cert.pem`, the
+//! machine's own certificate, and `key.pem`, its key. [`Authority`] creates such folders, [`Tls`]
+//! reads one, and [`install_from_environment`] makes the whole process use the one in
+//! `FERRETTO_TLS`.
 
 mod authority;
 mod error;
@@ -26,14 +26,14 @@ pub use authority::Authority;
 pub use error::TlsError;
 use layer::TlsLayer;
 
-/// The file of the authority, in the folder of a machine.
+/// The file with the authority's certificate, in the folder of a machine.
 pub const AUTHORITY_FILE: &str = "ca.pem";
-/// The file of the machine's own certificate.
+/// The file with the machine's own certificate.
 pub const CERTIFICATE_FILE: &str = "cert.pem";
-/// The file of its key.
+/// The file with the machine's key.
 pub const KEY_FILE: &str = "key.pem";
 
-/// The certificates of one machine, to connect and to be connected to with.
+/// The certificates of one machine, for outgoing and incoming connections.
 #[derive(Clone)]
 pub struct Tls {
     client: Arc<ClientConfig>,
@@ -45,7 +45,7 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// If a file is missing or malformed, or the CPU is too old.
+    /// Fails if a file is missing or malformed, or the CPU lacks instructions.
     pub fn from_folder(folder: &Path) -> Result<Self, TlsError> {
         if !graviola::util::is_cpu_supported() {
             return Err(TlsError::OldCpu);
@@ -75,7 +75,7 @@ impl Tls {
             .with_client_cert_verifier(verifier)
             .with_single_cert(own.clone(), key.clone_key())
             .map_err(unfit)?;
-        // Connections live as long as programs do.
+        // Connections last as long as programs, so sessions are not resumed.
         server.send_tls13_tickets = 0;
         let client = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
@@ -100,12 +100,12 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let read: Result<Vec<_>, _> = read.collect();
     let read = read.map_err(|error| failed(error.to_string()))?;
     match read.is_empty() {
-        true => Err(failed("it holds no certificate".to_owned())),
+        true => Err(failed("the file has no certificate".to_owned())),
         false => Ok(read),
     }
 }
 
-/// Returns the name that the certificate of the listener at an address has to have.
+/// Returns the name that the certificate of the listener at an address must have.
 fn name_of(address: &Address) -> io::Result<ServerName<'static>> {
     let name = match address {
         Address::Tcp { host, .. } => host.clone(),
@@ -113,7 +113,7 @@ fn name_of(address: &Address) -> io::Result<ServerName<'static>> {
         Address::Path(_) | Address::Abstract(_) => "localhost".to_owned(),
     };
     ServerName::try_from(name.clone())
-        .map_err(|_| io::Error::other(format!("no certificate can be for the name \"{name}\"")))
+        .map_err(|_| io::Error::other(format!("a certificate cannot have the name \"{name}\"")))
 }
 
 impl Security for Tls {
@@ -136,12 +136,12 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// Has all connections of this process with other machines encrypted, as `FERRETTO_TLS` says; to be
-/// called before anything connects. Returns false if the variable is not set.
+/// Encrypts all connections of this process with other machines, with the folder in `FERRETTO_TLS`.
+/// Call it before the first connection. Returns false if the variable is not set.
 ///
 /// # Errors
 ///
-/// If the folder it names cannot be used.
+/// Fails if the folder cannot be used.
 pub fn install_from_environment() -> Result<bool, TlsError> {
     let Some(folder) = std::env::var_os(TLS_VARIABLE).filter(|folder| !folder.is_empty()) else {
         return Ok(false);

@@ -1,4 +1,4 @@
-//! Memory of a producer, a relay and a service that encrypt, all in this process, which has no
+//! Memory use of a producer, a relay and a service with TLS in this process. The process runs no
 //! other test.
 
 #[path = "../../crates/client/tests/common/mod.rs"]
@@ -15,11 +15,11 @@ use ferretto_relay::RelayOptions;
 use ferretto_tls::{Authority, Tls};
 
 use common::unique_address;
-use world::throughput::{most_memory_kb, send};
+use world::throughput::{peak_memory_kb, send};
 use world::{TestRelay, World, any_port, machine};
 
 #[test]
-fn what_is_encrypted_takes_no_more_memory_the_more_it_is() {
+fn memory_does_not_grow_with_the_encrypted_data() {
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::open(folder.path()).unwrap();
     let issue = |name: &str| -> Option<Arc<dyn Security>> {
@@ -35,9 +35,9 @@ fn what_is_encrypted_takes_no_more_memory_the_more_it_is() {
     });
     relay.wait_connected();
     send(&relay.address, &world.consumers, (2_000, 4096), None);
-    let before = most_memory_kb();
+    let before = peak_memory_kb();
     send(&relay.address, &world.consumers, (20_000, 4096), None);
-    let grown = most_memory_kb() - before;
-    // Of 100 MB.
+    let grown = peak_memory_kb() - before;
+    // Of 100 MB forwarded.
     assert!(grown < 8 << 10, "{grown} kB");
 }

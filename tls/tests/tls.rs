@@ -1,4 +1,4 @@
-//! Relays and services of other machines that know each other by certificates, and everybody else.
+//! Relays and services with certificates, and peers without valid ones.
 
 #[path = "../../crates/client/tests/common/mod.rs"]
 #[allow(unused)]
@@ -27,7 +27,7 @@ use world::{TestRelay, World, any_port, machine, throughput};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// An authority, and certificates of it.
+/// An authority in a temporary folder.
 struct Issuer(TempDir, Authority);
 
 impl Issuer {
@@ -52,7 +52,7 @@ impl Issuer {
     }
 }
 
-/// A service that other machines reach with this security, and its notices.
+/// A service for other machines with optional TLS, and its notices.
 struct Secured {
     world: World,
     notices: Mutex<Receiver<String>>,
@@ -103,7 +103,7 @@ fn relay(host: &Address, name: &str, security: Option<Arc<dyn Security>>) -> Tes
 }
 
 #[test]
-fn a_relay_with_a_certificate_brings_all_data() {
+fn a_relay_with_a_certificate_forwards_all_data() {
     let issuer = Issuer::new();
     let host = Secured::start(Some(issuer.issue(&["host", "127.0.0.1"])));
     let relay = relay(&host.world.remote, "guest", Some(issuer.issue(&["guest"])));
@@ -134,7 +134,7 @@ fn a_certificate_of_another_authority_is_refused_by_both_sides() {
     let (issuer, other) = (Issuer::new(), Issuer::new());
     let host = Secured::start(Some(issuer.issue(&["127.0.0.1"])));
     let relay = relay(&host.world.remote, "guest", Some(other.issue(&["guest"])));
-    relay.notice(|notice| notice.contains("is of another authority than the one in ca.pem"));
+    relay.notice(|notice| notice.contains("was not issued by the authority in ca.pem"));
     host.expect("the other side refused the certificate of this side");
 }
 
@@ -146,7 +146,7 @@ fn an_expired_certificate_is_refused() {
     let guest = relay(&host.world.remote, "guest", Some(expired.clone()));
     guest.notice(|notice| notice.contains("refused the certificate of this side: it has expired"));
     host.expect("the certificate of the other side has expired");
-    // That of a host, too.
+    // The certificate of a host expires, too.
     let expired = issuer.issue_until(&["127.0.0.1"], SystemTime::now() - DAY);
     let host = Secured::start(Some(expired));
     let guest = relay(&host.world.remote, "guest", Some(issuer.issue(&["guest"])));
@@ -162,7 +162,7 @@ fn a_host_under_another_name_is_refused() {
 }
 
 #[test]
-fn a_machine_that_gives_itself_another_name_is_refused() {
+fn a_machine_that_claims_another_name_is_refused() {
     let issuer = Issuer::new();
     let host = Secured::start(Some(issuer.issue(&["127.0.0.1"])));
     let _relay = relay(&host.world.remote, "other", Some(issuer.issue(&["guest"])));
@@ -170,7 +170,7 @@ fn a_machine_that_gives_itself_another_name_is_refused() {
 }
 
 #[test]
-fn nobody_is_served_without_a_certificate() {
+fn clients_without_a_certificate_are_refused() {
     let issuer = Issuer::new();
     let host = Secured::start(Some(issuer.issue(&["127.0.0.1"])));
     let mut roots = rustls::RootCertStore::empty();
@@ -208,11 +208,11 @@ fn tls_is_refused_where_plaintext_is_expected() {
     let host = Secured::start(None);
     let relay = relay(&host.world.remote, "guest", Some(issuer.issue(&["guest"])));
     host.expect("it speaks TLS, and this side was given no certificate");
-    relay.notice(|notice| notice.contains("ended the connection instead of speaking TLS"));
+    relay.notice(|notice| notice.contains("closed the connection instead of speaking TLS"));
 }
 
 #[test]
-fn keys_are_their_owners_alone_and_an_authority_goes_on() {
+fn keys_are_private_to_their_owner_and_an_authority_can_be_reopened() {
     use std::os::unix::fs::MetadataExt as _;
 
     let folder = TempDir::new().unwrap();
@@ -233,7 +233,7 @@ fn keys_are_their_owners_alone_and_an_authority_goes_on() {
         assert!(
             refused
                 .to_string()
-                .starts_with("no certificate can be for the name")
+                .starts_with("a certificate cannot have the name")
         );
     }
     let missing = Tls::from_folder(&folder.path().join("nobody")).unwrap_err();
@@ -241,7 +241,7 @@ fn keys_are_their_owners_alone_and_an_authority_goes_on() {
 }
 
 #[test]
-fn half_a_handshake_costs_nobody_else_anything() {
+fn unfinished_handshakes_do_not_affect_others() {
     let issuer = Issuer::new();
     let host = Secured::start(Some(issuer.issue(&["127.0.0.1"])));
     let half: Vec<TcpStream> = (0..8)
