@@ -1,4 +1,4 @@
-//! The dynamic section, which holds a library's own name.
+//! The dynamic section, which contains the name of a library.
 
 use crate::bytes::{Class, string_at, word_at};
 use crate::header::{Image, Segment};
@@ -10,7 +10,7 @@ const DT_SONAME: u64 = 14;
 const MAX_DYNAMIC: u64 = 64 << 10;
 const MAX_NAME: u64 = 4096;
 
-/// `DT_SONAME`, if the file has one.
+/// Reads `DT_SONAME`, if the file has one.
 pub(crate) fn soname<R: ReadAt>(
     image: &Image<R>,
     class: Class,

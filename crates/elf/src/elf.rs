@@ -1,4 +1,4 @@
-//! One ELF file.
+//! An ELF file.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -13,17 +13,17 @@ use crate::read_at::ReadAt;
 use crate::section::{self, DebugLink};
 use crate::symbols::Symbols;
 
-/// The most that [`Elf::section`] gives, in bytes.
+/// The largest section that [`Elf::section`] returns, in bytes.
 const MAX_SECTION: u64 = 1 << 30;
-/// Notes of real files are some hundred bytes.
+/// The largest size of notes. Real files have a few hundred bytes.
 const MAX_NOTES: u64 = 1 << 20;
-/// Parts with notes that are looked at.
+/// The largest number of segments or sections with notes to search.
 const MAX_NOTE_PARTS: usize = 64;
 
 const PT_NOTE: u32 = 4;
 const SHT_NOTE: u32 = 7;
 
-/// An ELF file: its headers are in memory, all else is read when asked for.
+/// An ELF file. Its headers are in memory; all other parts are read on request.
 pub struct Elf {
     image: Image<Arc<dyn ReadAt>>,
     headers: Arc<Headers>,
@@ -43,12 +43,12 @@ impl fmt::Debug for Elf {
 }
 
 impl Elf {
-    /// Reads the headers of the ELF file that begins `offset` bytes into `source`: a `File`, an
-    /// `Arc` of one, bytes, or anything else that can be read at positions. Files must be regular
-    /// ones ([`crate::open_regular`]).
+    /// Reads the headers of the ELF file at `offset` in `source`: a `File`, an `Arc` of one, bytes,
+    /// or any other [`ReadAt`]. A `File` must be a regular file ([`crate::open_regular`]).
     ///
     /// # Errors
-    /// If it is none, or its program headers are damaged. Damaged section headers are as none.
+    /// Fails if the source is not an ELF file or its program headers are damaged. Damaged section
+    /// headers are ignored.
     pub fn open(source: impl ReadAt + 'static, offset: u64) -> Result<Self, ElfError> {
         let whole = source.size();
         let image = Image {
@@ -66,25 +66,26 @@ impl Elf {
         })
     }
 
-    /// Returns whether it is a file of 32 or 64 bits.
+    /// Returns the class of the file: 32 or 64 bits.
     #[must_use]
     pub fn class(&self) -> Class {
         self.headers.class
     }
 
-    /// `e_machine`: 62 is x86-64, 183 is arm64.
+    /// Returns `e_machine`: 62 is x86-64, 183 is arm64.
     #[must_use]
     pub fn machine(&self) -> u16 {
         self.headers.machine
     }
 
-    /// The raw bytes of the GNU build id.
+    /// Returns the bytes of the GNU build id.
     #[must_use]
     pub fn build_id(&self) -> Option<&[u8]> {
         self.build_id.as_deref()
     }
 
-    /// Address minus position in the file, of the first executable segment; 0 if there is none.
+    /// Returns the address minus the file offset of the first executable segment; 0 if there is
+    /// none.
     #[must_use]
     pub fn load_bias(&self) -> u64 {
         self.segments()
@@ -93,26 +94,26 @@ impl Elf {
             .map_or(0, |segment| segment.address.wrapping_sub(segment.offset))
     }
 
-    /// The name that a library gives itself.
+    /// Returns the name of the library (`DT_SONAME`).
     #[must_use]
     pub fn soname(&self) -> Option<String> {
         let name = dynamic::soname(&self.image, self.headers.class, &self.headers.segments)?;
         String::from_utf8(name).ok().filter(|name| !name.is_empty())
     }
 
-    /// All program headers, in the order of the file.
+    /// Returns all program headers in the order of the file.
     #[must_use]
     pub fn segments(&self) -> &[Segment] {
         &self.headers.segments
     }
 
-    /// All section headers, in the order of the file.
+    /// Returns all section headers in the order of the file.
     #[must_use]
     pub fn sections(&self) -> &[SectionHeader] {
         &self.headers.sections
     }
 
-    /// The header of the first section of that name.
+    /// Returns the header of the first section called `name`.
     #[must_use]
     pub fn section_header(&self, name: &str) -> Option<&SectionHeader> {
         self.headers
@@ -121,75 +122,76 @@ impl Elf {
             .find(|section| self.headers.name_of(section) == Some(name.as_bytes()))
     }
 
-    /// The bytes of a section, decompressed if it is compressed; `None` if there is no such
-    /// section, or it is damaged or larger than a gigabyte.
+    /// Returns the decompressed bytes of a section; `None` if the section is missing, damaged, or
+    /// larger than 1 GiB.
     #[must_use]
     pub fn section(&self, name: &str) -> Option<Vec<u8>> {
         self.section_data(self.section_header(name)?, MAX_SECTION)
             .ok()
     }
 
-    /// The bytes of a section, decompressed if it is compressed.
+    /// Returns the decompressed bytes of a section.
     ///
     /// # Errors
-    /// If they are more than `limit`, or cannot be read.
+    /// Fails if there are more than `limit` bytes, or they cannot be read.
     pub fn section_data(&self, section: &SectionHeader, limit: u64) -> Result<Vec<u8>, ElfError> {
         section::read(&self.image, self.headers.class, section, limit)
     }
 
-    /// The bytes from `offset` of the ELF file on.
+    /// Returns `size` bytes at `offset` of the ELF file.
     ///
     /// # Errors
-    /// If they are more than `limit`, or cannot be read.
+    /// Fails if there are more than `limit` bytes, or they cannot be read.
     pub fn data(&self, offset: u64, size: u64, limit: u64) -> Result<Vec<u8>, ElfError> {
         self.image.read("data", offset, size, limit)
     }
 
-    /// A section as a part that is read when asked for; `None` if the file has no bytes for it, or
-    /// they are compressed.
+    /// Returns a section as a [`Part`], which is read on request; `None` if the section has no
+    /// bytes in the file or is compressed.
     #[must_use]
     pub fn section_part(&self, section: &SectionHeader) -> Option<Part> {
         let is_plain = section.has_data() && !section.is_compressed();
         is_plain.then(|| self.part(section.offset, section.size))
     }
 
-    /// `size` bytes from `offset` of the ELF file on, read when asked for.
+    /// Returns `size` bytes at `offset` of the ELF file as a [`Part`], which is read on request.
     #[must_use]
     pub fn part(&self, offset: u64, size: u64) -> Part {
         Part::new(self.image.clone(), offset, size)
     }
 
-    /// The names of functions: `.symtab`, or else what `.gnu_debugdata` has packed, and `.dynsym`
-    /// together, gone through at the first call. Empty if there are none or they are damaged.
+    /// Returns the functions in `.symtab`, or else in `.gnu_debugdata`, and in `.dynsym`. The first
+    /// call reads the tables. Missing and damaged tables count as empty.
     pub fn symbols(&self) -> &Symbols {
         self.symbols.get_or_init(|| self.read_symbols())
     }
 
-    /// The same as [`Elf::symbols`] for a caller who decides how long to keep them.
+    /// Reads the symbols like [`Elf::symbols`], without caching them.
     #[must_use]
     pub fn read_symbols(&self) -> Symbols {
         Symbols::read(&self.image, &self.headers)
     }
 
-    /// The bytes of memory that the headers take.
+    /// Returns the memory that the headers use, in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.headers.memory()
     }
 
-    /// The bytes of memory that [`Elf::symbols`] take at most, according to the headers.
+    /// Returns an upper bound of the memory for [`Elf::symbols`] in bytes, computed from the
+    /// headers.
     #[must_use]
     pub fn symbols_size(&self) -> u64 {
         Symbols::size(&self.headers)
     }
 
-    /// Returns the file with the debug information, if that is in another one.
+    /// Returns the link to a separate file with debug information.
     #[must_use]
     pub fn debug_link(&self) -> Option<DebugLink> {
         DebugLink::parse(&self.section(".gnu_debuglink")?)
     }
 
-    /// The position in the file of the byte at `address` (as the file states addresses).
+    /// Returns the file offset of the byte at an address of the file.
     #[must_use]
     pub fn offset_of(&self, address: u64) -> Option<u64> {
         let segment = self

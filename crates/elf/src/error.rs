@@ -1,33 +1,33 @@
-//! The errors of reading a file.
+//! Errors of reading a file.
 
 use std::io;
 
-/// Why an ELF file, or a part of it, could not be read.
+/// The reason why an ELF file or a part of it cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ElfError {
-    /// It does not begin with the magic bytes.
+    /// The file does not start with the magic bytes.
     #[error("not an ELF file")]
     NotElf,
-    /// A class or byte order that is not read: only little-endian files of 32 or 64 bits are.
-    #[error("an ELF file of a class or byte order that is not supported")]
+    /// The class or byte order is not supported. Little-endian files of 32 and 64 bits are.
+    #[error("unsupported class or byte order of an ELF file")]
     Unsupported,
     /// A header or table has an impossible value.
     #[error("malformed {0}")]
     Malformed(&'static str),
-    /// More than is read of any file.
-    #[error("{what}: {size} bytes, and at most {limit} are read")]
+    /// A part is larger than its limit.
+    #[error("{what} too large: {size} bytes, limit {limit}")]
     TooLarge {
-        /// The part that is too large.
+        /// The name of the part.
         what: &'static str,
-        /// Its size, in bytes.
+        /// Its size in bytes.
         size: u64,
-        /// The most that is read of it, in bytes.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// A compressed section in a format that is not known, or damaged.
-    #[error("a compressed section that cannot be decompressed")]
+    /// A compressed section is damaged or has an unknown format.
+    #[error("cannot decompress a section")]
     Compression,
-    /// The system's error.
+    /// A read failed.
     #[error(transparent)]
     Read(#[from] io::Error),
 }

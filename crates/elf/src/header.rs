@@ -1,4 +1,4 @@
-//! The file header and the tables of segments and sections.
+//! The file header, the program headers and the section headers.
 
 use std::ops::Range;
 
@@ -6,10 +6,11 @@ use crate::ElfError;
 use crate::bytes::{Class, u16_at, u32_at, word_at};
 use crate::read_at::ReadAt;
 
-/// Segments and sections beyond these are not believed.
+/// The largest plausible numbers of segments and sections.
 const MAX_SEGMENTS: u64 = 4096;
 const MAX_SECTIONS: u64 = 1 << 17;
-/// Section names: real files need some kilobytes, files with a section a function some megabytes.
+/// The largest size of section names. Real files have a few kilobytes, or megabytes with a section
+/// for each function.
 const MAX_SECTION_NAMES: u64 = 64 << 20;
 
 const PT_LOAD: u32 = 1;
@@ -17,92 +18,93 @@ const SHT_NOBITS: u32 = 8;
 const SHF_EXECINSTR: u64 = 4;
 const SHF_COMPRESSED: u64 = 0x800;
 
-/// A program header: a part of the file, and where it lies in memory.
+/// A program header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// `p_type`; 1 is `PT_LOAD`.
     pub kind: u32,
     /// `p_flags`; bit 0 means executable.
     pub flags: u32,
-    /// Position in the ELF file, in bytes.
+    /// The offset in the ELF file.
     pub offset: u64,
-    /// Address in memory, as the file states it.
+    /// The address in memory according to the file.
     pub address: u64,
-    /// Bytes in the file.
+    /// The number of bytes in the file.
     pub file_size: u64,
-    /// Bytes in memory.
+    /// The number of bytes in memory.
     pub memory_size: u64,
-    /// The modulus by which `address` and `offset` are equal; 0 and 1 mean any.
+    /// The alignment: `address` and `offset` are congruent modulo this; 0 and 1 mean none.
     pub alignment: u64,
 }
 
 impl Segment {
-    /// Returns whether it is mapped into memory.
+    /// Returns true if the segment is mapped into memory.
     #[must_use]
     pub fn is_loaded(&self) -> bool {
         self.kind == PT_LOAD
     }
 
-    /// Returns whether it is mapped into memory, and code may lie in it.
+    /// Returns true if the segment is mapped into memory and may contain code.
     #[must_use]
     pub fn is_executable(&self) -> bool {
         self.is_loaded() && self.flags & 1 != 0
     }
 
-    /// The addresses whose bytes are in the file.
+    /// Returns the addresses whose bytes are in the file.
     pub(crate) fn file_addresses(&self) -> Range<u64> {
         self.address..self.address.saturating_add(self.file_size)
     }
 }
 
-/// A section header, with the name resolved.
+/// A section header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SectionHeader {
-    /// Position of the name in the table of names.
+    /// The offset of the name in the string table of section names.
     name: u32,
     /// `sh_type`.
     pub kind: u32,
     /// `sh_flags`.
     pub flags: u64,
-    /// Address in memory, as the file states it; 0 if it is not loaded.
+    /// The address in memory according to the file; 0 if it is not loaded.
     pub address: u64,
-    /// Position in the ELF file, in bytes.
+    /// The offset in the ELF file.
     pub offset: u64,
-    /// Bytes in the file (compressed, if it is), or in memory if it has none in the file.
+    /// The number of bytes in the file, compressed if the section is; or in memory if the file has
+    /// none.
     pub size: u64,
-    /// Number of a section it belongs to, as a symbol table's strings.
+    /// The index of a related section, such as the strings of a symbol table.
     pub link: u32,
-    /// Bytes of an element, if it is a table.
+    /// The size of an element, if the section is a table.
     pub entry_size: u64,
 }
 
 impl SectionHeader {
-    /// Returns whether the file has bytes for it.
+    /// Returns true if the section has bytes in the file.
     #[must_use]
     pub fn has_data(&self) -> bool {
         self.kind != SHT_NOBITS
     }
 
-    /// Returns whether code lies in it.
+    /// Returns true if the section contains code.
     #[must_use]
     pub fn is_executable(&self) -> bool {
         self.flags & SHF_EXECINSTR != 0
     }
 
-    /// Returns whether its bytes in the file are compressed.
+    /// Returns true if the section is compressed.
     #[must_use]
     pub fn is_compressed(&self) -> bool {
         self.flags & SHF_COMPRESSED != 0
     }
 
-    /// The addresses it takes in memory.
+    /// Returns the address range of the section.
     #[must_use]
     pub fn addresses(&self) -> Range<u64> {
         self.address..self.address.saturating_add(self.size)
     }
 }
 
-/// The headers of a file.
+/// All headers of a file.
 pub(crate) struct Headers {
     pub(crate) class: Class,
     pub(crate) machine: u16,
@@ -111,20 +113,20 @@ pub(crate) struct Headers {
     pub(crate) section_names: Vec<u8>,
 }
 
-/// Part of a source in which an ELF file begins at `start`.
+/// An ELF file within a source.
 #[derive(Clone)]
 pub(crate) struct Image<R> {
     pub(crate) source: R,
     pub(crate) start: u64,
-    /// Bytes from `start` on, if known.
+    /// The number of bytes from `start` on, if known.
     pub(crate) size: Option<u64>,
 }
 
-/// Read at once where the size is not known, so that a false size costs no memory.
+/// The size of reads from a source of unknown size, so that a false size takes no memory.
 const STEP: usize = 1 << 20;
 
 impl<R: ReadAt> Image<R> {
-    /// Reads `size` bytes at `offset` of the ELF file, of which there may be `limit`.
+    /// Reads `size` bytes at `offset` of the ELF file, or fails if `size` is above `limit`.
     pub(crate) fn read(
         &self,
         what: &'static str,
@@ -174,7 +176,7 @@ impl Headers {
             _ => return Err(ElfError::Unsupported),
         };
         let file = FileHeader::read(image, class)?;
-        // Section headers are not needed to run a program, so damaged ones spoil nothing else.
+        // Programs run without section headers, so damaged ones are ignored.
         let sections = read_sections(image, class, &file).unwrap_or_default();
         let segments = read_segments(image, class, &file)?;
         let names = sections.get(file.names_index(&sections)).and_then(|names| {
@@ -192,20 +194,20 @@ impl Headers {
         })
     }
 
-    /// The bytes of memory it takes.
+    /// Returns the memory use in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.segments.capacity() * size_of::<Segment>()
             + self.sections.capacity() * size_of::<SectionHeader>()
             + self.section_names.capacity()
     }
 
-    /// The name of a section.
+    /// Returns the name of a section.
     pub(crate) fn name_of(&self, section: &SectionHeader) -> Option<&[u8]> {
         crate::bytes::string_at(&self.section_names, usize::try_from(section.name).ok()?)
     }
 }
 
-/// The fields of the file header that matter here.
+/// The used fields of the file header.
 struct FileHeader {
     machine: u16,
     segments_at: u64,
@@ -217,7 +219,7 @@ struct FileHeader {
     names: u16,
 }
 
-/// In place of a number that does not fit into 16 bits.
+/// The placeholder of a number that does not fit into 16 bits.
 const IN_FIRST_SECTION: u16 = 0xffff;
 
 impl FileHeader {
@@ -314,7 +316,7 @@ fn parse_segment(header: &[u8], class: Class) -> Option<Segment> {
     })
 }
 
-/// `sh_info` of the first section: the number of segments, where there are too many for the file
+/// Reads `sh_info` of the first section: the number of segments, if it does not fit into the file
 /// header.
 fn first_section_info<R: ReadAt>(
     image: &Image<R>,
@@ -350,7 +352,7 @@ fn read_sections<R: ReadAt>(
     }
     let size = u64::from(file.section_size);
     let count = match file.section_count {
-        // Too many for the file header: the first section's size is their number.
+        // A number too large for the file header is the size of the first section.
         0 => {
             let first = image.read(WHAT, file.sections_at, size, size)?;
             parse_section(&first, class).map_or(0, |first| first.size)

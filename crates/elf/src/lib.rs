@@ -1,12 +1,11 @@
-//! ELF files as profilers need them: identity, where code lies, unwind tables and symbol tables.
+//! ELF files for profilers: build ids, segments, unwind tables and symbol tables.
 //!
-//! Files come from the profiled processes, so nothing in them is trusted: they are read with
-//! `pread` (a file that shrinks meanwhile is an error, not a signal), every count and size is
-//! checked against the file and against a limit before memory is taken for it, and malformed
-//! headers are errors.
+//! Files come from the profiled processes, so their content is not trusted. The crate reads with
+//! `pread`, so a file that shrinks causes an error and not a signal. It checks every count and size
+//! against the file and a limit before it allocates memory. Malformed headers are errors.
 //!
-//! 32-bit and 64-bit files in little-endian order are read, and the symbols that some distributions
-//! put, compressed by xz, into `.gnu_debugdata`. Not offered: big-endian files.
+//! Supports little-endian files of 32 and 64 bits, and the xz-compressed symbols in
+//! `.gnu_debugdata` of some distributions. Big-endian files are not supported.
 //!
 //! ```
 //! use ferretto_elf::{Elf, open_regular};

@@ -1,5 +1,5 @@
-//! `.gnu_debugdata`: the symbol table of a stripped file, as an ELF file of its own, compressed by
-//! xz (MiniDebugInfo, as Fedora and Android have it).
+//! `.gnu_debugdata` (MiniDebugInfo of Fedora and Android): an xz-compressed ELF file with the
+//! symbol table of a stripped file.
 
 use std::io::{Cursor, Read};
 use std::num::NonZeroUsize;
@@ -12,36 +12,36 @@ use crate::header::{Headers, Image, SectionHeader};
 use crate::read_at::ReadAt;
 
 const SECTION: &[u8] = b".gnu_debugdata";
-/// The largest ones, of browsers, take some megabytes.
+/// The largest compressed size. Those of browsers have a few megabytes.
 const MAX_PACKED: u64 = 16 << 20;
-/// Symbol tables shrink to a quarter or so, those of very small files to less.
+/// The largest compression ratio. Symbol tables shrink to about a quarter, tiny ones to less.
 const MAX_RATIO: u64 = 16;
 const ALWAYS_GOOD: u64 = 64 << 10;
-/// As much as xz takes at its highest level.
+/// The dictionary size of xz's highest level.
 const MAX_DICTIONARY: usize = 64 << 20;
 const BLOCK: NonZeroUsize = NonZeroUsize::new(64 << 10).unwrap();
 
-/// The file inside, unpacked, and its headers.
+/// The decompressed file and its headers.
 pub(crate) struct Mini {
     pub(crate) image: Image<Arc<dyn ReadAt>>,
     pub(crate) headers: Headers,
 }
 
-/// Returns the section that holds it, if the file has one.
+/// Returns the section `.gnu_debugdata`, if the file has one.
 pub(crate) fn section(headers: &Headers) -> Option<&SectionHeader> {
     let mut sections = headers.sections.iter();
     sections.find(|section| section.has_data() && headers.name_of(section) == Some(SECTION))
 }
 
-/// The most bytes of the file inside.
+/// Returns the largest allowed size of the decompressed file.
 pub(crate) fn size(section: &SectionHeader) -> u64 {
     (section.size.min(MAX_PACKED) * MAX_RATIO).max(ALWAYS_GOOD)
 }
 
-/// Unpacks it.
+/// Decompresses the file.
 ///
 /// # Errors
-/// If it is no ELF file compressed by xz, or larger than [`size`] says.
+/// Fails if the section is not an ELF file compressed by xz, or larger than [`size`] allows.
 pub(crate) fn open(
     image: &Image<Arc<dyn ReadAt>>,
     section: &SectionHeader,
@@ -51,12 +51,12 @@ pub(crate) fn open(
     let decoder = XzDecoder::in_heap_with_alloc_dict_size(0, MAX_DICTIONARY);
     let unpacked = XzReader::new_with_buffer_size_and_decoder(Cursor::new(packed), BLOCK, decoder);
     let mut bytes = Vec::new();
-    // Memory grows with the bytes that are really there.
+    // Memory grows with the decompressed bytes, not with the announced size.
     let read = unpacked.take(limit + 1).read_to_end(&mut bytes);
     read.map_err(|_| ElfError::Compression)?;
     let size = bytes.len() as u64;
     if size > limit {
-        let what = "symbols that were packed";
+        let what = "decompressed symbols";
         return Err(ElfError::TooLarge { what, size, limit });
     }
     let image = Image {

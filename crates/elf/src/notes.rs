@@ -1,12 +1,12 @@
-//! Notes, of which one holds the build id.
+//! The build id in ELF notes.
 
 use crate::bytes::u32_at;
 
 const NT_GNU_BUILD_ID: u32 = 3;
-/// Longer ones are not believed; usual are 8, 16 or 20 bytes.
+/// The largest plausible size. Usual sizes are 8, 16 and 20 bytes.
 const MAX_BUILD_ID: usize = 64;
 
-/// The build id among `notes`, which are aligned to four bytes, or to eight as some linkers do.
+/// Finds the build id in `notes`, which are aligned to four bytes, or to eight by some linkers.
 pub(crate) fn build_id(notes: &[u8]) -> Option<&[u8]> {
     find(notes, 4).or_else(|| find(notes, 8))
 }

@@ -1,4 +1,4 @@
-//! Opening files that others name.
+//! Opens files whose names are not trusted.
 
 use std::fs::File;
 use std::io;
@@ -7,25 +7,23 @@ use std::path::Path;
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 
-/// Opens a file to be read, if it is a regular one.
+/// Opens a regular file for reading.
 ///
-/// A name may lead to a FIFO, which would make us wait, or to a device, where opening alone may do
-/// something. So it is first opened as a mere place, and for reading only when it is known to be a
-/// regular file.
+/// Opening a FIFO can block, and opening a device can have side effects. So the name is opened with
+/// `O_PATH` first, and for reading only if it is a regular file.
 ///
 /// # Errors
-/// If there is none, it is not a regular file (`InvalidInput`), or the system refuses.
+/// Fails if the file is missing, is not a regular file (`InvalidInput`), or cannot be opened.
 pub fn open_regular(path: impl AsRef<Path>) -> io::Result<File> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     regular(rustix::fs::open(path.as_ref(), flags, Mode::empty())?)
 }
 
-/// Opens a file as [`open_regular`] does, by its name in a process that has `root` for its root
-/// folder, such as `/proc/PID/root`. Symbolic links are followed as that process would follow them,
-/// and never lead out of `root`.
+/// Opens a file like [`open_regular`], by its name in a process with the root folder `root`, such
+/// as `/proc/PID/root`. Symbolic links resolve as in that process, and never lead out of `root`.
 ///
 /// # Errors
-/// As [`open_regular`].
+/// See [`open_regular`].
 pub fn open_regular_within(root: impl AsFd, path: impl AsRef<Path>) -> io::Result<File> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;

@@ -1,4 +1,4 @@
-//! Parts of a file that are read when they are asked for.
+//! Parts of a file that are read on request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,8 +7,7 @@ use crate::ElfError;
 use crate::header::Image;
 use crate::read_at::ReadAt;
 
-/// A section, or another part of an ELF file: nothing of it is in memory, all is read when asked
-/// for. Clones share the file.
+/// A section or another part of an ELF file, which is read on request. Clones share the file.
 #[derive(Clone)]
 pub struct Part {
     image: Image<Arc<dyn ReadAt>>,
@@ -34,7 +33,7 @@ impl Part {
         }
     }
 
-    /// Bytes that are in memory already.
+    /// Creates a part from bytes in memory.
     #[must_use]
     pub fn of_bytes(bytes: Vec<u8>) -> Self {
         let size = bytes.len() as u64;
@@ -46,16 +45,16 @@ impl Part {
         Self::new(image, 0, size)
     }
 
-    /// Returns the number of bytes by the headers. Only reading shows whether the file has them.
+    /// Returns the number of bytes according to the headers. The file may have fewer.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Fills `buffer` with the bytes from position `at` of the part on.
+    /// Fills `buffer` with the bytes at offset `at` of the part.
     ///
     /// # Errors
-    /// If the part ends before, or the file does not have the bytes.
+    /// Fails if the part ends first, or the file lacks the bytes.
     pub fn read_exact(&self, at: u64, buffer: &mut [u8]) -> Result<(), ElfError> {
         const END: ElfError = ElfError::Malformed("part");
         let end = at.checked_add(buffer.len() as u64).ok_or(END)?;
@@ -66,11 +65,11 @@ impl Part {
         self.image.read_exact(buffer, offset)
     }
 
-    /// Reads up to `most` bytes from position `at` on into `buffer`, which then holds nothing else:
-    /// fewer where the part ends.
+    /// Replaces the content of `buffer` with up to `most` bytes at offset `at`. They are fewer at
+    /// the end of the part.
     ///
     /// # Errors
-    /// If the part ends before `at`, or the file does not have the bytes.
+    /// Fails if the part ends before `at`, or the file lacks the bytes.
     pub fn read(&self, at: u64, most: usize, buffer: &mut Vec<u8>) -> Result<(), ElfError> {
         buffer.clear();
         let left = self
@@ -82,10 +81,10 @@ impl Part {
         self.read_exact(at, buffer)
     }
 
-    /// A copy of it in memory.
+    /// Returns a copy of the part in memory.
     ///
     /// # Errors
-    /// If there is more than `limit`, or the file does not have the bytes.
+    /// Fails if the part is larger than `limit`, or the file lacks the bytes.
     pub fn load(&self, limit: u64) -> Result<Self, ElfError> {
         let bytes = self.image.read("part", self.offset, self.size, limit)?;
         Ok(Self::of_bytes(bytes))

@@ -1,25 +1,24 @@
-//! The sources of a file's bytes.
+//! Sources of a file's bytes.
 
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-/// Bytes that can be read at any position: a regular file, or an image of one in a process's
-/// memory.
+/// A source of bytes with random access: a regular file, or its image in a process's memory.
 pub trait ReadAt: Send + Sync {
-    /// Fills `buffer` with the bytes from `offset` on.
+    /// Fills `buffer` with the bytes at `offset`.
     ///
     /// # Errors
-    /// If there are not so many, or the system refuses.
+    /// Fails if the source ends first, or reading fails.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// Returns the number of bytes, if that can be known.
+    /// Returns the number of bytes, if known.
     fn size(&self) -> Option<u64>;
 }
 
 impl ReadAt for File {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        // Positions beyond a file's are refused by the kernel with an error that says nothing.
+        // The kernel's error for too large offsets is unclear.
         if i64::try_from(offset).is_err() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

@@ -1,4 +1,4 @@
-//! The contents of sections.
+//! Contents of sections.
 
 use std::io::Read;
 
@@ -9,12 +9,12 @@ use crate::bytes::{Class, string_at, u32_at, word_at};
 use crate::header::{Image, SectionHeader};
 use crate::read_at::ReadAt;
 
-/// The file that holds the debug information, as `.gnu_debuglink` names it.
+/// The file with debug information that `.gnu_debuglink` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DebugLink {
-    /// A file name without folders.
+    /// The file name, without folders.
     pub file: String,
-    /// CRC-32 (polynomial of zlib) of that file's bytes.
+    /// The CRC-32 (zlib's polynomial) of the file.
     pub crc: u32,
 }
 
@@ -23,7 +23,7 @@ impl DebugLink {
         let name = string_at(section, 0)?;
         let crc = u32_at(section, (name.len() + 1).next_multiple_of(4))?;
         let file = String::from_utf8(name.to_vec()).ok()?;
-        // It will be looked for in folders of debug files, and must not lead out of them.
+        // The name must not lead out of the folders of debug files.
         if file.is_empty() || file.contains('/') || file == "." || file == ".." {
             return None;
         }
@@ -31,7 +31,7 @@ impl DebugLink {
     }
 }
 
-/// The bytes of a section, decompressed; at most `limit`.
+/// Returns the decompressed bytes of a section, at most `limit`.
 pub(crate) fn read<R: ReadAt>(
     image: &Image<R>,
     class: Class,
@@ -74,8 +74,8 @@ fn decompress(bytes: &[u8], class: Class, limit: u64) -> Result<Vec<u8>, ElfErro
     }
 }
 
-/// Exactly `size` bytes. Memory grows with the bytes that are really there, not with the header's
-/// promise.
+/// Decompresses exactly `size` bytes. Memory grows with the decompressed bytes, not with the size
+/// in the header.
 fn inflate(decoder: impl Read, size: u64) -> Result<Vec<u8>, ElfError> {
     let mut bytes = Vec::new();
     decoder

@@ -1,4 +1,4 @@
-//! Symbol tables: names of the functions at addresses.
+//! Symbol tables: the functions at addresses.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -13,17 +13,17 @@ use crate::read_at::ReadAt;
 
 const SHT_SYMTAB: u32 = 2;
 const SHT_DYNSYM: u32 = 11;
-/// The largest tables known have some million symbols.
+/// The largest number of symbols. The largest known tables have a few million.
 const MAX_SYMBOLS: u64 = 16 << 20;
-/// Functions beyond have no names.
+/// The largest number of functions. Further ones have no names.
 const MAX_FUNCTIONS: usize = 2 << 20;
-/// Names beyond are cut off; those of real compilers reach some kilobytes.
+/// The largest size of a name. Longer ones are cut off. Compilers create names of a few kilobytes.
 const MAX_NAME: usize = 64 << 10;
-/// Bytes of a name that are read at first.
+/// The number of bytes of a name to read at first.
 const USUAL_NAME: usize = 256;
-/// Symbols are read in steps of this many bytes.
+/// The number of bytes of symbols to read at a time.
 const STEP: u64 = 256 << 10;
-/// Symbols before an address that are asked whether they reach it.
+/// The number of symbols before an address to check whether they contain it.
 const MAX_NESTED: usize = 16;
 
 const STT_NOTYPE: u8 = 0;
@@ -31,13 +31,13 @@ const STT_FUNC: u8 = 2;
 const STT_GNU_IFUNC: u8 = 10;
 const EM_ARM: u16 = 40;
 
-/// Set in the number of a symbol that is in the second table.
+/// The flag of a symbol index that refers to the second table.
 const SECOND: u32 = 1 << 31;
 
-/// The functions of a file by address: eight bytes each. Their sizes and names are read from the
-/// file when asked for.
+/// The functions of a file by address, in eight bytes each. Their sizes and names are read from the
+/// file on request.
 pub struct Symbols {
-    /// The address that those of `functions` are relative to.
+    /// The base of the addresses in `functions`.
     base: u64,
     /// Sorted by address, no address twice.
     functions: Vec<Function>,
@@ -52,12 +52,12 @@ impl fmt::Debug for Symbols {
     }
 }
 
-/// A function as it is kept.
+/// A function in memory.
 #[derive(Clone, Copy)]
 struct Function {
-    /// Relative to the first executable section: code of more than four gigabytes is unknown.
+    /// The address relative to the first executable section. Code beyond 4 GiB is unknown.
     address: u32,
-    /// The table of the symbol, and its index there.
+    /// The index of the symbol, and the flag of its table.
     symbol: u32,
 }
 
@@ -65,12 +65,12 @@ struct Function {
 #[derive(Clone, Copy)]
 struct Symbol {
     address: u64,
-    /// Bytes it takes; the end of its section bounds one without a size.
+    /// The number of bytes; without a size, up to the end of its section.
     size: u32,
     name: u32,
-    /// Its size is not in the file: it ends where the next one begins.
+    /// Set if the file has no size: the function ends at the next one.
     open_ended: bool,
-    /// Better names of the same address have higher ones.
+    /// The preference among the names of an address.
     rank: u8,
     is_label: bool,
 }
@@ -79,9 +79,9 @@ struct Symbol {
 struct Table {
     symbols: Part,
     names: Part,
-    /// Of the file it is in, which symbols name sections of.
+    /// The headers of the table's file, for the sections of symbols.
     headers: Arc<Headers>,
-    /// Bytes of it that are in memory.
+    /// The number of its bytes in memory.
     memory: usize,
 }
 
@@ -99,7 +99,7 @@ impl Table {
         })
     }
 
-    /// The table in the file that is packed into a section, without the rest of that file.
+    /// Returns the table in `.gnu_debugdata`.
     fn packed(image: &Image<Arc<dyn ReadAt>>, headers: &Headers) -> Option<Self> {
         let section = mini::section(headers)?;
         let limit = mini::size(section);
@@ -112,7 +112,7 @@ impl Table {
         Some(table)
     }
 
-    /// The name that begins there, as far as it is text.
+    /// Reads the name at offset `at`, if it is valid text.
     fn name(&self, at: u32) -> Option<String> {
         let mut bytes = Vec::new();
         for most in [USUAL_NAME, MAX_NAME] {
@@ -121,13 +121,13 @@ impl Table {
                 return std::str::from_utf8(name).ok().map(str::to_owned);
             }
         }
-        // One that goes on and on.
+        // The name is too long.
         (bytes.len() == MAX_NAME).then(|| String::from_utf8(bytes).ok())?
     }
 }
 
 impl Symbols {
-    /// The most memory they take.
+    /// Returns an upper bound of the memory for symbols.
     pub(crate) fn size(headers: &Headers) -> u64 {
         let tables = [SHT_SYMTAB, SHT_DYNSYM].into_iter().filter_map(|kind| {
             let mut sections = headers.sections.iter();
@@ -136,7 +136,7 @@ impl Symbols {
         });
         let functions = tables.fold(0, u64::saturating_add);
         let packed = mini::section(headers).map_or(0, mini::size);
-        // A packed table has no more functions than bytes to pack them into.
+        // A compressed table has fewer functions than compressed bytes.
         let functions = functions.saturating_add(packed / entry_size(headers.class));
         let found = functions.min(MAX_FUNCTIONS as u64) * size_of::<Function>() as u64;
         found.saturating_add(packed.saturating_mul(2))
@@ -154,7 +154,7 @@ impl Symbols {
         let mut found = Found::new(base);
         for (table, bit) in tables.iter().zip([0, SECOND]) {
             if let Some(table) = table {
-                // A damaged table counts as absent; symbols of the other are still good.
+                // A damaged table counts as absent; the other one is still used.
                 let _ = found.add(table, bit);
             }
         }
@@ -165,30 +165,29 @@ impl Symbols {
         }
     }
 
-    /// Returns the number of functions; names of the same address count once.
+    /// Returns the number of functions. Several names of an address count once.
     #[must_use]
     pub fn len(&self) -> usize {
         self.functions.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns true if there are no functions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()
     }
 
-    /// The function that `address` (as the file states addresses) is in: its name as it is in the
-    /// file, and how many bytes after its beginning. A function without a size reaches to the next
-    /// one, or to the end of its section.
+    /// Returns the name of the function that contains an address of the file, and the offset in the
+    /// function. A function without a size ends at the next one, or at the end of its section.
     ///
-    /// Reads the file: some dozen bytes usually, twice.
+    /// Reads the file twice, usually a few dozen bytes each.
     #[must_use]
     pub fn lookup(&self, address: u64) -> Option<(String, u64)> {
         let relative = u32::try_from(address.checked_sub(self.base)?).ok()?;
         let after = self
             .functions
             .partition_point(|function| function.address <= relative);
-        // Small functions may lie inside larger ones, so those before are asked too.
+        // Functions may be nested, so earlier ones are checked, too.
         let before = self.functions[..after].iter().rev().take(MAX_NESTED);
         let mut symbols = before
             .enumerate()
@@ -200,8 +199,8 @@ impl Symbols {
         Some((self.name(*function, &found)?, address - found.address))
     }
 
-    /// All functions by ascending address: address, size in bytes (0 if the file has none) and
-    /// name.
+    /// Iterates over all functions in ascending order: address, size in bytes (0 if the file has
+    /// none) and name.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64, String)> {
         self.functions.iter().filter_map(|function| {
             let symbol = self.symbol(*function)?;
@@ -211,7 +210,7 @@ impl Symbols {
         })
     }
 
-    /// The bytes of memory it takes.
+    /// Returns the memory use in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
         let tables = self.tables.iter().flatten().map(|table| table.memory);
@@ -222,7 +221,7 @@ impl Symbols {
         self.tables[usize::from(function.symbol & SECOND != 0)].as_ref()
     }
 
-    /// The symbol of a function, unless the file has been changed.
+    /// Reads the symbol of a function, unless the file has changed.
     fn symbol(&self, function: Function) -> Option<Symbol> {
         let table = self.table(function)?;
         let mut bytes = [0; 24];
@@ -248,10 +247,10 @@ fn entry_size(class: Class) -> u64 {
     }
 }
 
-/// Functions while the tables are gone through.
+/// The functions found so far while the tables are read.
 struct Found {
     base: u64,
-    /// Address, rank and size, which decide what comes first, and the symbol.
+    /// The sort key of address, rank and size, and the symbol.
     functions: Vec<(u32, Reverse<u8>, Reverse<u32>, u32)>,
 }
 
@@ -308,14 +307,13 @@ impl Found {
     }
 }
 
-/// The beginnings of names of labels.
+/// A window over the names of labels.
 struct Labels<'t> {
     names: &'t Part,
-    /// Some of the names, and where they are.
+    /// The bytes in the window, and their offset.
     window: Vec<u8>,
     at: u64,
-    /// The number of times that the window may still be moved: names lie as symbols do, more or
-    /// less.
+    /// The number of moves left for the window. Names are roughly in the order of symbols.
     moves: u32,
 }
 
@@ -332,8 +330,8 @@ impl<'t> Labels<'t> {
         }
     }
 
-    /// Returns whether it is the name of something: `$x` and the like tell code from data on Arm;
-    /// names with `.L` are the compiler's own.
+    /// Returns true if the name is that of a function: mapping symbols such as `$x` mark code and
+    /// data on Arm, and names with `.L` are local to the compiler.
     fn is_name(&mut self, name: u32) -> bool {
         let name = u64::from(name);
         let is_inside = |labels: &Self| {
@@ -370,7 +368,7 @@ fn parse(bytes: &[u8], headers: &Headers, is_first_table: bool) -> Option<Symbol
     let section = u16_at(bytes, section)?;
     let mut address = word_at(bytes, value, headers.class)?;
     let size = word_at(bytes, size, headers.class)?;
-    // 0 is a symbol defined elsewhere; numbers from 0xff00 on mean no section, as constants have.
+    // 0 is an undefined symbol; indices from 0xff00 on are special, such as constants.
     if section == 0 || name == 0 || address == 0 && size == 0 {
         return None;
     }
@@ -382,7 +380,7 @@ fn parse(bytes: &[u8], headers: &Headers, is_first_table: bool) -> Option<Symbol
         return None;
     }
     if headers.machine == EM_ARM && is_function {
-        // The lowest bit says that it is Thumb code.
+        // The lowest bit marks Thumb code.
         address &= !1;
     }
     let open_ended = size == 0;
@@ -403,8 +401,8 @@ fn parse(bytes: &[u8], headers: &Headers, is_first_table: bool) -> Option<Symbol
     })
 }
 
-/// Functions before labels, those with a size before those without, global before weak before local
-/// names, and the full table before that for the linker.
+/// Ranks functions before labels, functions with a size before others, global before weak before
+/// local names, and `.symtab` before `.dynsym`.
 fn rank(is_function: bool, open_ended: bool, binding: u8, is_first_table: bool) -> u8 {
     let binding = match binding {
         1 => 2,

@@ -1,4 +1,4 @@
-//! Real files of the C compiler, compared with its options.
+//! Real files of the C compiler, built with various options.
 
 use std::fs;
 use std::io::Read as _;
@@ -33,7 +33,7 @@ impl Built {
     }
 }
 
-/// Compiles the source without libraries, so that any target the compiler knows can be asked for.
+/// Compiles the source without libraries, so that every target of the compiler works.
 fn build(flags: &[&str]) -> Built {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("in.c"), SOURCE).unwrap();
@@ -70,7 +70,7 @@ fn address_of(elf: &Elf, name: &str) -> u64 {
         .0
 }
 
-/// Returns the result of a lookup so many bytes after the beginning of a function.
+/// Returns the expected result of a lookup at an offset in a function.
 fn within(name: &str, offset: u64) -> Option<(String, u64)> {
     Some((name.to_owned(), offset))
 }
@@ -84,7 +84,7 @@ fn binutils(program: &str, args: &[&str], folder: &Path) {
 }
 
 #[test]
-fn identity_comes_from_notes_and_the_dynamic_section() {
+fn build_id_and_soname_are_read() {
     let built = build(&with(&["-Wl,-soname,libthis.so.1"]));
     let elf = built.elf();
     assert_eq!(
@@ -111,13 +111,13 @@ fn the_build_id_is_found_in_sections_without_segments() {
 }
 
 #[test]
-fn load_bias_is_that_of_the_first_executable_segment() {
+fn the_load_bias_is_that_of_the_first_executable_segment() {
     let built = build(&["-no-pie", "-Wl,-e,outer", "-Wl,-Ttext-segment=0x7400000"]);
     assert_eq!(built.elf().load_bias(), 0x740_0000);
 }
 
 #[test]
-fn functions_reach_as_far_as_their_size() {
+fn functions_extend_to_their_size() {
     let elf = build(&SHARED).elf();
     let (start, size, _) = elf
         .symbols()
@@ -139,20 +139,20 @@ fn functions_reach_as_far_as_their_size() {
 }
 
 #[test]
-fn of_names_at_one_address_the_global_one_is_chosen() {
+fn the_global_name_of_an_address_is_preferred() {
     let elf = build(&SHARED).elf();
     let outer = address_of(&elf, "outer");
     assert_eq!(elf.symbols().lookup(outer), within("outer", 0));
 }
 
 #[test]
-fn the_table_of_the_linker_is_enough() {
+fn the_dynamic_symbol_table_suffices() {
     let built = build(&with(&["-s"]));
     let elf = built.elf();
     assert!(elf.section_header(".symtab").is_none());
     let outer = address_of(&elf, "outer");
     assert_eq!(elf.symbols().lookup(outer + 1), within("outer", 1));
-    // Symbols other than functions have no name there.
+    // Only functions have names there.
     assert!(
         elf.symbols()
             .iter()
@@ -161,7 +161,7 @@ fn the_table_of_the_linker_is_enough() {
 }
 
 #[test]
-fn labels_of_assembly_reach_to_the_next_function() {
+fn labels_of_assembly_extend_to_the_next_function() {
     let folder = tempfile::tempdir().unwrap();
     let source = ".text\nfirst:\nnop\nnop\nnop\n.globl second\nsecond:\nnop\nnop\n.Lown:\nret\n";
     fs::write(folder.path().join("in.s"), source).unwrap();
@@ -196,7 +196,7 @@ fn files_of_32_bits_are_read() {
     );
 }
 
-/// The file with its `.debug_str` replaced by `packed`, which stands for `size` bytes.
+/// Returns the file with its `.debug_str` replaced by `packed`, which decompresses to `size` bytes.
 fn with_packed_strings(built: &Built, kind: u32, size: u64, packed: &[u8]) -> Elf {
     let elf = built.elf();
     let strings = elf.section_header(".debug_str");
@@ -261,7 +261,7 @@ fn compressed_sections_are_decompressed() {
 }
 
 #[test]
-fn debug_links_name_a_file_and_nothing_else() {
+fn debug_links_name_a_file_without_folders() {
     let built = build(&with(&["-g"]));
     let folder = built.folder.path();
     binutils(
@@ -288,12 +288,12 @@ fn debug_links_name_a_file_and_nothing_else() {
     assert_eq!(
         Elf::open(bytes, 0).unwrap().debug_link(),
         None,
-        "it leads out of the folder"
+        "the name leads out of the folder"
     );
 }
 
 #[test]
-fn a_file_within_a_file_is_read_from_where_it_begins() {
+fn a_file_within_a_file_is_read_at_its_offset() {
     let built = build(&SHARED);
     let inner = fs::read(built.file()).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -319,7 +319,7 @@ fn only_regular_files_are_opened() {
         0,
     )
     .unwrap();
-    // Opening a FIFO that nobody writes to would wait for ever.
+    // Opening a FIFO without a writer would block for ever.
     let (send, receive) = std::sync::mpsc::channel();
     let folder_path = folder.path().to_owned();
     std::thread::spawn(move || {
@@ -334,7 +334,7 @@ fn only_regular_files_are_opened() {
 }
 
 #[test]
-fn a_file_that_is_cut_short_meanwhile_is_an_error() {
+fn a_file_truncated_while_open_is_an_error() {
     let built = build(&SHARED);
     let elf = built.elf();
     let file = fs::OpenOptions::new()
@@ -347,7 +347,7 @@ fn a_file_that_is_cut_short_meanwhile_is_an_error() {
 }
 
 #[test]
-fn sizes_are_not_believed() {
+fn false_sizes_are_errors() {
     let built = build(&SHARED);
     let elf = built.elf();
     let bytes = fs::read(built.file()).unwrap();
@@ -381,7 +381,7 @@ fn sizes_are_not_believed() {
 }
 
 #[test]
-fn any_damage_to_the_headers_is_survived() {
+fn damaged_headers_never_panic() {
     let bytes = fs::read(build(&with(&["-Wl,-soname,x"])).file()).unwrap();
     let elf = Elf::open(bytes.clone(), 0).unwrap();
     let tables = 64 + elf.segments().len() * 56;

@@ -1,5 +1,4 @@
-//! Symbols packed into `.gnu_debugdata`, as distributions do it: of real files, and of files that
-//! nobody should have made.
+//! Symbols in `.gnu_debugdata`, of real files and of damaged ones.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +13,7 @@ static __attribute__((noinline)) int buried(int x) { return x - hidden(x); }
 int outer(int x) { return hidden(x) + buried(x); }
 ";
 
-/// A program and the file with its symbols, `symbols`, which is not in it yet.
+/// A program, and the file `symbols` with its symbols.
 struct Built(TempDir);
 
 impl Built {
@@ -47,7 +46,7 @@ impl Built {
         assert!(status.unwrap().success(), "{program} {args:?}");
     }
 
-    /// The program without symbols but with these bytes in the section.
+    /// Returns the stripped program with these bytes in the section.
     fn with(&self, packed: &[u8]) -> Elf {
         fs::write(self.path("packed"), packed).unwrap();
         let section = ["-S", "--add-section", ".gnu_debugdata=packed"];
@@ -71,14 +70,14 @@ fn functions(elf: &Elf) -> Vec<(u64, u64, String)> {
     elf.symbols().iter().collect()
 }
 
-/// A stream of xz, made without compressing anything.
+/// Writes uncompressed xz streams.
 struct Xz {
-    /// The size of the dictionary that the reader is asked to have, as xz writes it.
+    /// The encoded dictionary size.
     dictionary: u8,
 }
 
 impl Xz {
-    /// A dictionary of a megabyte.
+    /// A dictionary of 1 MiB.
     const USUAL: Self = Self { dictionary: 16 };
 
     fn pack(&self, bytes: &[u8]) -> Vec<u8> {
@@ -124,7 +123,7 @@ fn crc(bytes: &[u8]) -> [u8; 4] {
 }
 
 #[test]
-fn packed_symbols_are_those_of_the_whole_file() {
+fn packed_symbols_equal_those_of_the_unstripped_file() {
     for flags in [&[][..], &["-m32"]] {
         let built = Built::new(flags);
         let whole = functions(&open(&built.path("whole.so")));
@@ -140,10 +139,10 @@ fn packed_symbols_are_those_of_the_whole_file() {
 }
 
 #[test]
-fn what_xz_itself_packed_is_read() {
+fn output_of_xz_is_decompressed() {
     let built = Built::new(&[]);
     if Command::new("xz").arg("--version").output().is_err() {
-        println!("skipped: there is no xz");
+        println!("skipped: xz is not installed");
         return;
     }
     let whole = functions(&open(&built.path("whole.so")));
@@ -156,7 +155,7 @@ fn what_xz_itself_packed_is_read() {
         let elf = built.with(&fs::read(built.path("symbols.xz")).unwrap());
         assert_eq!(functions(&elf), whole, "{flags:?}");
     }
-    // A file that would fill the memory is not unpacked to its end.
+    // Decompression of a huge file stops early.
     let mut bomb = built.symbols();
     bomb.resize(8 << 20, 0);
     fs::write(built.path("bomb"), &bomb).unwrap();
@@ -166,14 +165,14 @@ fn what_xz_itself_packed_is_read() {
     assert_exported_only(&elf);
 }
 
-/// Asserts that damaged packed symbols spoil no others.
+/// Asserts that only the exported symbols are found.
 fn assert_exported_only(elf: &Elf) {
     let names: Vec<_> = functions(elf).into_iter().map(|(.., name)| name).collect();
     assert_eq!(names, ["outer"]);
 }
 
 #[test]
-fn damaged_packed_symbols_are_as_none() {
+fn damaged_packed_symbols_are_ignored() {
     let built = Built::new(&[]);
     let symbols = built.symbols();
     let packed = Xz::USUAL.pack(&symbols);
@@ -186,13 +185,13 @@ fn damaged_packed_symbols_are_as_none() {
     assert_exported_only(&built.with(b"no xz at all"));
     assert_exported_only(&built.with(&Xz::USUAL.pack(b"no ELF file")));
     assert_exported_only(&built.with(&Xz::USUAL.pack(&symbols[..symbols.len() / 2])));
-    // More than there is memory on most machines.
+    // A dictionary larger than the memory of most machines.
     let greedy = Xz { dictionary: 40 };
     assert_exported_only(&built.with(&greedy.pack(&symbols)));
 }
 
 #[test]
-fn what_is_packed_twice_is_not_unpacked_twice() {
+fn nested_packed_symbols_are_ignored() {
     let built = Built::new(&[]);
     let inner = built.with(&Xz::USUAL.pack(&built.symbols()));
     assert!(inner.symbols().lookup(0).is_none());

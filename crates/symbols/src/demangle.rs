@@ -1,15 +1,15 @@
-//! Names of functions as they are in the source.
+//! Demangling of function names.
 
 use std::fmt::{self, Write};
 
-/// Longest name that is demangled, and longest result, in bytes: a short name may stand for a huge
-/// one.
+/// The largest size of a name to demangle and of the result, in bytes. A short name may expand to a
+/// huge one.
 const MAX_NAME: usize = 1 << 12;
-/// The depth to which the parts of a C++ name may be nested.
+/// The largest nesting depth of a C++ name.
 const MAX_DEPTH: u32 = 96;
 
-/// The name in the source of a Rust or C++ function, without hash, parameters and return type;
-/// `None` if the name is not mangled, or is no good one.
+/// Returns the source name of a Rust or C++ function, without hash, parameters and return type;
+/// `None` if the name is not mangled or malformed.
 ///
 /// Time and memory are bounded on any input: the result is at most 4 KiB long.
 #[must_use]
@@ -36,7 +36,7 @@ pub fn demangle(name: &str) -> Option<String> {
     Some(out.0).filter(|name| !name.is_empty())
 }
 
-/// Text that may not grow beyond [`MAX_NAME`].
+/// Text of at most [`MAX_NAME`] bytes.
 struct Bounded(String);
 
 impl Write for Bounded {
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_as_in_the_source() {
+    fn mangled_names_become_source_names() {
         let names = [
             (
                 "_ZN4core3fmt9Formatter3pad17h0123456789abcdefE",
@@ -75,14 +75,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mangled_name_is_left() {
+    fn other_names_are_left_alone() {
         for name in ["main", "_Z", "", "_ZN", "i", "_R"] {
             assert_eq!(demangle(name), None, "{name}");
         }
     }
 
     #[test]
-    fn names_that_stand_for_huge_ones_are_left() {
+    fn names_that_expand_without_bound_are_left_alone() {
         assert_eq!(demangle(&"_ZN".repeat(5000)), None);
         // Each substitution doubles the text of the one before it.
         let mut name = "_Z1fI1aE".to_owned();

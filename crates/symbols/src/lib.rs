@@ -1,4 +1,4 @@
-//! Names of functions, of the kernel and of programs.
+//! Names of functions of the kernel and of programs.
 //!
 //! - [`KernelSymbols`]: kernel functions by address, from `/proc/kallsyms`, in a few bytes a
 //!   function.
@@ -7,8 +7,8 @@
 //!   this can be done afterwards.
 //! - [`module_symbols`]: such names as packets of a trace.
 //!
-//! Files are those of the programs that were recorded, which may be anything: they are read with
-//! limits on memory and time, and used only if their build id is the one that was recorded.
+//! Files of recorded programs are not trusted: they are read with limits on memory and time, and
+//! used only if their build id is the recorded one.
 
 #![forbid(unsafe_code)]
 

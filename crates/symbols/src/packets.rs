@@ -1,19 +1,18 @@
-//! Names as packets of a trace.
+//! Packets of a trace with function names.
 
 use ferretto_proto::fields::{address_symbols, line, module_symbols as module, trace_packet};
 use ferretto_wire::Encoder;
 
 use crate::user::{Module, Named};
 
-/// `packet`, the field of a trace that each packet is.
+/// The field `packet` of a trace.
 const PACKET: u32 = 1;
-/// Addresses told of in one packet, so that none gets near the size that readers allow.
+/// The largest number of addresses in a packet, to stay below the size limit of readers.
 const ADDRESSES: usize = 4096;
 
-/// The names of a module as packets, to be appended to the trace they belong to.
+/// Encodes the names of a module as packets, to append to the trace.
 ///
-/// Function names are the demangled ones: viewers show names as they find them, and not all of them
-/// demangle Rust's.
+/// Function names are demangled, since not all viewers demangle Rust names.
 #[must_use]
 pub fn module_symbols(of: &Module, names: &[Named]) -> Vec<u8> {
     let mut bytes = Vec::new();

@@ -1,12 +1,12 @@
-//! Places in files, told where no name is known.
+//! Offsets in files, which stand for unknown names.
 
-/// A place in the file at `path`, as `libfoo.so+0x1234`.
+/// Formats an offset in the file at `path`, for example `libfoo.so+0x1234`.
 #[must_use]
 pub fn place(path: &str, rel_pc: u64) -> String {
     format!("{}+{rel_pc:#x}", file_name(path))
 }
 
-/// Returns true if `name` is no name of a function but a [`place`] in the file at `path`.
+/// Returns true if `name` is a [`place`] in the file at `path` rather than a function name.
 #[must_use]
 pub fn is_place(name: &str, path: &str) -> bool {
     let digits = name
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_told_from_names() {
+    fn places_differ_from_function_names() {
         let path = "/usr/lib/libfoo.so";
         assert_eq!(place(path, 0x1234), "libfoo.so+0x1234");
         assert!(is_place("libfoo.so+0x1234", path));

@@ -1,4 +1,4 @@
-//! The kernel's list of symbols: golden texts, files that hide addresses, and the running kernel's.
+//! The kernel's symbols: golden texts, lists that hide addresses, and the running kernel's list.
 
 use std::cell::RefCell;
 use std::fs;
@@ -36,7 +36,7 @@ fn perf_046_functions_are_found_by_any_address_inside() {
     let name = |address| symbols.lookup(address);
     assert_eq!(name(0xffffffff81000fff).as_deref(), Some("_stext"));
     assert_eq!(name(0xffffffff81001000).as_deref(), Some("handler"));
-    // Neither a mapping symbol, nor data, nor a weak symbol begins a function.
+    // Mapping symbols, data and weak symbols are not functions.
     assert_eq!(name(0xffffffff81001801).as_deref(), Some("handler"));
     assert_eq!(name(0xffffffff81003101).as_deref(), Some("jumps"));
     assert_eq!(name(0xffffffff80ffffff), None, "below the first");
@@ -48,7 +48,7 @@ fn perf_046_functions_are_found_by_any_address_inside() {
 }
 
 #[test]
-fn perf_046_an_address_with_several_names_has_the_kernels_first() {
+fn perf_046_an_address_with_several_names_gets_the_first() {
     for names in [
         ["_stext", "_text", "startup"],
         ["startup", "_text", "_stext"],
@@ -57,7 +57,7 @@ fn perf_046_an_address_with_several_names_has_the_kernels_first() {
             .iter()
             .map(|name| format!("ffffffff81000000 T {name}\n"))
             .collect();
-        // Others in between must not change the order of equals.
+        // Other lines in between must not change the order of equal addresses.
         let text = format!("ffffffff81000100 T later\n{text}ffffffff80000000 T first\n");
         assert_eq!(
             parse(&text).lookup(0xffffffff81000001).as_deref(),
@@ -106,12 +106,12 @@ fn perf_046_lines_that_are_not_symbols_are_an_error() {
     }
     // A NUL in place of an address ends the list.
     assert_eq!(error("1000 T good\n\0\0\0\0\nFFFF T upper\n"), Ok(1));
-    // Lines cut short after the address describe nothing.
+    // Lines that end after the address describe no function.
     assert_eq!(error("1000 \n1000 T\n1000 T \n\n2000 T good"), Ok(1));
 }
 
 #[test]
-fn perf_046_modules_are_known_to_who_asks() {
+fn perf_046_modules_of_functions_are_known() {
     let symbols = parse(TEXT);
     let module = |address| symbols.find(address).map(|found| found.module());
     assert_eq!(module(0xffffffff81000010), Some(None));
@@ -133,7 +133,7 @@ fn perf_046_modules_are_known_to_who_asks() {
     );
 }
 
-/// A list that shows addresses while the setting in the file is at most `permitted`.
+/// Returns a list that shows addresses while the setting in the file is at most `permitted`.
 fn list(setting: &Path, permitted: u8) -> impl FnMut() -> io::Result<Cursor<Vec<u8>>> {
     let setting = setting.to_owned();
     move || {
@@ -179,7 +179,7 @@ fn perf_046_a_list_opened_with_privileges_shows_addresses_without() {
         opened.read_to_string(&mut text).expect("text");
         assert_eq!(text, TEXT);
     }
-    // The running kernel's, and more than once.
+    // The running kernel's list can be read more than once.
     let list = KernelSymbols::open().expect("a list");
     let symbols = || KernelSymbols::load_from(&list);
     match (symbols(), symbols()) {
@@ -225,7 +225,7 @@ fn perf_046_the_setting_is_restored_even_if_reading_panics() {
 }
 
 #[test]
-fn perf_046_hidden_addresses_are_an_error_that_says_what_to_do() {
+fn perf_046_hidden_addresses_are_an_error_with_a_remedy() {
     let message = |value: &str| {
         let file = setting(value);
         let hidden = || Ok(Cursor::new(b"0000000000000000 T _text\n".as_slice()));
@@ -233,7 +233,8 @@ fn perf_046_hidden_addresses_are_an_error_that_says_what_to_do() {
             .expect_err("hidden")
             .to_string()
     };
-    // Root lacks a capability, or has to lower the setting; nobody tells root to be root.
+    // Root lacks a capability or has to lower the setting. The message must not ask root to run as
+    // root.
     let is_root = rustix::process::geteuid().is_root();
     let (restricted, open) = match is_root {
         true => ("CAP_SYSLOG", "CAP_SYSLOG"),
@@ -251,20 +252,20 @@ fn perf_046_hidden_addresses_are_an_error_that_says_what_to_do() {
                 .iter()
                 .all(|value| !message(value).contains("as root"))
     );
-    // Addresses that are hidden, as the setting can be neither read nor written.
+    // The addresses are hidden, and the setting can be neither read nor written.
     let hidden = || Ok(Cursor::new(b"0000000000000000 T _text\n".as_slice()));
     let error = KernelSymbols::load_with(Path::new("/nonexistent"), hidden).expect_err("hidden");
     assert!(
         matches!(&error, LoadError::Restricted(why) if why.kptr_restrict.is_none()),
         "{error}"
     );
-    // An empty list is no table either.
+    // An empty list is an error, too.
     let empty = || Ok(Cursor::new(b"".as_slice()));
     KernelSymbols::load_with(Path::new("/nonexistent"), empty).expect_err("empty");
 }
 
 #[test]
-fn perf_046_the_running_kernels_list_gives_its_names_back() {
+fn perf_046_lookups_return_the_names_of_the_running_kernels_list() {
     let symbols = match KernelSymbols::load() {
         Ok(symbols) => symbols,
         Err(error) => return println!("skipped: {error}"),
@@ -277,7 +278,7 @@ fn perf_046_the_running_kernels_list_gives_its_names_back() {
             continue;
         };
         let address = u64::from_str_radix(address, 16).expect("an address");
-        // A part is enough, and takes less time.
+        // A sample suffices and takes less time.
         let first = seen.insert(address) && seen.len() % 5 == 1;
         if first && address != 0 && !name.contains('$') && !name.contains(".cfi") {
             assert_eq!(symbols.lookup(address).as_deref(), Some(name));

@@ -1,4 +1,4 @@
-//! Getting the running kernel's list of symbols, which it may hide.
+//! Loads the running kernel's symbols, which it may hide.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -9,33 +9,33 @@ use thiserror::Error;
 use super::lowered::{self, Lowered};
 use super::{KernelSymbols, ParseError, parse};
 
-/// A longer list is not the kernel's.
+/// The largest plausible size of the list.
 const MAX_BYTES: u64 = 256 << 20;
-/// As much of the list as tells whether addresses are shown.
+/// The number of bytes of the list that show whether it has addresses.
 const BEGINNING: u64 = 4095;
 
-/// Why the kernel's functions have no names.
+/// The reason why the kernel's functions have no names.
 #[derive(Debug, Error)]
 pub enum LoadError {
-    /// There is no list.
+    /// The list cannot be read.
     #[error(
-        "kernel functions have no names, as /proc/kallsyms cannot be read (is CONFIG_KALLSYMS set?): {0}"
+        "kernel functions have no names: cannot read /proc/kallsyms (check that CONFIG_KALLSYMS is set): {0}"
     )]
     Unreadable(#[source] io::Error),
-    /// The kernel shows zeros in place of addresses.
+    /// The list has zeros in place of addresses.
     #[error(transparent)]
     Restricted(#[from] Restricted),
-    /// The list has another form.
+    /// The list is malformed.
     #[error(transparent)]
     Malformed(#[from] ParseError),
 }
 
-/// The kernel shows its symbols without their addresses.
+/// The kernel hides the addresses of its symbols.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("kernel functions have no names, as the kernel hides their addresses from this user \
-         (kernel.kptr_restrict is {}); {}", setting(.kptr_restrict), remedy(.kptr_restrict))]
+#[error("kernel functions have no names: the kernel hides their addresses from this user \
+     (kernel.kptr_restrict is {}); {}", setting(.kptr_restrict), remedy(.kptr_restrict))]
 pub struct Restricted {
-    /// The setting, if it could be read.
+    /// The value of `kernel.kptr_restrict`, if readable.
     pub kptr_restrict: Option<u8>,
 }
 
@@ -48,18 +48,18 @@ fn remedy(value: &Option<u8>) -> &'static str {
     match value {
         Some(2..) if is_root => "run: sysctl kernel.kptr_restrict=1 (2 hides them from root, too)",
         _ if is_root => {
-            "root is without CAP_SYSLOG here, as in many containers: allow it there (docker run --cap-add SYSLOG), or run \
+            "root lacks CAP_SYSLOG here, as in many containers: add it (docker run --cap-add SYSLOG), or run \
              outside of the container"
         }
         Some(0) => {
-            "run as root or with CAP_SYSLOG, or let the administrator run: sysctl kernel.perf_event_paranoid=1"
+            "run as root or with CAP_SYSLOG, or have an administrator run: sysctl kernel.perf_event_paranoid=1"
         }
         Some(1) => {
-            "run as root or with CAP_SYSLOG, or let the administrator run: \
+            "run as root or with CAP_SYSLOG, or have an administrator run: \
              sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1"
         }
         _ => {
-            "run as root, or let the administrator run: sysctl kernel.kptr_restrict=1 (enough with CAP_SYSLOG), or \
+            "run as root, or have an administrator run: sysctl kernel.kptr_restrict=1 (enough with CAP_SYSLOG), or \
              sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1 (for everybody)"
         }
     }
@@ -68,33 +68,33 @@ fn remedy(value: &Option<u8>) -> &'static str {
 impl KernelSymbols {
     /// Reads the running kernel's symbols.
     ///
-    /// If the kernel hides the addresses and the setting can be written, as by root, it is lowered
-    /// (never to 0) while the list is read.
+    /// If the kernel hides the addresses and `kernel.kptr_restrict` is writable, as for root,
+    /// lowers it (never to 0) while reading the list.
     ///
     /// # Errors
     ///
-    /// The message of [`LoadError`] names the remedy. A table that was loaded is never empty.
+    /// The message of [`LoadError`] names the remedy. A loaded table is never empty.
     pub fn load() -> Result<Self, LoadError> {
         let open = || File::open("/proc/kallsyms");
         Self::load_with(Path::new("/proc/sys/kernel/kptr_restrict"), open)
     }
 
-    /// Opens the list now, to be [read](Self::load_from) when this process has fewer privileges.
-    /// The kernel decides when it is opened whether it shows addresses.
+    /// Opens the list, to [load](Self::load_from) it later with fewer privileges. The kernel checks
+    /// at opening whether to show addresses.
     ///
     /// # Errors
     ///
-    /// If it cannot be opened.
+    /// Fails if the list cannot be opened.
     pub fn open() -> io::Result<File> {
         let open = || File::open("/proc/kallsyms");
         Self::open_with(Path::new("/proc/sys/kernel/kptr_restrict"), open)
     }
 
-    /// [`open`](Self::open) with another file of the setting, and another list.
+    /// Like [`open`](Self::open), with another file for the setting and another list.
     ///
     /// # Errors
     ///
-    /// The error of `open`.
+    /// Returns the error of `open`.
     pub fn open_with<R: Read>(
         kptr_restrict: &Path,
         mut open: impl FnMut() -> io::Result<R>,
@@ -108,12 +108,12 @@ impl KernelSymbols {
         open()
     }
 
-    /// Reads the kernel's symbols from a list that was [opened](Self::open) before, as often as
-    /// need be.
+    /// Loads the kernel's symbols from an [opened](Self::open) list. It can be loaded any number of
+    /// times.
     ///
     /// # Errors
     ///
-    /// As [`load`](Self::load).
+    /// See [`load`](Self::load).
     pub fn load_from(list: &File) -> Result<Self, LoadError> {
         let open = || {
             let mut list = list;
@@ -123,9 +123,9 @@ impl KernelSymbols {
         Self::load_with(Path::new("/proc/sys/kernel/kptr_restrict"), open)
     }
 
-    /// [`load`](Self::load) with another file of the setting, and another list: `open` is called
-    /// whenever the list is to be read from its beginning, as the kernel decides at that moment
-    /// whether it shows addresses.
+    /// Like [`load`](Self::load), with another file for the setting and another list. `open` is
+    /// called for every read of the list, since the kernel checks at opening whether to show
+    /// addresses.
     pub fn load_with<R: Read>(
         kptr_restrict: &Path,
         mut open: impl FnMut() -> io::Result<R>,
@@ -133,7 +133,7 @@ impl KernelSymbols {
         if shows_addresses(&mut open)? {
             return Self::read(&mut open, lowered::read(kptr_restrict));
         }
-        // Held until the list is read: going out of scope restores the setting.
+        // Lowered until the list is read; dropping it restores the setting.
         let lowered = Lowered::open(kptr_restrict);
         if let Some(lowered) = &lowered {
             lowered.lower(|| shows_addresses(&mut open).unwrap_or(true));
@@ -158,7 +158,7 @@ impl KernelSymbols {
     }
 }
 
-/// Returns whether the beginning of the list has an address that is not zero.
+/// Returns true if the start of the list has an address other than zero.
 fn shows_addresses<R: Read>(open: &mut impl FnMut() -> io::Result<R>) -> Result<bool, LoadError> {
     let mut beginning = Vec::new();
     open()

@@ -1,4 +1,4 @@
-//! `kernel.kptr_restrict`, lowered for a moment.
+//! Lowers `kernel.kptr_restrict` temporarily.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
-/// For how long another process that has the setting lowered is waited for.
+/// The longest wait for another process that has lowered the setting.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The setting, which is restored when this is dropped.
+/// The setting, which is restored on drop.
 #[derive(Debug)]
 pub(super) struct Lowered {
     file: File,
@@ -20,11 +20,11 @@ pub(super) struct Lowered {
 }
 
 impl Lowered {
-    /// The setting, unchanged yet; none if it cannot be written.
+    /// Opens the setting without changing it; `None` if it is not writable.
     pub(super) fn open(path: &Path) -> Option<Self> {
         let file = OpenOptions::new().write(true).open(path).ok()?;
-        // Or two processes that do this at the same time would leave the setting as one of them
-        // found it, lowered.
+        // Without the lock, a second process could take the lowered value for the original and
+        // leave it in place.
         lock(&file);
         let original = fs::read(path).ok()?;
         let value = parse(&original)?;
@@ -35,12 +35,12 @@ impl Lowered {
         })
     }
 
-    /// Returns the kind as it was.
+    /// Returns the original value.
     pub(super) fn original(&self) -> u8 {
         self.value
     }
 
-    /// Lowers it, never to 0, until that is enough.
+    /// Lowers the setting step by step, never to 0, until `is_enough`.
     pub(super) fn lower(&self, mut is_enough: impl FnMut() -> bool) {
         for value in (1..=self.value).rev() {
             if self.set(value).is_err() || is_enough() {
@@ -49,7 +49,7 @@ impl Lowered {
         }
     }
 
-    /// Changes it.
+    /// Writes the setting.
     fn set(&self, value: u8) -> io::Result<()> {
         self.file.write_all_at(format!("{value}\n").as_bytes(), 0)
     }
@@ -57,13 +57,12 @@ impl Lowered {
 
 impl Drop for Lowered {
     fn drop(&mut self) {
-        // There is nobody to tell of an error, which there cannot be: the same write went well
-        // before.
+        // The same write succeeded before, so an error is not expected; a drop could not report it.
         let _ = self.file.write_all_at(&self.original, 0);
     }
 }
 
-/// The setting's value, if it can be read.
+/// Returns the value of the setting, if readable.
 pub(super) fn read(path: &Path) -> Option<u8> {
     parse(&fs::read(path).ok()?)
 }

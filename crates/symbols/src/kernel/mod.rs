@@ -1,4 +1,4 @@
-//! Names of kernel addresses, from `/proc/kallsyms`.
+//! Names of kernel functions from `/proc/kallsyms`.
 
 mod load;
 mod lowered;
@@ -10,65 +10,65 @@ pub use load::{LoadError, Restricted};
 use names::Names;
 pub use parse::ParseError;
 
-/// An address further than this from the start of the function below it has no name.
+/// The largest distance of an address from the start of its function.
 pub const MAX_DISTANCE: u64 = 1 << 20;
-/// Functions between two entries of the index.
+/// The number of functions in a block.
 const BLOCK: usize = 16;
 
 /// The kernel's functions by address.
 ///
-/// Functions are sorted by address and kept in blocks of [`BLOCK`]: of the first the address is in
-/// the index, of the others the distance to the one before. Names are spelled with words of a
-/// dictionary (`names`), so that a function takes about ten bytes.
+/// Functions are sorted by address and stored in blocks of [`BLOCK`]. The index has the address of
+/// the first function of each block; the others store the distance to the one before. Names consist
+/// of words from a dictionary (`names`), so a function takes about ten bytes.
 ///
-/// Where several functions have one address, the name is the one that `/proc/kallsyms` has first:
-/// the kernel sorts them so that its own messages show that one.
+/// If several functions have one address, the first in `/proc/kallsyms` is used, as in the kernel's
+/// own messages.
 #[derive(Debug, Default)]
 pub struct KernelSymbols {
-    /// Of each block: address of its first function.
+    /// The address of the first function of each block.
     starts: Vec<u64>,
-    /// Of each block: where it begins in `blocks`.
+    /// The offset of each block in `blocks`.
     offsets: Vec<u32>,
-    /// Distance (0 for the first of a block) and spelled name of every function.
+    /// The distance (0 for the first of a block) and encoded name of every function.
     blocks: Vec<u8>,
     names: Names,
-    /// First function, by its number, of each run of functions of one module, and the module;
+    /// The index of the first function of each run of functions of one module, and the module;
     /// sorted.
     runs: Vec<(u32, u16)>,
     modules: Vec<Box<str>>,
     length: usize,
 }
 
-/// A kernel function that was found.
+/// A kernel function.
 #[derive(Clone, Copy, Debug)]
 pub struct Function<'a> {
     symbols: &'a KernelSymbols,
     index: u32,
     address: u64,
-    /// The offset of its spelled name in `symbols.blocks`.
+    /// The offset of its encoded name in `symbols.blocks`.
     name: usize,
 }
 
 impl Function<'_> {
-    /// Its index in the order of addresses, unique in this table.
+    /// Returns its index in the order of addresses, which is unique in the table.
     pub fn index(&self) -> u32 {
         self.index
     }
 
-    /// Address of its first instruction; secret where the kernel's place in memory is.
+    /// Returns the address of its first instruction, which is secret if the kernel's location is.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> String {
-        let spelled = self.symbols.blocks.get(self.name..).unwrap_or_default();
-        self.symbols.names.spell_out(spelled)
+        let encoded = self.symbols.blocks.get(self.name..).unwrap_or_default();
+        self.symbols.names.decode(encoded)
     }
 }
 
 impl<'a> Function<'a> {
-    /// The module it belongs to; none for the kernel's own.
+    /// Returns its module; `None` for the kernel itself.
     pub fn module(&self) -> Option<&'a str> {
         let after = self
             .symbols
@@ -81,20 +81,20 @@ impl<'a> Function<'a> {
 }
 
 impl KernelSymbols {
-    /// Parses the text of `/proc/kallsyms`: functions whose address is not zero.
+    /// Parses the functions in the text of `/proc/kallsyms`. Functions with address 0 are left out.
     pub fn parse(text: &[u8]) -> Result<Self, ParseError> {
         let mut lines = Vec::new();
         for line in parse::lines(text) {
             lines.push(line?);
         }
-        // Stable, so that of names with one address the first stays the first.
+        // A stable sort keeps the order of names with one address.
         lines.sort_by_key(|line| line.address);
         lines.dedup_by_key(|line| line.address);
         Ok(Self::new(&lines))
     }
 
     fn new(lines: &[parse::Line<'_>]) -> Self {
-        let (names, mut spelling) = Names::new(lines.iter().map(|line| line.name));
+        let (names, mut encoder) = Names::new(lines.iter().map(|line| line.name));
         let mut table = Self {
             names,
             length: lines.len(),
@@ -108,7 +108,7 @@ impl KernelSymbols {
                 previous = line.address;
             }
             varint::write(&mut table.blocks, line.address - previous);
-            spelling.write_next(&mut table.blocks);
+            encoder.write_next(&mut table.blocks);
             previous = line.address;
             table.note_module(index as u32, line.module);
         }
@@ -119,7 +119,8 @@ impl KernelSymbols {
         table
     }
 
-    /// Begins a run of functions of `module` (empty: the kernel's own) unless one goes on.
+    /// Starts a run of functions of `module` (empty for the kernel), unless the current one
+    /// continues.
     fn note_module(&mut self, index: u32, module: &[u8]) {
         let current = self.runs.last().map_or(0, |&(_, module)| module);
         let known = |number: u16| match number.checked_sub(1) {
@@ -139,17 +140,17 @@ impl KernelSymbols {
         self.runs.push((index, number));
     }
 
-    /// Returns the number of functions that are known.
+    /// Returns the number of functions.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Returns whether no function is known.
+    /// Returns true if there are no functions.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Memory held, in bytes.
+    /// Returns the memory use in bytes.
     pub fn memory(&self) -> usize {
         let modules: usize = self
             .modules
@@ -164,15 +165,15 @@ impl KernelSymbols {
             + modules
     }
 
-    /// The name of the function that contains `address`.
+    /// Returns the name of the function that contains `address`.
     ///
-    /// That is the one with the greatest address up to it, if it is no further than
-    /// [`MAX_DISTANCE`] away: kallsyms tells no sizes.
+    /// This is the last function at or before the address, at most [`MAX_DISTANCE`] away: kallsyms
+    /// has no sizes.
     pub fn lookup(&self, address: u64) -> Option<String> {
         self.find(address).map(|function| function.name())
     }
 
-    /// The function that contains `address`, without spelling out its name.
+    /// Returns the function that contains `address`, without decoding its name.
     pub fn find(&self, address: u64) -> Option<Function<'_>> {
         let after = self.starts.partition_point(|&start| start <= address);
         let block = after.checked_sub(1)?;

@@ -1,44 +1,43 @@
-//! Names spelled with words of a dictionary.
+//! Names encoded with words of a dictionary.
 //!
-//! A name is cut after each run of underscores: `__x64_sys_read` is `__`, `x64_`, `sys_` and
+//! A name is split after each run of underscores: `__x64_sys_read` is `__`, `x64_`, `sys_` and
 //! `read`. So every word but the last ends with an underscore, and the last has none (it is empty
-//! if the name ends with one). Words are numbered by how often they occur, those that end a name
-//! and the others apart, so that the most frequent take one byte, and the lowest bit of a number
-//! tells whether the name ends.
+//! if the name ends with one). Words are numbered by frequency, so the most frequent take one byte.
+//! Last words have numbers of their own, and the lowest bit of a number marks them.
 
 use rustc_hash::FxHashMap;
 
 use super::varint;
 
-/// Words between two entries of the index of a list.
+/// The number of words between two entries of a list's index.
 const STEP: usize = 8;
-/// Bit of a word's number that tells that it is the last.
+/// The bit of a word's number that marks the last word.
 const LAST: u64 = 1;
 
-/// The words.
+/// The dictionary.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// Words that do not end a name, and words that do.
+    /// Other words, and last words.
     lists: [List; 2],
 }
 
 /// Words in the order of their numbers.
 #[derive(Debug, Default)]
 struct List {
-    /// Length and text of each.
+    /// The length and text of each word.
     text: Vec<u8>,
-    /// The offsets of every [`STEP`]th.
+    /// The offset of every [`STEP`]th word.
     index: Vec<u32>,
 }
 
-/// The names as words, until they are written.
+/// The names as words, before they are encoded.
 #[derive(Debug)]
-pub(super) struct Spelling {
-    /// Of each word of each name, one after the other: which it is.
+pub(super) struct Encoder {
+    /// The indices of the words of all names in a row.
     sequence: Vec<u32>,
-    /// The code of each different word.
+    /// The code of each distinct word.
     codes: Vec<u64>,
-    /// Next of `sequence` to write.
+    /// The next index of `sequence` to write.
     next: usize,
 }
 
@@ -63,8 +62,8 @@ impl List {
 }
 
 impl Names {
-    /// Makes the dictionary of `names`.
-    pub(super) fn new<'a>(names: impl Iterator<Item = &'a [u8]>) -> (Self, Spelling) {
+    /// Builds the dictionary of `names`.
+    pub(super) fn new<'a>(names: impl Iterator<Item = &'a [u8]>) -> (Self, Encoder) {
         let mut known: FxHashMap<&'a [u8], u32> = FxHashMap::default();
         let mut counted: Vec<(&'a [u8], u32)> = Vec::new();
         let mut sequence = Vec::new();
@@ -92,19 +91,19 @@ impl Names {
             list.text.shrink_to_fit();
             list.index.shrink_to_fit();
         }
-        let spelling = Spelling {
+        let encoder = Encoder {
             sequence,
             codes,
             next: 0,
         };
-        (made, spelling)
+        (made, encoder)
     }
 
-    /// The name that begins at the start of `spelled`.
-    pub(super) fn spell_out(&self, spelled: &[u8]) -> String {
+    /// Decodes the name at the start of `encoded`.
+    pub(super) fn decode(&self, encoded: &[u8]) -> String {
         let mut name = Vec::new();
         let mut at = 0;
-        while let Some(code) = varint::read(spelled, &mut at) {
+        while let Some(code) = varint::read(encoded, &mut at) {
             let list = &self.lists[usize::from(code & LAST != 0)];
             name.extend_from_slice(list.word((code >> 1) as usize).unwrap_or_default());
             if code & LAST != 0 {
@@ -115,15 +114,15 @@ impl Names {
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
     }
 
-    /// Memory held, in bytes.
+    /// Returns the memory use in bytes.
     pub(super) fn memory(&self) -> usize {
         let bytes = |list: &List| list.text.capacity() + list.index.capacity() * size_of::<u32>();
         self.lists.iter().map(bytes).sum()
     }
 }
 
-impl Spelling {
-    /// Appends the spelling of the next name.
+impl Encoder {
+    /// Appends the next name in encoded form.
     pub(super) fn write_next(&mut self, out: &mut Vec<u8>) {
         for &word in &self.sequence[self.next..] {
             self.next += 1;
@@ -136,9 +135,9 @@ impl Spelling {
     }
 }
 
-/// Moves `at` past the name spelled there.
-pub(super) fn skip(spelled: &[u8], at: &mut usize) {
-    while let Some(code) = varint::read(spelled, at) {
+/// Moves `at` past the encoded name.
+pub(super) fn skip(encoded: &[u8], at: &mut usize) {
+    while let Some(code) = varint::read(encoded, at) {
         if code & LAST != 0 {
             return;
         }
@@ -149,7 +148,7 @@ fn is_last(word: &[u8]) -> bool {
     word.last() != Some(&b'_')
 }
 
-/// The words of a name.
+/// Splits a name into words.
 fn words(name: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(name);
     std::iter::from_fn(move || {
@@ -173,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_cut_after_underscores() {
+    fn names_are_split_after_underscores() {
         let cut = |name: &'static str| -> Vec<&str> {
             words(name.as_bytes())
                 .map(|word| std::str::from_utf8(word).unwrap())

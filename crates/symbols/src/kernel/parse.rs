@@ -1,11 +1,12 @@
-//! Lines of `/proc/kallsyms`: `ffffffff81000000 T _text`, and after a tab `[module]`.
+//! Parses `/proc/kallsyms`. Lines are `ffffffff81000000 T _text`, and optionally a tab and
+//! `[module]`.
 
 use thiserror::Error;
 
-/// A text that is not that of `/proc/kallsyms`.
+/// The error of a text that is not in the format of `/proc/kallsyms`.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
-    "line {line} of the kernel's list of symbols does not begin with an address of lower-case hexadecimal digits"
+    "line {line} of the kernel's symbols does not start with an address in lower-case hexadecimal digits"
 )]
 pub struct ParseError {
     /// The line, counted from 1.
@@ -24,12 +25,12 @@ pub(super) struct Line<'a> {
 /// The first column of a line.
 enum Column<'a> {
     Address(u64, &'a [u8]),
-    /// Nothing follows, as in a buffer that was not filled.
+    /// The end of the text, as in a buffer that is not full.
     End,
     Malformed,
 }
 
-/// The functions that `text` lists, up to a NUL in the place of an address.
+/// Parses the functions in `text`, up to a NUL in place of an address.
 pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = Result<Line<'_>, ParseError>> {
     let mut all = text.split(|&byte| byte == b'\n').enumerate();
     std::iter::from_fn(move || {
@@ -57,7 +58,7 @@ pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = Result<Line<'_>, ParseE
     })
 }
 
-/// Returns whether a beginning of the text shows an address that is not zero.
+/// Returns true if the start of the text has an address other than zero.
 pub(super) fn shows_addresses(beginning: &[u8]) -> bool {
     beginning
         .split(|&byte| byte == b'\n')
@@ -69,7 +70,7 @@ pub(super) fn shows_addresses(beginning: &[u8]) -> bool {
         })
 }
 
-/// The address a line begins with, and the rest of the line.
+/// Parses the address of a line, and returns the rest.
 fn address(line: &[u8]) -> Column<'_> {
     let mut address: u64 = 0;
     for (at, &byte) in line.iter().enumerate() {
@@ -88,7 +89,7 @@ fn address(line: &[u8]) -> Column<'_> {
     Column::Malformed
 }
 
-/// The function that a line with this address describes, if it describes one.
+/// Parses the rest of a line, if it describes a function.
 fn function(address: u64, rest: &[u8]) -> Option<Line<'_>> {
     let mut words = rest
         .split(|&byte| is_blank(byte))
@@ -108,7 +109,7 @@ fn function(address: u64, rest: &[u8]) -> Option<Line<'_>> {
     })
 }
 
-/// A function's own name, without suffixes that compilers append for control-flow integrity.
+/// Removes the suffixes that compilers append for control-flow integrity.
 fn without_suffix(name: &[u8]) -> &[u8] {
     let stripped = name
         .strip_suffix(b".cfi")

@@ -1,4 +1,4 @@
-//! Numbers of seven bits a byte, the lowest first.
+//! Variable-length numbers: seven bits per byte, the lowest first.
 
 /// Appends `value`.
 pub(super) fn write(out: &mut Vec<u8>, mut value: u64) {
@@ -9,7 +9,7 @@ pub(super) fn write(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// The number at `at`, which is moved past it.
+/// Reads the number at `at`, and moves `at` past it.
 pub(super) fn read(bytes: &[u8], at: &mut usize) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {

@@ -1,8 +1,8 @@
-//! Names that were found before, in files by build id.
+//! A cache of found names, in one file for each build id.
 //!
-//! A cache file has a checksum, and records the state of the files that its names come from: those
-//! that were changed, or found only since, are read anew. Files are replaced whole, so that any
-//! number of processes may use the folder.
+//! A cache file has a checksum and the state of the files that its names come from. If one was
+//! changed or another is found, its names are read again. Cache files are replaced atomically, so
+//! any number of processes can use the folder.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{Read, Write};
@@ -20,19 +20,19 @@ use super::Frame;
 use super::image::{Image, hex};
 use super::search::Found;
 
-/// The first bytes of a file; the number is that of the format.
+/// The first bytes of a file, with the version of the format.
 const MAGIC: &[u8; 8] = b"FerSym01";
-/// Magic and checksum.
+/// The size of magic bytes and checksum.
 const HEADER: usize = 12;
-/// A larger file is none of ours.
+/// The largest size of a cache file.
 const MAX_FILE: u64 = 64 << 20;
-/// Addresses in one file; when there are more, only the newest stay.
+/// The largest number of addresses in a file. Beyond it, only the newest stay.
 const MAX_ADDRESSES: usize = 200_000;
-/// All files together; the oldest go when there is more.
+/// The largest size of all files together. Beyond it, the oldest are removed.
 const MAX_TOTAL: u64 = 256 << 20;
-/// An unfinished file of a process that died is removed after this time.
+/// The age at which the unfinished file of a dead process is removed.
 const MAX_UNFINISHED: Duration = Duration::from_secs(3600);
-/// Ending of unfinished files.
+/// The extension of unfinished files.
 const UNFINISHED: &str = "tmp";
 
 mod field {
@@ -47,16 +47,16 @@ mod field {
     pub(super) const LINE: u32 = 3;
 }
 
-/// The names known of a module.
+/// The known names of a module.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// By address; without frames if it is known to have no name.
+    /// The frames by address; empty if the address is known to have no name.
     pub(super) names: FxHashMap<u64, Vec<Frame>>,
-    /// Of each file of the module: whether names come from it.
+    /// For each file of the module, true if names come from it.
     pub(super) used: Vec<bool>,
 }
 
-/// The file in which the names of a module are kept.
+/// The cache file of a module.
 #[derive(Debug)]
 pub(super) struct Cache {
     folder: PathBuf,
@@ -66,19 +66,19 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// None if the module cannot be told from others, or the folder cannot be used.
+    /// Returns `None` if the module has no identity or the folder cannot be used.
     pub(super) fn new(folder: &Path, build_id: &[u8], found: &Found) -> Option<Self> {
         if !(8..=64).contains(&build_id.len()) {
             return None;
         }
-        // Another version may find more.
+        // Another version may find more names.
         let mut source = env!("CARGO_PKG_VERSION").as_bytes().to_vec();
         for image in found.images.iter().chain(&found.supplementary) {
             source.extend(describe(image)?);
         }
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700).create(folder).ok()?;
-        // Other users must not decide which files are removed.
+        // Other users must not influence which files are removed.
         let metadata = fs::symlink_metadata(folder).ok()?;
         let own = metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw();
         own.then(|| Self {
@@ -88,8 +88,7 @@ impl Cache {
         })
     }
 
-    /// Returns the names that were stored. A file that is damaged, or of other sources, counts as
-    /// none.
+    /// Returns the stored names. A file that is damaged or of other sources counts as empty.
     pub(super) fn load(&self) -> Known {
         self.read().unwrap_or_default()
     }
@@ -103,7 +102,7 @@ impl Cache {
             return None;
         }
         let known = self.parse(body)?;
-        // Those that are used stay longest.
+        // Recently used files stay longest.
         let _ = file.set_modified(SystemTime::now());
         Some(known)
     }
@@ -127,7 +126,7 @@ impl Cache {
         Some(known)
     }
 
-    /// Keeps the names found. Errors are not reported: it only takes longer the next time.
+    /// Stores the names. Errors are ignored: the next run only takes longer.
     pub(super) fn store(&self, known: &Known) {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -183,7 +182,7 @@ impl Cache {
         })
     }
 
-    /// Removes the oldest files if there are too many.
+    /// Removes the oldest files if they take too much space.
     fn tidy(&self) {
         let Ok(entries) = fs::read_dir(&self.folder) else {
             return;
@@ -219,14 +218,14 @@ impl Cache {
     }
 }
 
-/// Returns whether a file of this name was made here.
+/// Returns true if a file of this name is a cache file.
 fn is_ours(name: &str) -> bool {
     let id = name.split('.').next().unwrap_or_default();
     let is_id = id.len() >= 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_id && (id.len() == name.len() || name.ends_with(UNFINISHED))
 }
 
-/// An address and its frames; their texts came before.
+/// Parses an address and its frames, which refer to `texts`.
 fn address(bytes: &[u8], texts: &[Arc<str>]) -> Option<(u64, Vec<Frame>)> {
     let mut value = 0;
     let mut frames = Vec::new();
@@ -254,7 +253,7 @@ fn frame(bytes: &[u8], texts: &[Arc<str>]) -> Option<Frame> {
     })
 }
 
-/// Returns the facts that tell a file from another one that takes its place.
+/// Describes the state of a file, which changes if it is replaced.
 fn describe(image: &Image) -> Option<Vec<u8>> {
     let metadata = fs::metadata(&image.path).ok()?;
     let numbers = [

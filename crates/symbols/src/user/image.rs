@@ -1,4 +1,4 @@
-//! One file that may have names.
+//! A file that may have names.
 
 use std::fmt;
 use std::io;
@@ -6,41 +6,41 @@ use std::path::{Path, PathBuf};
 
 use ferretto_elf::{Elf, ElfError, open_regular};
 
-/// Why a file is not used.
+/// The reason why a file is not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// There is none.
+    /// The file is missing.
     Missing,
-    /// It has another build id: it is not the file that was recorded.
+    /// The build id differs: it is not the recorded file.
     OtherBuildId(Box<[u8]>),
-    /// It has no build id, so that nothing tells whether it is the one that was recorded.
+    /// The file has no build id, so it may not be the recorded file.
     NoBuildId,
-    /// A debug file whose checksum is not the one in the program.
+    /// The checksum of the debug file differs from the one in the program.
     OtherChecksum,
-    /// It has neither symbols nor debug information.
+    /// The file has neither symbols nor debug information.
     Stripped,
-    /// It cannot be read, is no regular file or no ELF file.
+    /// The file cannot be read, or is not a regular ELF file.
     Unusable(String),
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing => f.write_str("there is no such file"),
-            Self::OtherBuildId(id) => write!(f, "it has the build id {}", hex(id)),
+            Self::Missing => f.write_str("no such file"),
+            Self::OtherBuildId(id) => write!(f, "it has another build id, {}", hex(id)),
             Self::NoBuildId => f.write_str("it has no build id"),
-            Self::OtherChecksum => f.write_str("it has another checksum than the program says"),
+            Self::OtherChecksum => f.write_str("its checksum differs from the one in the program"),
             Self::Stripped => f.write_str("it has neither symbols nor debug information"),
             Self::Unusable(why) => f.write_str(why),
         }
     }
 }
 
-/// The kinds of names that a file can give; later ones are better.
+/// The quality of a file's names; later ones are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     Nothing,
-    /// Functions that other files may use.
+    /// Exported functions.
     Exported,
     /// All functions.
     Functions,
@@ -48,7 +48,7 @@ pub(super) enum Level {
     Lines,
 }
 
-/// A file that was opened and is the right one.
+/// An open file with the right identity.
 #[derive(Debug)]
 pub(super) struct Image {
     pub(super) path: PathBuf,
@@ -92,7 +92,7 @@ impl Image {
         Ok(Self::new(path.to_owned(), elf))
     }
 
-    /// Opens a file that must have this build id.
+    /// Opens a file, which must have this build id.
     pub(super) fn open_identified(path: &Path, build_id: &[u8]) -> Result<Self, Reason> {
         let image = Self::open(path)?;
         match image.elf.build_id() {
@@ -102,7 +102,7 @@ impl Image {
         }
     }
 
-    /// Opens a file that has no build id, as the one recorded had none.
+    /// Opens a file, which must have no build id, like the recorded one.
     pub(super) fn open_unidentified(path: &Path) -> Result<Self, Reason> {
         let image = Self::open(path)?;
         match image.elf.build_id() {
@@ -112,7 +112,7 @@ impl Image {
     }
 }
 
-/// Bytes as two digits each.
+/// Formats bytes as hexadecimal digits.
 pub(super) fn hex(bytes: &[u8]) -> String {
     use fmt::Write as _;
     let mut text = String::with_capacity(bytes.len() * 2);

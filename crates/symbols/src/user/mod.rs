@@ -1,4 +1,4 @@
-//! Names of the functions of programs.
+//! Names of functions of programs.
 
 mod cache;
 mod dwarf;
@@ -23,52 +23,52 @@ use search::{Found, Index};
 /// A program file or library of a recording, and addresses in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Module {
-    /// Its path, as the trace has it.
+    /// Its path in the trace.
     pub path: String,
     /// The bytes of its GNU build id; empty if it has none.
     pub build_id: Vec<u8>,
-    /// The difference between its addresses and their offsets in the file, as the profiler saw it.
+    /// The difference between addresses and file offsets that the profiler recorded.
     pub load_bias: u64,
-    /// The offset in the ELF file at which the mapping begins, if known: tells whether `load_bias`
-    /// is right.
+    /// The offset in the ELF file at which the mapping begins, if known. It serves to correct
+    /// `load_bias`.
     pub offset: Option<u64>,
-    /// Addresses, as the trace has them.
+    /// Addresses as in the trace.
     pub rel_pcs: Vec<u64>,
 }
 
 /// A function at an address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Frame {
-    /// Its name, demangled.
+    /// The demangled name.
     pub function: Arc<str>,
     /// The source file.
     pub file: Option<Arc<str>>,
-    /// Line in the source file, counted from 1; 0 if unknown.
+    /// The line in the source file, counted from 1; 0 if unknown.
     pub line: u32,
 }
 
 /// The names of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// The address, as the trace has it.
+    /// The address as in the trace.
     pub rel_pc: u64,
-    /// The functions there, innermost first: each is inlined into the one after it. Never empty.
+    /// The functions at the address, innermost first. Each is inlined into the next. Never empty.
     pub frames: Vec<Frame>,
 }
 
 /// The result for a module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// The addresses that have a name, in ascending order.
+    /// The named addresses in ascending order.
     pub names: Vec<Named>,
-    /// The addresses without a name of which it is known where their functions begin: named by
-    /// these [places](crate::place).
+    /// The unnamed addresses whose functions have a known start. They are named by these
+    /// [places](crate::place).
     pub starts: Vec<Named>,
     /// The files that names come from.
     pub used: Vec<PathBuf>,
-    /// Files that were looked at and are not used, and why.
+    /// The files that were considered but not used, with reasons.
     pub skipped: Vec<(PathBuf, Reason)>,
-    /// Limits of the result, such as damaged debug information.
+    /// Limitations of the result, such as damaged debug information.
     pub remarks: Vec<String>,
 }
 
@@ -76,17 +76,16 @@ pub struct Outcome {
 #[derive(Debug)]
 pub struct Symbolizer {
     options: Options,
-    /// Files under the roots by build id, made when first needed.
+    /// The files below the roots by build id, indexed when first needed.
     index: std::sync::OnceLock<Index>,
 }
 
-/// Returns the functions at each of `addresses` from an ELF file alone, with any build id:
-/// innermost first, and none where nothing is known. Addresses are as the file states them, in any
-/// order.
+/// Returns the functions at each of `addresses`, innermost first, from one ELF file with any build
+/// id. Unknown addresses have none. Addresses are those of the file, in any order.
 ///
 /// # Errors
 ///
-/// If it is no ELF file.
+/// Fails if `file` is not an ELF file.
 pub fn frames(file: impl ReadAt + 'static, addresses: &[u64]) -> Result<Vec<Vec<Frame>>, ElfError> {
     let image = Image::new(PathBuf::new(), Elf::open(file, 0)?);
     let mut sorted = addresses.to_vec();
@@ -106,7 +105,7 @@ pub fn frames(file: impl ReadAt + 'static, addresses: &[u64]) -> Result<Vec<Vec<
 }
 
 impl Symbolizer {
-    /// One that looks for files as `options` say. Nothing is opened yet.
+    /// Creates a symbolizer that searches as `options` say. Opens no files yet.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self {
@@ -115,10 +114,10 @@ impl Symbolizer {
         }
     }
 
-    /// The names of the addresses of each module, in the order of `modules`.
+    /// Names the addresses of each module, in the order of `modules`.
     ///
-    /// Two modules at a time are worked on. Addresses without a name are left out, and the
-    /// [`Outcome`] tells why.
+    /// Works on two modules at a time. Leaves out addresses without a name; the [`Outcome`] has the
+    /// reasons.
     #[must_use]
     pub fn symbolize(&self, modules: &[Module]) -> Vec<Outcome> {
         let next = AtomicUsize::new(0);
@@ -143,7 +142,7 @@ impl Symbolizer {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The names of the addresses of one module.
+    /// Names the addresses of one module.
     #[must_use]
     pub fn symbolize_module(&self, module: &Module) -> Outcome {
         let found = search::find(&self.options, &self.index, module);
@@ -163,8 +162,8 @@ impl Symbolizer {
         outcome
     }
 
-    /// Names addresses (ascending, with their names in the trace) by the files that were found, and
-    /// by names known from earlier.
+    /// Names ascending addresses, paired with those in the trace, from the found files and cached
+    /// names.
     fn name(
         &self,
         found: &Found,
@@ -186,7 +185,7 @@ impl Symbolizer {
             }
             known.names.extend(new.into_iter().zip(names.frames));
             outcome.remarks = names.remarks;
-            // Files that were damaged or took too long are tried again another time.
+            // Damaged and slow files are not cached, so the next run tries them again.
             if let Some(cache) = cache.filter(|_| outcome.remarks.is_empty()) {
                 cache.store(&known);
             }
@@ -212,8 +211,7 @@ impl Symbolizer {
     }
 }
 
-/// Names addresses (as the files state them, with their names in the trace) by the starts of their
-/// functions.
+/// Names addresses of the files, paired with those in the trace, by the starts of their functions.
 fn starts(found: &Found, module: &Module, unnamed: &[(u64, u64)]) -> Vec<Named> {
     if unnamed.is_empty() {
         return Vec::new();

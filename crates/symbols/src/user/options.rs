@@ -1,50 +1,47 @@
-//! The folders that are searched for files.
+//! Options of the search for files.
 
 use std::env;
 use std::path::PathBuf;
 
-/// The way folders given by the user are searched.
+/// The way to search the user's folders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// All files in them and below are looked at once, and known by build id.
+    /// Indexes all files in and below the folders by build id.
     #[default]
     Index,
-    /// Files are looked for at the places where they should be: below the folder at the recorded
-    /// path, directly in the folder, and in its `.build-id`.
+    /// Looks for files only where they are expected: at the recorded path below a folder, directly
+    /// in the folder, and in its `.build-id`.
     Find,
 }
 
-/// The folders that are searched for files, and the files that are believed.
+/// The folders to search for files, and the files to trust.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Folders, or single files, to be searched first.
+    /// Folders or files to search first.
     pub roots: Vec<PathBuf>,
-    /// The way they are searched.
+    /// The way to search `roots`.
     pub mode: Mode,
-    /// Set if this machine's own files are looked at: at the recorded path and below
-    /// `/usr/lib/debug`.
+    /// Searches this machine's own files, too: at the recorded path and below `/usr/lib/debug`.
     pub system: bool,
-    /// Set if a file at the recorded path is used that has no build id, if the recorded one has
-    /// none either. Right if the recording was just made on this machine; else nothing tells
-    /// whether it is the same file.
+    /// Uses a file without a build id at the recorded path if the recorded file had none either.
+    /// Set this only for new recordings of this machine, since the file may have changed.
     pub trust_paths: bool,
-    /// Folder where names are kept by build id, to be found at once when they are asked for again;
-    /// none keeps nothing.
+    /// The folder of the cache of names; `None` for no cache.
     pub cache: Option<PathBuf>,
-    /// Folder of debug files; none is `/usr/lib/debug`.
+    /// The folder of debug files; `None` is `/usr/lib/debug`.
     pub debug_folder: Option<PathBuf>,
 }
 
 impl Options {
     /// Returns the options in upstream's environment variables: `PERFETTO_BINARY_PATH`, folders
-    /// separated by colons, and `PERFETTO_SYMBOLIZER_MODE`, `index` or `find`. This machine's files
-    /// are looked at, too.
+    /// separated by colons, and `PERFETTO_SYMBOLIZER_MODE`, `index` or `find`. They search this
+    /// machine's files, too.
     ///
-    /// Names are kept in [`default_cache`](Self::default_cache).
+    /// The cache is in [`default_cache`](Self::default_cache).
     ///
     /// # Errors
     ///
-    /// If the mode is another one.
+    /// Fails if the mode is unknown.
     pub fn from_environment() -> Result<Self, String> {
         let roots = env::var_os("PERFETTO_BINARY_PATH").unwrap_or_default();
         let mode = match env::var("PERFETTO_SYMBOLIZER_MODE").as_deref() {
@@ -52,7 +49,7 @@ impl Options {
             Ok("index" | "") | Err(_) => Mode::Index,
             Ok(other) => {
                 return Err(format!(
-                    "PERFETTO_SYMBOLIZER_MODE is '{other}'; it can be 'index' or 'find'"
+                    "PERFETTO_SYMBOLIZER_MODE is '{other}'; it must be 'index' or 'find'"
                 ));
             }
         };
@@ -67,7 +64,7 @@ impl Options {
         })
     }
 
-    /// Returns the folder in which names are kept: `$XDG_CACHE_HOME/ferretto/symbols`, or below
+    /// Returns the default folder of the cache: `$XDG_CACHE_HOME/ferretto/symbols`, or below
     /// `~/.cache`.
     #[must_use]
     pub fn default_cache() -> Option<PathBuf> {

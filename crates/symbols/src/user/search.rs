@@ -1,4 +1,4 @@
-//! Finding the files of a module.
+//! Finds the files of a module.
 
 use std::fs;
 use std::io::Read;
@@ -14,21 +14,21 @@ use super::image::{Image, Level, Reason, hex};
 use super::options::{Mode, Options};
 use super::vdso;
 
-/// Files that are looked at to index the user's folders.
+/// The largest number of files to index in the user's folders.
 const MAX_FILES: usize = 200_000;
-/// The depth to which folders are searched.
+/// The largest depth of folders to search.
 const MAX_DEPTH: usize = 32;
-/// Longer debug files are not checked by their checksum.
+/// The largest debug file whose checksum is checked.
 const MAX_CHECKED: u64 = 8 << 30;
-/// Android's way to name a library inside an archive.
+/// The prefix of Android's names of libraries inside an archive.
 const APK: &str = "base.apk!";
 
 /// The files of a module.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Those that can be used, the best first.
+    /// The usable files, the best first.
     pub(super) images: Vec<Image>,
-    /// The file of debug information that the best one shares with others, if it names one.
+    /// The supplementary file of the best file, if it names one.
     pub(super) supplementary: Option<Image>,
     pub(super) skipped: Vec<(PathBuf, Reason)>,
 }
@@ -65,12 +65,12 @@ pub(super) fn find(options: &Options, index: &OnceLock<Index>, module: &Module) 
 }
 
 impl Found {
-    /// Returns whether nothing better can be found.
+    /// Returns true if no better file can exist.
     fn is_complete(&self) -> bool {
         self.images.iter().any(|image| image.level == Level::Lines)
     }
 
-    /// Looks for the files that those found so far name.
+    /// Looks for the files that the found files refer to.
     fn finish(&mut self, options: &Options) {
         if !self.is_complete() {
             linked(options, self);
@@ -90,7 +90,7 @@ impl Found {
         match image {
             Ok(image) if image.level == Level::Nothing => {
                 self.skipped.push((path, Reason::Stripped));
-                // It may still say where its debug information is.
+                // The file may still link to its debug information.
                 self.images.push(image);
             }
             Ok(image) => self.images.push(image),
@@ -99,7 +99,7 @@ impl Found {
     }
 }
 
-/// Returns the paths that the module's file may have, in the order of preference.
+/// Returns the possible paths of the module's file in order of preference.
 fn candidates(options: &Options, index: &OnceLock<Index>, module: &Module) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     match options.mode {
@@ -134,7 +134,7 @@ fn debug_folder(options: &Options) -> PathBuf {
     folder.unwrap_or_else(|| PathBuf::from("/usr/lib/debug"))
 }
 
-/// The recorded path on this machine.
+/// Returns the recorded path on this machine.
 fn own_path(module: &Module) -> PathBuf {
     let path = module
         .path
@@ -143,7 +143,7 @@ fn own_path(module: &Module) -> PathBuf {
     PathBuf::from(path)
 }
 
-/// Returns the paths below `root` that the module's file may have.
+/// Returns the possible paths of the module's file below `root`.
 fn places(root: &Path, module: &Module) -> Vec<PathBuf> {
     let own = own_path(module);
     let own = own.to_string_lossy();
@@ -157,7 +157,7 @@ fn places(root: &Path, module: &Module) -> Vec<PathBuf> {
     places
 }
 
-/// `path` below `root`, unless it leads out of it.
+/// Joins `path` to `root`, unless it leads out of `root`.
 fn below(root: &Path, path: &str) -> Option<PathBuf> {
     let relative = Path::new(path.trim_start_matches('/'));
     let inside = relative
@@ -166,7 +166,7 @@ fn below(root: &Path, path: &str) -> Option<PathBuf> {
     (inside && !path.is_empty()).then(|| root.join(relative))
 }
 
-/// Returns the path of a debug file by its build id.
+/// Returns the path of a debug file by build id.
 fn by_build_id(folder: &Path, build_id: &[u8]) -> PathBuf {
     let name = hex(build_id);
     let (first, rest) = name.split_at(name.len().min(2));
@@ -176,7 +176,7 @@ fn by_build_id(folder: &Path, build_id: &[u8]) -> PathBuf {
         .join(format!("{rest}.debug"))
 }
 
-/// The debug files that the found files name.
+/// Looks for the debug files that the found files link to.
 fn linked(options: &Options, found: &mut Found) {
     let links: Vec<_> = found
         .images
@@ -207,7 +207,7 @@ fn linked(options: &Options, found: &mut Found) {
     }
 }
 
-/// The file that `.gnu_debugaltlink` names: parts of debug information that several files share.
+/// Opens the supplementary file in `.gnu_debugaltlink`, which contains shared debug information.
 fn supplementary(options: &Options, image: &Image) -> Option<Result<Image, (PathBuf, Reason)>> {
     let section = image.elf.section_header(".gnu_debugaltlink")?;
     let bytes = image.elf.section_data(section, 4096).ok()?;
@@ -215,7 +215,7 @@ fn supplementary(options: &Options, image: &Image) -> Option<Result<Image, (Path
     let (name, build_id) = (&bytes[..end], &bytes[end + 1..]);
     let name = Path::new(std::str::from_utf8(name).ok()?);
     let folder = image.path.parent().unwrap_or(Path::new("/"));
-    // An absolute name stands for itself.
+    // An absolute name replaces the folder.
     let places = [
         folder.join(name),
         by_build_id(&debug_folder(options), build_id),
@@ -246,7 +246,7 @@ fn checksum(path: &Path) -> Result<u32, Reason> {
     }
 }
 
-/// A module that was recorded without a build id.
+/// Looks for a module recorded without a build id.
 fn unidentified(options: &Options, module: &Module, found: &mut Found) {
     let path = own_path(module);
     if !options.system {
@@ -282,7 +282,7 @@ impl Index {
                     return index;
                 }
                 left -= 1;
-                // Links are not followed: they may lead in a circle, or anywhere.
+                // Symbolic links may form a cycle or lead anywhere, so they are not followed.
                 match entry.file_type() {
                     Ok(kind) if kind.is_dir() && depth < MAX_DEPTH => {
                         folders.push((entry.path(), depth + 1));
@@ -303,7 +303,7 @@ impl Index {
             return;
         };
         let files = self.files.entry(build_id.into()).or_default();
-        // The better file first: a program may lie beside its debug file.
+        // The better file comes first: a program may be next to its debug file.
         let better = files
             .iter()
             .position(|other| Image::open(other).is_ok_and(|other| other.level < image.level));

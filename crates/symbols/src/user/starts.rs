@@ -1,16 +1,15 @@
-//! The beginnings of functions that no symbol tells of: unwind tables know them, also in stripped
-//! programs.
+//! The starts of functions without symbols, from the unwind tables, which stripped programs have,
+//! too.
 
 use ferretto_elf::{Class, Elf};
 use gimli::{BaseAddresses, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, UnwindSection as _};
 
 use super::image::Image;
 
-/// Longer sections are not read.
+/// The largest section to read.
 const MAX_SECTION: u64 = 256 << 20;
 
-/// Returns the beginning of the function of each of `addresses`, as the files of a module state
-/// addresses.
+/// Returns the start of the function of each of `addresses`, which are addresses of the files.
 pub(super) fn starts(images: &[Image], addresses: &[u64]) -> Vec<Option<u64>> {
     let mut starts = vec![None; addresses.len()];
     for image in images {

@@ -10,20 +10,20 @@ use super::image::{Image, Level};
 use super::{Frame, Module};
 use crate::demangle;
 
-/// Longer names are cut off.
+/// The largest size of a name. Longer ones are cut off.
 const MAX_NAME: usize = 4096;
 
-/// The names that the files of a module give.
+/// The names from the files of a module.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// Of each address: its functions, innermost first; none if nothing is known.
+    /// The functions of each address, innermost first; empty if unknown.
     pub(super) frames: Vec<Vec<Frame>>,
-    /// Of each file: whether it said something.
+    /// For each file, true if names come from it.
     pub(super) used: Vec<bool>,
     pub(super) remarks: Vec<String>,
 }
 
-/// Names `addresses` (ascending, as the files state them) by the files of a module, the best first.
+/// Names the ascending `addresses` of the files from the files of a module, the best first.
 pub(super) fn name(images: &[Image], supplementary: Option<&Image>, addresses: &[u64]) -> Names {
     let mut names = Names {
         used: vec![false; images.len()],
@@ -58,7 +58,7 @@ pub(super) fn name(images: &[Image], supplementary: Option<&Image>, addresses: &
     names
 }
 
-/// Returns the debug information of each address; nothing if there is none.
+/// Returns the source locations of each address; empty if there is no debug information.
 fn places(
     images: &[Image],
     supplementary: Option<&Image>,
@@ -88,7 +88,7 @@ fn places(
     }
 }
 
-/// Returns the file that has a function at the address in its symbol table, and the name.
+/// Returns the index of the file with a symbol for the address, and the name.
 fn symbol(images: &[Image], address: u64) -> Option<(usize, String)> {
     images.iter().enumerate().find_map(|(index, image)| {
         let (name, _) = image.elf.symbols().lookup(address)?;
@@ -96,7 +96,7 @@ fn symbol(images: &[Image], address: u64) -> Option<(usize, String)> {
     })
 }
 
-/// Names and paths, each once.
+/// Deduplicated names and paths.
 #[derive(Default)]
 struct Texts {
     functions: FxHashMap<String, Arc<str>>,
@@ -135,8 +135,9 @@ impl Texts {
 
 /// Returns the difference from recorded addresses to those of the file.
 ///
-/// A profiler that did not see the file's headers takes a load bias that is too small, and one that
-/// took it from another executable segment also one that is too large. Then the sum wraps around.
+/// A profiler that did not read the file's headers uses a load bias that is too small. One that
+/// took it from another executable segment may use one that is too large; then the sum wraps
+/// around.
 pub(super) fn correction(image: &Image, module: &Module) -> u64 {
     let load_bias = module
         .offset
@@ -147,14 +148,13 @@ pub(super) fn correction(image: &Image, module: &Module) -> u64 {
     })
 }
 
-/// Returns whether code is in the file, and not left out as in debug files.
+/// Returns true if the file contains code, which debug files leave out.
 fn has_code(elf: &Elf) -> bool {
     let text = elf.section_header(".text");
     text.is_none_or(|text| text.has_data())
 }
 
-/// Returns the difference between addresses and their offsets in the file, in the part that was
-/// mapped from `offset` on.
+/// Returns the difference between addresses and file offsets in the segment at `offset`.
 fn load_bias(elf: &Elf, offset: u64) -> Option<u64> {
     let down = |value: u64, alignment: u64| match alignment {
         alignment if alignment.is_power_of_two() => value & !(alignment - 1),
@@ -171,12 +171,12 @@ fn load_bias(elf: &Elf, offset: u64) -> Option<u64> {
         })?;
         return mapped.address.checked_sub(mapped.offset);
     }
-    // A debug file has no code, and the places that its headers say mean nothing.
+    // A debug file has no code, so the file offsets in its headers are meaningless.
     let first = code.next()?;
     down(first.address, first.alignment).checked_sub(down(offset, first.alignment))
 }
 
-/// A name to show, of one in a file.
+/// Returns the name to show for a name in a file.
 fn function_name(name: &str) -> Arc<str> {
     if let Some(name) = demangle(name) {
         return name.into();

@@ -1,4 +1,4 @@
-//! The kernel's library in every process.
+//! The vDSO, the kernel's library in every process.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -8,17 +8,17 @@ use ferretto_elf::Elf;
 
 use super::image::{Image, Reason};
 
-/// More than any kernel's.
+/// The largest plausible size.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Returns whether a mapping of this name is the vDSO.
+/// Returns true if a mapping of this name is the vDSO.
 pub(super) fn is_vdso(path: &str) -> bool {
     matches!(path, "[vdso]" | "/[vdso]")
 }
 
-/// This kernel's, if it is the one that was recorded.
+/// Returns this kernel's vDSO if it is the recorded one.
 pub(super) fn image(build_id: &[u8]) -> Result<Image, Reason> {
-    let bytes = read().ok_or_else(|| Reason::Unusable("this process has none".to_owned()))?;
+    let bytes = read().ok_or_else(|| Reason::Unusable("this process has no vDSO".to_owned()))?;
     let elf = Elf::open(bytes, 0).map_err(|error| Reason::Unusable(error.to_string()))?;
     match elf.build_id() {
         Some(id) if id == build_id || build_id.is_empty() => {
@@ -29,7 +29,7 @@ pub(super) fn image(build_id: &[u8]) -> Result<Image, Reason> {
     }
 }
 
-/// Its bytes, as they are in this process.
+/// Reads the vDSO of this process.
 fn read() -> Option<Vec<u8>> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
     let line = maps.lines().find(|line| line.ends_with(" [vdso]"))?;

@@ -1,4 +1,4 @@
-//! Names that are kept for the next time.
+//! The cache of names.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ fn caching(world: &World) -> Options {
     }
 }
 
-/// The one file in the cache.
+/// Returns the only file in the cache.
 fn kept(world: &World) -> PathBuf {
     let entries = fs::read_dir(world.path("caches/symbols")).expect("a folder");
     let files: Vec<_> = entries
@@ -33,7 +33,7 @@ fn kept(world: &World) -> PathBuf {
     file.clone()
 }
 
-/// Changes bytes of a file, and nothing that tells that it was changed.
+/// Changes bytes of a file without changing its metadata.
 fn change_silently(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     let modified = fs::metadata(path)
         .and_then(|it| it.modified())
@@ -72,18 +72,18 @@ fn named(outcome: &Outcome) -> Vec<(u64, &str)> {
 }
 
 #[test]
-fn what_was_found_once_is_not_looked_for_again() {
+fn cached_names_are_not_looked_up_again() {
     let world = World::new();
     let (mut recorded, inner) = recorded(&world);
     let outer = recorded.rel_pcs[0];
     let first = symbolize(caching(&world), &recorded);
     assert_eq!(functions(&first), ["outer"]);
-    // If it were read again, it would have another name.
+    // If the file were read again, the name would differ.
     let program = world.path("program");
     change_silently(&program, |bytes| replace(bytes, b"outer\0", b"OUTER\0"));
     assert_eq!(symbolize(caching(&world), &recorded), first);
     assert_eq!(functions(&symbolize(system(), &recorded)), ["OUTER"]);
-    // New addresses are, and both are kept.
+    // New addresses are looked up, and both are cached.
     recorded.rel_pcs.push(inner);
     let both = symbolize(caching(&world), &recorded);
     assert_eq!(named(&both), [(inner, "inner"), (outer, "outer")]);
@@ -92,7 +92,7 @@ fn what_was_found_once_is_not_looked_for_again() {
 }
 
 #[test]
-fn files_that_were_changed_or_found_since_are_looked_at() {
+fn changed_and_new_files_are_read_again() {
     let world = World::new();
     let (recorded, _) = recorded(&world);
     let program = world.path("program");
@@ -115,7 +115,7 @@ fn files_that_were_changed_or_found_since_are_looked_at() {
     assert_eq!(line(&symbolize(caching(&world), &recorded)), 0);
     fs::rename(&away, &debug).expect("moved");
     assert_eq!(line(&symbolize(caching(&world), &recorded)), 2);
-    // The same file, but not the same contents.
+    // The same file with other contents.
     fs::remove_file(&debug).expect("removed");
     change_silently(&program, |bytes| replace(bytes, b"outer\0", b"OUTER\0"));
     let later = SystemTime::now() + Duration::from_secs(9);
@@ -125,7 +125,7 @@ fn files_that_were_changed_or_found_since_are_looked_at() {
 }
 
 #[test]
-fn damaged_files_are_as_none() {
+fn damaged_cache_files_are_ignored_and_replaced() {
     let world = World::new();
     let (recorded, _) = recorded(&world);
     let first = symbolize(caching(&world), &recorded);
@@ -139,7 +139,7 @@ fn damaged_files_are_as_none() {
         fs::write(&file, &changed).expect("a file");
         assert_eq!(symbolize(caching(&world), &recorded), first);
     }
-    // It was mended, too.
+    // The damaged cache file was replaced.
     assert_eq!(fs::read(&file).expect("a file").len(), whole.len());
     fs::remove_file(&file).expect("removed");
     world.run("mkfifo", &[file.to_str().expect("a path")]);
@@ -147,7 +147,7 @@ fn damaged_files_are_as_none() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_used_changes_nothing() {
+fn an_unusable_cache_folder_does_not_change_the_result() {
     let world = World::new();
     let (recorded, _) = recorded(&world);
     world.write("caches", "no folder");
@@ -160,7 +160,7 @@ fn a_folder_that_cannot_be_used_changes_nothing() {
 }
 
 #[test]
-fn many_may_use_the_folder_at_once_and_it_stays_small() {
+fn concurrent_users_share_the_folder_and_its_size_is_bounded() {
     let world = World::new();
     let (recorded, _) = recorded(&world);
     let first = symbolize(system(), &recorded);
@@ -174,7 +174,7 @@ fn many_may_use_the_folder_at_once_and_it_stays_small() {
         }
     });
     let file = kept(&world);
-    // Old ones are removed when there is too much; other files stay.
+    // The oldest cache files are removed; other files stay.
     let folder = file.parent().expect("a folder");
     let old = SystemTime::now() - Duration::from_secs(7200);
     for (name, size) in [

@@ -1,4 +1,4 @@
-//! Files that are made to do harm.
+//! Hostile files.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -7,8 +7,8 @@ use ferretto_symbols::user::frames;
 
 use crate::support::{World, elf, function};
 
-/// Sections of debug information, spelled out: abbreviation 1 is a unit, 2 a function, 3 an inlined
-/// function with children; the unit has `entries`.
+/// Returns debug information in assembly: abbreviation 1 is a unit, 2 a function, 3 an inlined
+/// function with children. The unit has `entries`.
 fn assembly(entries: &str) -> String {
     format!(
         ".text\n.globl code\n.type code, @function\ncode: .skip 64, 0x90\n.size code, .-code\n\
@@ -22,7 +22,7 @@ fn assembly(entries: &str) -> String {
     )
 }
 
-/// A unit that has all of `code`, with `entries` in it.
+/// Returns a unit with `entries` that covers all of `code`.
 fn unit(number: usize, entries: &str) -> String {
     format!(
         ".Lunit{number}: .long .Lend{number} - .Lversion{number}\n\
@@ -49,7 +49,7 @@ fn names(path: &std::path::Path) -> Vec<String> {
 }
 
 #[test]
-fn functions_nested_without_end_are_cut_off() {
+fn endlessly_nested_functions_are_cut_off() {
     let world = World::new();
     let mut entries = ".Lname: .uleb128 2\n.asciz \"named\"\n.quad code\n.quad 64\n".to_owned();
     entries += ".rept 300000\n.uleb128 3\n.long .Lname - .Lunit0\n.quad code\n.quad 64\n.endr\n";
@@ -59,7 +59,7 @@ fn functions_nested_without_end_are_cut_off() {
 }
 
 #[test]
-fn names_that_refer_to_each_other_end() {
+fn cyclic_references_of_names_end() {
     let world = World::new();
     let entry = |label: &str, to: &str| {
         format!("{label}: .uleb128 4\n.long {to} - .Lunit0\n.quad code\n.quad 64\n")
@@ -71,13 +71,13 @@ fn names_that_refer_to_each_other_end() {
         entry(".La", ".Lunit0"),
     ] {
         let path = library(&world, &unit(0, &entries));
-        // Only the name in the symbol table is left.
+        // Only the name in the symbol table remains.
         assert_eq!(names(&path), ["code"]);
     }
 }
 
 #[test]
-fn units_that_all_claim_an_address_are_not_all_read() {
+fn only_some_of_many_units_that_claim_an_address_are_read() {
     let world = World::new();
     let mut units = String::new();
     for number in 0..2000 {
@@ -91,7 +91,7 @@ fn units_that_all_claim_an_address_are_not_all_read() {
 }
 
 #[test]
-fn units_that_lie_about_their_size_end_the_search() {
+fn units_with_false_sizes_end_the_search() {
     let world = World::new();
     for unit in [
         ".long 0xffffffef\n",
@@ -106,7 +106,7 @@ fn units_that_lie_about_their_size_end_the_search() {
 }
 
 #[test]
-fn any_damage_to_a_file_does_no_harm() {
+fn damaged_files_never_panic() {
     let world = World::new();
     let source = "static inline __attribute__((always_inline)) int inner(int x) {\
                   __asm__ volatile(\"nop\"); return x * 3; }\n\

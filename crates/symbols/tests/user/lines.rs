@@ -25,7 +25,7 @@ int main(int argc, char **argv) {
 }
 ";
 
-/// Returns the fields to compare: function, end of the file's path, line.
+/// Returns function, file name and line of each frame.
 fn comparable(outcome: &Outcome) -> Vec<(String, String, u32)> {
     let frames = outcome.names.first().map_or(&[][..], |named| &named.frames);
     let file = |frame: &Frame| {
@@ -65,7 +65,7 @@ fn assert_inlined(flags: &[&str]) {
 }
 
 #[test]
-fn inlined_functions_are_told_innermost_first_with_their_lines() {
+fn inlined_functions_are_listed_innermost_first_with_their_lines() {
     assert_inlined(&["-gdwarf-5"]);
     assert_inlined(&["-gdwarf-5", "-O0"]);
     assert_inlined(&["-g1"]);
@@ -79,7 +79,7 @@ fn older_versions_of_dwarf_are_read() {
 }
 
 #[test]
-fn unusual_ways_to_build_are_read() {
+fn files_built_with_unusual_options_are_read() {
     assert_inlined(&["-gdwarf-5", "-gdwarf64"]);
     assert_inlined(&["-gdwarf-5", "-ffunction-sections", "-Wl,--gc-sections"]);
     assert_inlined(&["-gdwarf-5", "-gz=zlib"]);
@@ -88,7 +88,7 @@ fn unusual_ways_to_build_are_read() {
 }
 
 #[test]
-fn debug_information_may_be_split_from_the_program() {
+fn split_debug_information_is_read() {
     assert_inlined(&["-gdwarf-5", "-gsplit-dwarf"]);
     let world = World::new();
     let flags = ["-O2", "-gdwarf-5", "-gsplit-dwarf"];
@@ -105,7 +105,7 @@ fn debug_information_may_be_split_from_the_program() {
         .into_iter()
         .find(|path| is_split(path))
         .expect("a .dwo file");
-    // That of another build is not used, and lines alone would put inlined ones into the wrong
+    // The file of another build is not used. Lines alone would put inlined ones into the wrong
     // function.
     for damage in ["other", "none"] {
         if damage == "other" {
@@ -136,7 +136,7 @@ fn debug_information_may_be_split_from_the_program() {
 }
 
 #[test]
-fn units_and_functions_in_many_places_are_read() {
+fn units_and_functions_in_several_ranges_are_read() {
     use std::fmt::Write as _;
     let mut source = SOURCE.to_owned();
     for number in 0..300 {
@@ -171,9 +171,9 @@ fn units_and_functions_in_many_places_are_read() {
 }
 
 #[test]
-fn what_clang_writes_is_read_too() {
+fn output_of_clang_is_read() {
     if Command::new("clang").arg("--version").output().is_err() {
-        return println!("skipped: there is no clang");
+        return println!("skipped: clang is not installed");
     }
     for flags in [
         &["-gdwarf-5"][..],
@@ -191,13 +191,13 @@ fn what_clang_writes_is_read_too() {
     }
 }
 
-/// Address of the label in `innermost`.
+/// Returns the address of the label in `innermost`.
 fn mark(program: &Path) -> u64 {
     function(&elf(program), "mark").0
 }
 
 #[test]
-fn debug_information_may_be_in_another_file() {
+fn debug_information_in_another_file_is_read() {
     for compress in ["none", "zlib", "zstd"] {
         let world = World::new();
         let program = world.compile(SOURCE, "program", &["-O2", "-g"]);
@@ -246,7 +246,7 @@ fn functions_of_rust_and_of_cxx_have_readable_names() {
     );
     for mangling in ["legacy", "v0"] {
         let mangling = format!("-Csymbol-mangling-version={mangling}");
-        // Older compilers know only one.
+        // Older compilers support only one format.
         let flags = [
             "-O",
             "-g",
@@ -259,7 +259,7 @@ fn functions_of_rust_and_of_cxx_have_readable_names() {
             .current_dir(world.path("."))
             .output();
         let Ok(done) = done else {
-            return println!("skipped: there is no rustc");
+            return println!("skipped: rustc is not installed");
         };
         if !done.status.success() {
             println!("skipped: {}", String::from_utf8_lossy(&done.stderr));

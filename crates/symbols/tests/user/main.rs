@@ -1,4 +1,4 @@
-//! Names of the functions of real programs, compiled here.
+//! Names of functions of real programs, compiled by the tests.
 
 mod cache;
 mod hostile;

@@ -1,5 +1,5 @@
-//! Split debug information of several units in one package, put together by hand: the tools that
-//! make them know not all forms that compilers write.
+//! Packages of split debug information, assembled by hand, since the tools do not support all forms
+//! that compilers write.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ int main(int argc, char **argv) { (void)argv; return outer(argc); }
 const OTHER: &str = "int twice(int x) { return x + x; }";
 const FLAGS: [&str; 4] = ["-O1", "-gdwarf-5", "-gsplit-dwarf", "-c"];
 
-/// The sections that units have parts of, with their numbers in an index of DWARF 5.
+/// The sections with parts of units, and their numbers in a DWARF 5 index.
 const SECTIONS: [(u32, &str); 4] = [
     (1, ".debug_info.dwo"),
     (3, ".debug_abbrev.dwo"),
@@ -46,8 +46,8 @@ fn section(dwo: &Path, name: &str) -> Vec<u8> {
     elf(dwo).section(name).unwrap_or_default()
 }
 
-/// Makes `program.dwp` of `program.dwo` behind `other.dwo`. The parts are moved by `wrong` in the
-/// index.
+/// Builds `program.dwp` from `other.dwo` and `program.dwo`. The offsets in the index are wrong by
+/// `wrong`.
 fn pack(world: &World, wrong: u32) {
     let (first, second) = (world.path("other.dwo"), world.path("program.dwo"));
     let id = section(&second, ".debug_info.dwo")[12..20].to_vec();
@@ -67,7 +67,7 @@ fn pack(world: &World, wrong: u32) {
     }
     let count = columns.len() as u32 / 4;
     let mut index: Vec<u8> = [5, count, 1, 2].map(u32::to_le_bytes).concat();
-    // Two slots, of which the number says which is used.
+    // Two slots; the id selects the used one.
     let slot = usize::from(id[0] & 1);
     let (mut ids, mut rows) = ([0; 16], [0; 8]);
     ids[slot * 8..slot * 8 + 8].copy_from_slice(&id);
@@ -103,21 +103,21 @@ fn lines(program: &Path) -> Vec<(String, u32)> {
 }
 
 #[test]
-fn the_package_has_what_was_in_files_of_their_own() {
+fn a_package_gives_the_same_names_as_dwo_files() {
     let (world, program) = built();
     let split = lines(&program);
     assert!(split.contains(&("inner".to_owned(), 3)), "{split:?}");
     pack(&world, 0);
     std::fs::remove_file(world.path("program.dwo")).expect("removed");
     assert_eq!(lines(&program), split);
-    // The debug file of a stripped program stands for it.
+    // The package belongs to the debug file of a stripped program.
     world.run("cp", &["program", "program.debug"]);
     let debug = world.path("program.debug");
     assert_eq!(lines(&debug), split);
 }
 
 #[test]
-fn a_package_that_is_of_no_use_is_not_used() {
+fn an_unusable_package_is_ignored() {
     let (world, program) = built();
     let split = lines(&program);
     let hidden = world.path("hidden");
@@ -126,7 +126,7 @@ fn a_package_that_is_of_no_use_is_not_used() {
     let nothing = [("outer".to_owned(), 0)];
     assert_eq!(lines(&program), nothing, "parts beyond the end");
     std::fs::remove_file(world.path("program.dwp")).expect("removed");
-    // Without the unit, files of their own count.
+    // Without the unit in the package, its .dwo file is used.
     std::fs::rename(world.path("other.dwo"), world.path("program.dwp")).expect("moved");
     assert_eq!(lines(&program), nothing);
     std::fs::rename(&hidden, world.path("program.dwo")).expect("moved");

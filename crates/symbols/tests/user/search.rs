@@ -1,4 +1,4 @@
-//! The files that names come from.
+//! The search for files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -32,7 +32,7 @@ fn a_file_with_another_build_id_is_never_used() {
     let program = world.compile(SOURCE, "program", &["-O1"]);
     let (outer, _) = function(&elf(&program), "outer");
     let recorded = module(&program, &[outer]);
-    // It was compiled anew since.
+    // The program was recompiled after the recording.
     world.compile(&SOURCE.replace("* 3", "* 5"), "program", &["-O0"]);
     let outcome = symbolize(system(), &recorded);
     assert_eq!(outcome.names, []);
@@ -62,13 +62,13 @@ fn a_file_without_a_build_id_is_used_only_if_paths_are_trusted() {
         functions(&symbolize(trusting.clone(), &recorded)),
         ["outer"]
     );
-    // Not even then another file.
+    // A file with a build id is not used even then.
     world.compile(SOURCE, "program", &["-O1"]);
     assert_eq!(symbolize(trusting, &recorded).names, []);
 }
 
 #[test]
-fn a_stripped_program_has_its_debug_file_beside_it() {
+fn a_debug_file_next_to_a_stripped_program_is_used() {
     let world = World::new();
     let program = world.compile(SOURCE, "program", &["-O1", "-g"]);
     let (outer, _) = function(&elf(&program), "outer");
@@ -114,7 +114,7 @@ fn a_stripped_program_has_its_debug_file_beside_it() {
         functions(&symbolize(elsewhere.clone(), &recorded)),
         ["outer"]
     );
-    // One that was changed is not used.
+    // A changed debug file is not used.
     let debug = folder.join("program.debug");
     let mut bytes = fs::read(&debug).expect("the debug file");
     bytes.push(0);
@@ -128,14 +128,14 @@ fn a_stripped_program_has_its_debug_file_beside_it() {
 }
 
 #[test]
-fn a_stripped_program_may_have_its_symbols_packed_inside() {
+fn packed_symbols_of_a_stripped_program_are_used() {
     let world = World::new();
     if std::process::Command::new("xz")
         .arg("--version")
         .output()
         .is_err()
     {
-        println!("skipped: there is no xz");
+        println!("skipped: xz is not installed");
         return;
     }
     let program = world.compile(SOURCE, "program", &["-O1"]);
@@ -183,7 +183,7 @@ fn debug_files_are_found_by_build_id() {
 }
 
 #[test]
-fn the_users_folders_are_searched_by_place_or_build_id() {
+fn the_users_folders_are_searched_by_path_or_build_id() {
     let world = World::new();
     let program = world.compile(SOURCE, "program", &["-O1"]);
     let (outer, _) = function(&elf(&program), "outer");
@@ -205,14 +205,14 @@ fn the_users_folders_are_searched_by_place_or_build_id() {
                 ..Options::default()
             };
             let outcome = symbolize(options, &recorded);
-            // Without the folder of the archive it is only found by its name.
+            // Without the folder of the archive, the library is found by its name only.
             if mode == Mode::Index || place != "system/lib/libthing.so" {
                 assert_eq!(outcome.used, std::slice::from_ref(&path), "{mode:?}");
             }
         }
         fs::remove_dir_all(root).expect("removed");
     }
-    // Other names are found by build id only, and single files may be given.
+    // Files with other names are found by build id only, also as single files.
     fs::copy(&program, world.path("other")).expect("copied");
     for (mode, found) in [(Mode::Find, 0), (Mode::Index, 1)] {
         let options = Options {
@@ -244,7 +244,7 @@ fn recorded_paths_do_not_lead_out_of_the_users_folders() {
 }
 
 #[test]
-fn files_that_are_none_are_not_waited_for() {
+fn special_files_do_not_block_the_search() {
     let world = World::new();
     let program = world.compile(SOURCE, "program", &["-O1"]);
     let recorded = module(&program, &[0x1000]);
@@ -301,9 +301,9 @@ fn many_modules_are_named_in_their_order() {
 }
 
 #[test]
-fn addresses_are_corrected_if_the_profiler_took_a_wrong_load_bias() {
+fn addresses_recorded_with_a_wrong_load_bias_are_corrected() {
     let world = World::new();
-    // As lld lays programs out: addresses are ahead of places in the file.
+    // lld places addresses ahead of file offsets.
     let program = world.compile(
         SOURCE,
         "program",
@@ -319,7 +319,7 @@ fn addresses_are_corrected_if_the_profiler_took_a_wrong_load_bias() {
     let mut recorded = module(&program, &[outer]);
     recorded.offset = Some(segment.offset);
     assert_eq!(functions(&symbolize(system(), &recorded)), ["outer"]);
-    // A profiler that did not know the bias recorded addresses without it.
+    // A profiler without the load bias recorded addresses without it.
     recorded.rel_pcs = vec![outer - recorded.load_bias];
     recorded.load_bias = 0;
     let assert_named = |recorded: &ferretto_symbols::Module| {
@@ -327,13 +327,13 @@ fn addresses_are_corrected_if_the_profiler_took_a_wrong_load_bias() {
         assert_eq!(functions(&outcome), ["outer"]);
         assert_eq!(outcome.names[0].rel_pc, recorded.rel_pcs[0]);
     };
-    // One that took the bias of another segment recorded addresses that are too large.
+    // A profiler with the load bias of another segment recorded addresses that are too large.
     let mut too_large = recorded.clone();
     too_large.rel_pcs = vec![outer + 0x1000];
     too_large.load_bias = segment.address - segment.offset + 0x1000;
     assert_named(&too_large);
     assert_named(&recorded);
-    // A debug file knows no places in the program.
+    // A debug file has no file offsets of the program.
     world.run(
         "objcopy",
         &["--only-keep-debug", "program", "program.debug"],
@@ -350,7 +350,7 @@ fn addresses_are_corrected_if_the_profiler_took_a_wrong_load_bias() {
 }
 
 #[test]
-fn functions_of_stripped_programs_are_told_by_where_they_begin() {
+fn functions_of_stripped_programs_are_named_by_their_start() {
     let world = World::new();
     let flags = ["-O1", "-fasynchronous-unwind-tables"];
     let program = world.compile(SOURCE, "program", &flags);

@@ -1,4 +1,4 @@
-//! Debug information of which parts are in a file that several share.
+//! Debug information with parts in a supplementary file.
 
 use std::fs;
 
@@ -6,8 +6,8 @@ use ferretto_symbols::user::Reason;
 
 use crate::support::{World, elf, function, functions, module, symbolize, system};
 
-/// A function `code`, whose own name is in the shared file, with one inlined into it, which is
-/// there as a whole.
+/// A function `code` whose name is in the shared file, with an inlined function that is entirely in
+/// the shared file.
 const PROGRAM: &str = r#"
 .text
 .globl code
@@ -73,7 +73,7 @@ abbreviations:
 "#;
 
 #[test]
-fn names_may_be_in_a_shared_file() {
+fn names_in_a_supplementary_file_are_found() {
     let world = World::new();
     world.write("program.s", PROGRAM);
     world.write("shared.s", SHARED);

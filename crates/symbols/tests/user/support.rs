@@ -1,4 +1,4 @@
-//! Compiling programs, and asking for names.
+//! Compiles programs and symbolizes their functions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use ferretto_elf::{Elf, open_regular};
 use ferretto_symbols::{Module, Options, Outcome, Symbolizer};
 use tempfile::TempDir;
 
-/// A folder of one test.
+/// The folder of a test.
 pub(crate) struct World {
     folder: TempDir,
 }
@@ -53,7 +53,7 @@ pub(crate) fn elf(path: &Path) -> Elf {
     Elf::open(open_regular(path).expect("a file"), 0).expect("an ELF file")
 }
 
-/// Address and size of a function, by its symbol.
+/// Returns address and size of a function by its symbol.
 pub(crate) fn function(program: &Elf, name: &str) -> (u64, u64) {
     let mut all = program.symbols().iter();
     let found = all.find(|(_, _, symbol)| *symbol == name);
@@ -84,7 +84,7 @@ pub(crate) fn symbolize(options: Options, module: &Module) -> Outcome {
     Symbolizer::new(options).symbolize_module(module)
 }
 
-/// The functions of the first address, innermost first.
+/// Returns the functions of the first address, innermost first.
 pub(crate) fn functions(outcome: &Outcome) -> Vec<&str> {
     let first = outcome.names.first();
     let frames = first

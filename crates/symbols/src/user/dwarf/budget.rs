@@ -1,4 +1,4 @@
-//! The budget of one file, and the problems it can have.
+//! The budget of a file, and its possible problems.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 use ferretto_elf::ElfError;
 use thiserror::Error;
 
-/// Entries, attributes and rows that are looked at in one file: some ten times as many as are
-/// needed to name a few thousand addresses of the largest programs known.
+/// The largest number of entries, attributes and rows to read in a file: about ten times the need
+/// of a few thousand addresses of the largest known programs.
 const STEPS: u64 = 1 << 30;
-/// Time for one file.
+/// The largest time for a file.
 const TIME: Duration = Duration::from_secs(30);
-/// Steps between two looks at the clock.
+/// The number of steps between two checks of the time.
 const STRIDE: u64 = 1 << 16;
 
-/// Why debug information could not be used.
+/// The reason why debug information cannot be used.
 #[derive(Debug, Error)]
 pub(in crate::user) enum Problem {
     #[error("debug information is damaged: {0}")]
@@ -27,11 +27,11 @@ pub(in crate::user) enum Problem {
     TooMuch,
 }
 
-/// The rest of a budget.
+/// The remaining budget.
 #[derive(Debug)]
 pub(in crate::user) struct Budget {
     steps: Cell<u64>,
-    /// Steps at which the clock is looked at next.
+    /// The number of steps at the next check of the time.
     next: Cell<u64>,
     end: Instant,
 }

@@ -12,21 +12,21 @@ use super::section::Slice;
 use super::unit::{Text, Unit};
 use super::{Dwarf, within};
 
-/// Larger tables of lines, and of the files in them, are not read.
+/// The largest sizes of a line table and of its file table.
 const MAX_PROGRAM: u64 = 256 << 20;
 const MAX_HEADER: u64 = 4 << 20;
 
-/// The lines that were found.
+/// The found lines.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
-    /// Of each address: file by its number, and line.
+    /// The file number and the line of each address.
     rows: Vec<Option<(u64, u32)>>,
-    /// Paths of files that are used.
+    /// The paths of referenced files.
     files: FxHashMap<u64, String>,
 }
 
 impl Lines {
-    /// File and line of the address with this index; 0 if the line is unknown.
+    /// Returns file and line of the address with this index; line 0 if unknown.
     pub(super) fn row(&self, index: usize) -> (Option<u64>, u32) {
         match self.rows.get(index) {
             Some(&Some((file, line))) => (Some(file), line),
@@ -34,7 +34,7 @@ impl Lines {
         }
     }
 
-    /// The path of a file.
+    /// Returns the path of a file.
     pub(super) fn file(&self, number: Option<u64>) -> Option<String> {
         self.files.get(&number?).cloned()
     }
@@ -54,7 +54,7 @@ pub(super) fn find(
     let section = &dwarf.sections.lines;
     let size = section.parse(offset, 64..64, budget, program_size)?;
     if size > MAX_PROGRAM {
-        return Err(Problem::Inconsistent("a table of lines is too large"));
+        return Err(Problem::Inconsistent("a line table is too large"));
     }
     let bytes = section.read(offset, size)?;
     let program = DebugLine::from(EndianSlice::new(&bytes, LittleEndian));
@@ -65,7 +65,7 @@ pub(super) fn find(
         files: FxHashMap::default(),
     };
     let mut rows = program.rows();
-    // Where the row before this one begins, in the same sequence.
+    // The start of the row before this one in the same sequence.
     let mut before: Option<(u64, u64, u32)> = None;
     while let Some((_, row)) = rows.next_row()? {
         budget.spend(1)?;
@@ -101,7 +101,8 @@ pub(super) fn find(
     Ok(lines)
 }
 
-/// Bytes of the program that begins here, and whether the part with the files is of a good size.
+/// Returns the size of the line program at the start of `bytes`, and checks the size of its file
+/// table.
 fn program_size(mut bytes: Slice<'_>) -> Result<u64, Problem> {
     let before = bytes.len();
     let (length, format) = bytes.read_initial_length()?;
@@ -112,12 +113,12 @@ fn program_size(mut bytes: Slice<'_>) -> Result<u64, Problem> {
     }
     let header = bytes.read_length(format)? as u64;
     if header > MAX_HEADER {
-        return Err(Problem::Inconsistent("a table of files is too large"));
+        return Err(Problem::Inconsistent("a file table is too large"));
     }
     Ok(size)
 }
 
-/// The path of a file, as absolute as the unit tells.
+/// Returns the path of a file, absolute if the unit has its folder.
 fn path(
     dwarf: &Dwarf<'_>,
     unit: &Unit,

@@ -1,9 +1,8 @@
 //! Debug information in DWARF: functions, also inlined ones, source files and lines of addresses.
 //!
-//! Only parts that the wanted addresses need are read: the first entry of each unit, then, unit by
-//! unit, the entries and lines of those that have wanted addresses. So memory is bounded by the
-//! largest such unit, not by the file. Nothing is recursive, and all work is paid from a
-//! [`Budget`].
+//! Reads only the parts that the wanted addresses need: the first entry of each unit, then the
+//! entries and lines of each unit with wanted addresses. So the largest such unit bounds the
+//! memory, not the file. Nothing is recursive, and a [`Budget`] bounds all work.
 
 mod budget;
 mod lines;
@@ -26,7 +25,7 @@ use package::Package;
 use section::Section;
 use unit::{Address, Text, Unit};
 
-/// Units that say of the same address that it is theirs, of which all are asked.
+/// The largest number of units to search for an address that several claim.
 const MAX_CLAIMS: u8 = 4;
 
 /// A function at an address.
@@ -35,7 +34,7 @@ pub(super) struct SourceLocation {
     /// Its name, possibly mangled.
     pub(super) function: Option<String>,
     pub(super) file: Option<String>,
-    /// 0 if unknown.
+    /// The line; 0 if unknown.
     pub(super) line: u32,
 }
 
@@ -59,11 +58,11 @@ pub(super) struct Dwarf<'e> {
     sections: Sections<'e>,
     /// The offsets of units, in ascending order.
     units: Vec<u64>,
-    /// A file that several share parts with.
+    /// The supplementary file, which several files share.
     supplementary: Option<Box<Self>>,
     /// The file.
     path: PathBuf,
-    /// The package beside it, if there is one, opened when first needed.
+    /// The package next to the file, opened when first needed.
     package: OnceCell<Option<Package>>,
 }
 
@@ -98,11 +97,11 @@ impl<'e> Sections<'e> {
 fn element(base: u64, index: u64, size: u8) -> Result<u64, Problem> {
     let offset = index.checked_mul(u64::from(size));
     let offset = offset.and_then(|offset| base.checked_add(offset));
-    offset.ok_or(Problem::Inconsistent("an index beyond its table"))
+    offset.ok_or(Problem::Inconsistent("an index is beyond its table"))
 }
 
 impl<'e> Dwarf<'e> {
-    /// Finds the units. Damage ends the list, and is reported.
+    /// Finds the units. Damage ends the list and is reported.
     pub(super) fn open(
         elf: &'e Elf,
         supplementary: Option<&'e Elf>,
@@ -125,8 +124,8 @@ impl<'e> Dwarf<'e> {
         Ok((dwarf, problem))
     }
 
-    /// The functions at each of `addresses` (ascending, as the file states them), innermost first.
-    /// Unknown addresses get none. Parts that could not be read are reported.
+    /// Returns the functions at each of `addresses` (ascending addresses of the file), innermost
+    /// first. Unknown addresses have none. Unreadable parts are reported.
     pub(super) fn locate(
         &self,
         addresses: &[u64],
@@ -196,7 +195,7 @@ impl<'e> Dwarf<'e> {
         }
     }
 
-    /// Returns the functions, by the unit `of_entries` of the file `entries`, and the lines, by
+    /// Returns the functions from the unit `of_entries` of the file `entries`, and the lines from
     /// `unit` of this file.
     fn places(
         &self,
@@ -208,7 +207,7 @@ impl<'e> Dwarf<'e> {
     ) -> Result<Vec<Vec<SourceLocation>>, Problem> {
         let scopes = walk::scopes(&entries.sections, of_entries, addresses, budget)?;
         let calls = scopes.iter().flatten().filter_map(|scope| scope.call_file);
-        // Damaged lines spoil no names.
+        // Damaged lines do not affect names.
         let lines = lines::find(self, unit, addresses, calls, budget).unwrap_or_default();
         let mut names = names::Names::new(entries, budget);
         let mut places = Vec::with_capacity(addresses.len());
@@ -256,7 +255,7 @@ impl<'e> Dwarf<'e> {
     }
 }
 
-/// Returns the indices of those `addresses`, which ascend, that lie in `range`.
+/// Returns the indices of the ascending `addresses` that are in `range`.
 fn within(addresses: &[u64], range: Range<u64>) -> Range<usize> {
     let start = addresses.partition_point(|&address| address < range.start);
     let length = addresses[start..].partition_point(|&address| address < range.end);

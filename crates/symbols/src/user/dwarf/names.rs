@@ -12,11 +12,11 @@ use super::budget::{Budget, Problem};
 use super::unit::{Header, Text, Unit};
 use super::walk::ABBREVIATIONS;
 
-/// Entries that refer to each other, from a copy of a function to the function itself.
+/// The largest number of references to follow from an entry to the function's own entry.
 const MAX_REFERENCES: usize = 16;
-/// Larger entries are not read.
+/// The largest size of an entry.
 const MAX_ENTRY: u64 = 64 << 10;
-/// Tables of abbreviations that are kept.
+/// The number of cached abbreviation tables.
 const MAX_TABLES: usize = 8;
 
 /// Names by entry.
@@ -24,11 +24,11 @@ pub(super) struct Names<'d, 'e> {
     dwarf: &'d Dwarf<'e>,
     budget: &'d Budget,
     known: FxHashMap<u64, Option<String>>,
-    /// By whether they are of the supplementary file, and offset.
+    /// The names by offset; the flag marks entries of the supplementary file.
     tables: Vec<((bool, u64), Arc<Abbreviations>)>,
 }
 
-/// The next place to look.
+/// The next entry to read.
 enum Next {
     Name(Text),
     Entry { supplementary: bool, offset: u64 },
@@ -45,12 +45,12 @@ impl<'d, 'e> Names<'d, 'e> {
         }
     }
 
-    /// The name of the function whose entry is at `offset`: the one for the linker if there is one.
+    /// Returns the name of the function whose entry is at `offset`, the linkage name if it has one.
     pub(super) fn of(&mut self, offset: u64) -> Result<Option<String>, Problem> {
         if let Some(name) = self.known.get(&offset) {
             return Ok(name.clone());
         }
-        // A damaged reference spoils only this name.
+        // A damaged reference affects only this name.
         let name = match self.find(offset) {
             Err(Problem::TooMuch) => return Err(Problem::TooMuch),
             name => name.unwrap_or_default(),
@@ -126,8 +126,7 @@ impl<'d, 'e> Names<'d, 'e> {
                         _ => {}
                     }
                 }
-                // The declaration that it refers to may have the name for the linker, which says
-                // more than its own.
+                // The declaration may have the linkage name, which is more precise.
                 Ok(match (linkage, next, own) {
                     (Some(name), ..) => Next::Name(name),
                     (None, next @ Next::Entry { .. }, _) => next,
@@ -186,9 +185,9 @@ fn reference(
 }
 
 impl Dwarf<'_> {
-    /// The unit that has the entry at this place.
+    /// Returns the unit that contains the entry at this offset.
     fn unit_of(&self, offset: u64, budget: &Budget) -> Result<Header, Problem> {
-        const NONE: Problem = Problem::Inconsistent("a reference to no entry");
+        const NONE: Problem = Problem::Inconsistent("a reference leads to no entry");
         let after = self.units.partition_point(|&start| start <= offset);
         let start = after.checked_sub(1).map(|index| self.units[index]);
         let header = Header::read(&self.sections.info, start.ok_or(NONE)?, budget)?;

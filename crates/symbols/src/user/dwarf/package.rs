@@ -1,5 +1,4 @@
-//! Packages (`.dwp`): the `.dwo` files of a program in one file, found by the numbers of their
-//! units.
+//! Packages (`.dwp`), which contain the `.dwo` files of a program, indexed by unit ids.
 
 use std::ops::Range;
 use std::path::Path;
@@ -9,20 +8,20 @@ use gimli::{DebugCuIndex, IndexSectionId, LittleEndian};
 use super::budget::{Budget, Problem};
 use crate::user::image::Image;
 
-/// An index has some dozen bytes a unit.
+/// The largest size of an index, which has a few dozen bytes for each unit.
 const MAX_INDEX: u64 = 64 << 20;
-/// The most that looking up a unit costs, as an index may be made so that this takes long: so the
-/// clock is looked at often.
+/// The assumed cost of a lookup. A hostile index makes lookups slow, so a high cost makes the time
+/// be checked often.
 const LOOKUP: u64 = 1 << 13;
 
-/// A package, opened.
+/// An open package.
 #[derive(Debug)]
 pub(super) struct Package {
     pub(super) image: Image,
     index: Vec<u8>,
 }
 
-/// The parts of a package's sections that are of one unit; `None` is all of it.
+/// The parts of a package's sections that belong to a unit; `None` is a whole section.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Parts {
     pub(super) info: Option<Range<u64>>,
@@ -32,8 +31,8 @@ pub(super) struct Parts {
 }
 
 impl Package {
-    /// The package of the program at `path`, or of the program whose debug file that is; `None` if
-    /// there is none.
+    /// Opens the package of the program at `path`, or of the program whose debug file is at `path`;
+    /// `None` if there is none.
     pub(super) fn beside(path: &Path) -> Option<Self> {
         let program = match path.extension() {
             Some(ending) if ending == "debug" => path.with_extension(""),
@@ -47,14 +46,14 @@ impl Package {
         Some(Self { image, index })
     }
 
-    /// Returns the parts of the unit with this number; `None` if the package does not have it.
+    /// Returns the parts of the unit with this id; `None` if the package lacks it.
     pub(super) fn find(&self, id: u64, budget: &Budget) -> Result<Option<Parts>, Problem> {
         budget.spend(LOOKUP)?;
         let index = DebugCuIndex::new(&self.index, LittleEndian).index()?;
         let Some(row) = index.find(id) else {
             return Ok(None);
         };
-        // A section without a column has nothing of the unit.
+        // A section without a column has no bytes of the unit.
         let mut parts = Parts {
             info: Some(0..0),
             abbrev: Some(0..0),

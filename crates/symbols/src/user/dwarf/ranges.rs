@@ -1,4 +1,4 @@
-//! The addresses that entries take.
+//! The address ranges of entries.
 
 use std::ops::Range;
 
@@ -9,11 +9,11 @@ use super::section::Slice;
 use super::unit::{Address, Extent, Ranges, Unit};
 use super::{Sections, element};
 
-/// Bytes that usually, and that at most, hold a list.
+/// The usual and the largest size of a range list.
 const LIST: Range<u64> = 512..16 << 20;
 
 impl Sections<'_> {
-    /// Tells of each range of addresses that an entry of `unit` takes.
+    /// Calls a function with each address range of an entry of `unit`.
     pub(super) fn each_range(
         &self,
         unit: &Unit,
@@ -35,7 +35,7 @@ impl Sections<'_> {
         if low < high { each(low..high) } else { Ok(()) }
     }
 
-    /// The entries of a list up to its end.
+    /// Reads the entries of a list up to its end.
     fn list(&self, unit: &Unit, ranges: Ranges, budget: &Budget) -> Result<Vec<Entry>, Problem> {
         let encoding = unit.header.encoding;
         let offset = match ranges {
@@ -83,8 +83,8 @@ impl Sections<'_> {
                     (start, start.saturating_add(length))
                 }
             };
-            // Code that the linker left out has ranges that end where they begin, or near the end
-            // of all addresses.
+            // Code that the linker discarded has empty ranges, or ranges near the end of the
+            // address space.
             if start < end {
                 each(start..end)?;
             }
@@ -93,7 +93,7 @@ impl Sections<'_> {
     }
 }
 
-/// An entry of a list of ranges.
+/// An entry of a range list.
 #[derive(Clone, Copy, Debug)]
 enum Entry {
     /// The base of the offsets that follow.
@@ -104,7 +104,7 @@ enum Entry {
 }
 
 impl Entry {
-    /// The next entry; none at the end of a list.
+    /// Reads the next entry; `None` at the end of the list.
     fn read(bytes: &mut Slice<'_>, encoding: Encoding) -> gimli::Result<Option<Self>> {
         match encoding.version {
             5.. => Self::read_tagged(bytes, encoding.address_size),
@@ -112,7 +112,7 @@ impl Entry {
         }
     }
 
-    /// An entry of `.debug_rnglists`.
+    /// Reads an entry of `.debug_rnglists`.
     fn read_tagged(bytes: &mut Slice<'_>, address_size: u8) -> gimli::Result<Option<Self>> {
         let kind = gimli::DwRle(bytes.read_u8()?);
         let index = |bytes: &mut Slice<'_>| bytes.read_uleb128().map(Address::Index);
@@ -132,7 +132,7 @@ impl Entry {
         }))
     }
 
-    /// An entry of `.debug_ranges`.
+    /// Reads an entry of `.debug_ranges`.
     fn read_pair(bytes: &mut Slice<'_>, address_size: u8) -> gimli::Result<Option<Self>> {
         let start = bytes.read_address(address_size)?;
         let end = bytes.read_address(address_size)?;

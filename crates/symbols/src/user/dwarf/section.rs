@@ -1,4 +1,4 @@
-//! Sections of which parts are read when they are needed.
+//! Sections that are read in parts, on request.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -11,13 +11,13 @@ use super::budget::{Budget, Problem};
 
 pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
-/// Small parts are read in blocks of this size, as their neighbours are often needed next.
+/// The block size of small reads, since neighbouring bytes are often needed next.
 const BLOCK: u64 = 64 << 10;
-/// The most that is read at once.
+/// The largest read.
 const MAX_READ: u64 = 512 << 20;
-/// Compressed sections are in memory as a whole while their file is looked at.
+/// The largest compressed section, which has to be in memory as a whole.
 const MAX_COMPRESSED: u64 = 512 << 20;
-/// Longer strings are cut off.
+/// The largest size of a string. Longer ones are cut off.
 const MAX_STRING: u64 = 4096;
 
 #[derive(Debug)]
@@ -32,12 +32,12 @@ enum Contents {
 pub(super) struct Section<'e> {
     pub(super) elf: &'e Elf,
     contents: Contents,
-    /// The block read last, and its place in the section.
+    /// The last block, and its offset in the section.
     block: RefCell<(u64, Vec<u8>)>,
 }
 
 impl<'e> Section<'e> {
-    /// The section of that name; an absent one is empty.
+    /// Opens the section called `name`. An absent one is empty.
     pub(super) fn open(elf: &'e Elf, name: &str) -> Result<Self, Problem> {
         let header = elf.section_header(name).filter(|header| header.has_data());
         let contents = match header {
@@ -57,13 +57,15 @@ impl<'e> Section<'e> {
         })
     }
 
-    /// Only this part of it; all of it if none is named.
+    /// Restricts the section to a part, if one is given.
     pub(super) fn part(mut self, part: Option<Range<u64>>) -> Result<Self, Problem> {
         let Some(Range { start, end }) = part else {
             return Ok(self);
         };
         if start > end || end > self.size() {
-            return Err(Problem::Inconsistent("a part beyond the end of a section"));
+            return Err(Problem::Inconsistent(
+                "a part is beyond the end of its section",
+            ));
         }
         match &mut self.contents {
             Contents::Absent => {}
@@ -87,9 +89,9 @@ impl<'e> Section<'e> {
         }
     }
 
-    /// Exactly these bytes.
+    /// Reads exactly these bytes.
     pub(super) fn read(&self, offset: u64, length: u64) -> Result<Cow<'_, [u8]>, Problem> {
-        const BEYOND: Problem = Problem::Inconsistent("an offset beyond the end of a section");
+        const BEYOND: Problem = Problem::Inconsistent("an offset is beyond the end of its section");
         let end = offset.checked_add(length).filter(|&end| end <= self.size());
         let end = end.ok_or(BEYOND)?;
         match &self.contents {
@@ -115,8 +117,8 @@ impl<'e> Section<'e> {
         }
     }
 
-    /// Parses an item at `offset` of unknown length: `parse` is given the lower number of bytes of
-    /// `lengths`, and more, up to the higher one, as long as it says that there are too few.
+    /// Parses an item of unknown size at `offset`. `parse` gets the lower number of bytes of
+    /// `lengths`, and more, up to the higher number, while it needs more.
     pub(super) fn parse<T>(
         &self,
         offset: u64,
@@ -127,7 +129,7 @@ impl<'e> Section<'e> {
         let most = self.size().saturating_sub(offset).min(lengths.end);
         let mut length = lengths.start.min(most);
         loop {
-            // Reading costs, too, and parsing may go over all of it.
+            // Reading has a cost, too, and parsing may touch all bytes.
             budget.spend(1 + length / 256)?;
             let bytes = self.read(offset, length)?;
             match parse(EndianSlice::new(&bytes, LittleEndian)) {
@@ -139,14 +141,14 @@ impl<'e> Section<'e> {
         }
     }
 
-    /// The number of `size` bytes at `offset`.
+    /// Reads the number of `size` bytes at `offset`.
     pub(super) fn number(&self, offset: u64, size: u8) -> Result<u64, Problem> {
         let bytes = self.read(offset, u64::from(size.min(8)))?;
         let digits = bytes.iter().rev();
         Ok(digits.fold(0, |number, &byte| number << 8 | u64::from(byte)))
     }
 
-    /// The string that begins at `offset`.
+    /// Reads the string at `offset`.
     pub(super) fn string(&self, offset: u64) -> Result<String, Problem> {
         let rest = self.size().saturating_sub(offset);
         for length in [256, MAX_STRING] {
@@ -163,7 +165,7 @@ impl<'e> Section<'e> {
     }
 }
 
-/// At most [`MAX_STRING`] bytes as text.
+/// Converts at most [`MAX_STRING`] bytes to text.
 pub(super) fn text(bytes: &[u8]) -> String {
     let bytes = &bytes[..bytes.len().min(MAX_STRING as usize)];
     String::from_utf8_lossy(bytes).into_owned()

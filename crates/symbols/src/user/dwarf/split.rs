@@ -1,5 +1,5 @@
-//! Units of which the larger part is in another file: one of its own (`.dwo`), as the compiler left
-//! it, or the package of the program (`.dwp`).
+//! Split units, whose larger part is in a `.dwo` file of the compiler or in the package of the
+//! program (`.dwp`).
 
 use std::cell::OnceCell;
 use std::path::Path;
@@ -13,11 +13,10 @@ use super::unit::{self, Text, Unit};
 use super::{Dwarf, Sections, SourceLocation};
 use crate::user::image::Image;
 
-const MISSING: Problem =
-    Problem::Inconsistent("a part is in a .dwo file that is not there any more");
+const MISSING: Problem = Problem::Inconsistent("a part is in a .dwo file that is missing");
 
 impl<'e> Dwarf<'e> {
-    /// The functions at `addresses` of a unit whose rest is elsewhere.
+    /// Returns the functions at `addresses` of a split unit.
     pub(super) fn locate_in_split(
         &self,
         unit: &Unit,
@@ -38,14 +37,14 @@ impl<'e> Dwarf<'e> {
         self.places(&entries, &of_entries, unit, addresses, budget)
     }
 
-    /// The file that has the rest of `unit`.
+    /// Opens the file with the rest of `unit`.
     fn split_file(&self, unit: &Unit, name: &Text, budget: &Budget) -> Result<Image, Problem> {
         let name = self.text(unit, name)?;
         let folder = unit.folder.as_ref().map(|folder| self.text(unit, folder));
         let folder = folder.transpose()?.unwrap_or_default();
         let last = Path::new(&name).file_name().unwrap_or_default();
         let beside = self.path.parent().unwrap_or(Path::new("/"));
-        // An absolute name stands for itself.
+        // An absolute name replaces the folder.
         let places = [
             Path::new(&folder).join(&name),
             beside.join(&name),
@@ -66,7 +65,7 @@ impl<'e> Dwarf<'e> {
         Err(MISSING)
     }
 
-    /// The rest of `unit`, in these parts of `elf`.
+    /// Opens the rest of `unit` in these parts of `elf`.
     fn open_split<'s>(
         &'s self,
         elf: &'s Elf,
@@ -82,7 +81,7 @@ impl<'e> Dwarf<'e> {
             line_strings: Section::open(elf, ".debug_line_str.dwo")?,
             string_offsets: Section::open(elf, ".debug_str_offsets.dwo")?
                 .part(parts.string_offsets)?,
-            // Addresses, which the linker decides, are in the program.
+            // The linker assigns addresses, so they are in the program.
             addresses: Section::open(program, ".debug_addr")?,
             ranges: Section::open(program, ".debug_ranges")?,
             range_lists: Section::open(elf, ".debug_rnglists.dwo")?.part(parts.range_lists)?,

@@ -1,4 +1,4 @@
-//! Units of debug information: a source file and its code.
+//! Units of debug information, one for each source file.
 
 use std::ops::Range;
 
@@ -11,30 +11,30 @@ use super::Sections;
 use super::budget::{Budget, Problem};
 use super::section::{Section, Slice};
 
-/// Units of one file that are looked at.
+/// The largest number of units in a file.
 const MAX_UNITS: usize = 1 << 20;
-/// Bytes that usually, and that at most, hold the first entry of a unit, and a declaration of it.
+/// The usual and the largest sizes of the first entry of a unit, and of its abbreviation.
 const FIRST_ENTRY: Range<u64> = 512..64 << 10;
 const FIRST_ABBREVIATION: Range<u64> = 1 << 10..16 << 20;
 
 /// The header of a unit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
-    /// Its offset in its section.
+    /// The offset of the unit in its section.
     pub(super) offset: u64,
-    /// Bytes up to the next one.
+    /// The number of bytes up to the next unit.
     pub(super) size: u64,
-    /// Bytes before the first entry.
+    /// The number of bytes before the first entry.
     pub(super) header_size: u64,
     pub(super) encoding: Encoding,
     pub(super) abbreviations: u64,
-    /// Set if code may belong to it.
+    /// Set if the unit may describe code.
     pub(super) has_code: bool,
-    /// The id that joins the two parts of a unit that is split over two files.
+    /// The id that links the two parts of a split unit.
     pub(super) split_id: Option<u64>,
 }
 
-/// A string, or where it is.
+/// A string, or a reference to it.
 #[derive(Clone, Debug)]
 pub(super) enum Text {
     Inline(String),
@@ -44,14 +44,14 @@ pub(super) enum Text {
     Supplementary(u64),
 }
 
-/// An address, or which of the unit's it is.
+/// An address, or its index in the unit's address table.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Address {
     Value(u64),
     Index(u64),
 }
 
-/// The addresses of an entry, from its attributes.
+/// The address attributes of an entry.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Extent {
     pub(super) low: Option<Address>,
@@ -60,7 +60,7 @@ pub(super) struct Extent {
     pub(super) ranges: Option<Ranges>,
 }
 
-/// The place of a list of ranges.
+/// A reference to a range list.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ranges {
     Offset(u64),
@@ -77,9 +77,9 @@ pub(super) struct Unit {
     pub(super) ranges_base: u64,
     pub(super) lines: Option<u64>,
     pub(super) folder: Option<Text>,
-    /// The file that has the rest of it.
+    /// The file with the rest of a split unit.
     pub(super) split: Option<Text>,
-    /// Lowest address, which others may be relative to.
+    /// The lowest address, the base of relative addresses.
     pub(super) base: u64,
 }
 
@@ -97,7 +97,7 @@ impl Header {
                         .checked_add(*size)
                         .is_some_and(|end| end <= info.size())
                 })
-                .ok_or(Problem::Inconsistent("a unit reaches beyond its section"))?;
+                .ok_or(Problem::Inconsistent("a unit extends beyond its section"))?;
             let version = bytes.read_u16()?;
             let mut kind = gimli::DW_UT_compile;
             let abbreviations;
@@ -145,13 +145,13 @@ impl Header {
         })
     }
 
-    /// Returns whether it holds the entry at this offset of the section.
+    /// Returns true if the unit contains the entry at this offset of the section.
     pub(super) fn holds(&self, offset: u64) -> bool {
         offset >= self.offset + self.header_size && offset < self.offset + self.size
     }
 }
 
-/// The places of all units of a section.
+/// Returns the offsets of all units of a section.
 pub(super) fn offsets(info: &Section<'_>, budget: &Budget) -> (Vec<u64>, Option<Problem>) {
     let mut offsets = Vec::new();
     let mut offset = 0;
@@ -226,9 +226,9 @@ impl Unit {
         Ok(Some(unit))
     }
 
-    /// A unit of which only the header is known.
+    /// Creates a unit from its header alone.
     pub(super) fn without_entry(header: Header) -> Self {
-        // Where lists begin if nothing else is said: after their header.
+        // By default, lists start after their header.
         let base = match (header.encoding.version, header.encoding.format) {
             (5, Format::Dwarf32) => 8,
             (5, Format::Dwarf64) => 16,
@@ -266,7 +266,7 @@ impl Unit {
 }
 
 impl Extent {
-    /// Takes an attribute in, if it says something about addresses.
+    /// Stores an attribute if it is about addresses.
     pub(super) fn take(&mut self, name: gimli::DwAt, value: &AttributeValue<Slice<'_>>) {
         let address = match value {
             AttributeValue::Addr(value) => Some(Address::Value(*value)),
@@ -301,7 +301,7 @@ impl Text {
     }
 }
 
-/// A table of abbreviations that has only the one with this code.
+/// Returns an abbreviation table with only the abbreviation of this code.
 fn declaration(
     abbrev: &Section<'_>,
     table: u64,

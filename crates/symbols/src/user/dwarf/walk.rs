@@ -1,4 +1,4 @@
-//! The functions of a unit that are at given addresses.
+//! Finds the functions of a unit at given addresses.
 
 use std::ops::Range;
 
@@ -11,20 +11,20 @@ use super::budget::{Budget, Problem};
 use super::unit::{Extent, Unit};
 use super::{Sections, within};
 
-/// Functions inlined into each other beyond this number are left out.
+/// The largest depth of inlined functions. Deeper ones are left out.
 const MAX_INLINED: usize = 64;
-/// Bytes that usually, and that at most, hold a table of abbreviations.
+/// The usual and the largest size of an abbreviation table.
 pub(super) const ABBREVIATIONS: Range<u64> = 16 << 10..64 << 20;
-/// Units larger than this are not looked into.
+/// The largest size of a unit.
 const MAX_UNIT: u64 = 512 << 20;
 
-/// A function that code at an address belongs to.
+/// A function that contains an address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scope {
-    /// Its entry, from the beginning of the unit.
+    /// The offset of its entry in the unit.
     pub(super) entry: u64,
     depth: isize,
-    /// The file that it was called from, if it is inlined.
+    /// The file of the call, if the function is inlined.
     pub(super) call_file: Option<u64>,
     pub(super) call_line: u32,
 }
@@ -37,7 +37,7 @@ struct Attributes {
     call_line: u32,
 }
 
-/// The functions at each of `addresses` (ascending), the outermost first.
+/// Returns the functions at each of the ascending `addresses`, the outermost first.
 pub(super) fn scopes(
     sections: &Sections<'_>,
     unit: &Unit,
@@ -46,9 +46,7 @@ pub(super) fn scopes(
 ) -> Result<Vec<Vec<Scope>>, Problem> {
     let header = unit.header;
     if header.size > MAX_UNIT {
-        return Err(Problem::Inconsistent(
-            "a unit is larger than half a gigabyte",
-        ));
+        return Err(Problem::Inconsistent("a unit is larger than 512 MiB"));
     }
     let bytes = sections.info.read(
         header.offset + header.header_size,
@@ -67,7 +65,7 @@ pub(super) fn scopes(
                 UnitOffset(header.header_size as usize),
             );
             found.iter_mut().for_each(Vec::clear);
-            // A unit that ends early must not be mistaken for a table that ends early.
+            // A truncated unit must not look like a truncated table.
             Ok(walk(sections, unit, entries, addresses, &mut found, budget))
         })??;
     Ok(found)
@@ -81,7 +79,7 @@ fn walk(
     found: &mut [Vec<Scope>],
     budget: &Budget,
 ) -> Result<(), Problem> {
-    // Depth of the function that entries are in, if it has wanted addresses.
+    // The depth of the enclosing function, if it has wanted addresses.
     let mut function: Option<isize> = None;
     while !entries.is_empty() {
         let depth = entries.next_depth();
@@ -128,7 +126,7 @@ fn walk(
     Ok(())
 }
 
-/// Adds an entry, unless another one beside it has the address already.
+/// Adds an entry, unless a sibling already has the address.
 fn add(scopes: &mut Vec<Scope>, scope: Scope, is_inlined: bool) -> bool {
     let nested = match scopes.last() {
         Some(last) => last.depth < scope.depth,
@@ -136,7 +134,7 @@ fn add(scopes: &mut Vec<Scope>, scope: Scope, is_inlined: bool) -> bool {
     };
     let fits = nested && scopes.len() < MAX_INLINED;
     if fits {
-        // A function inside another one is called, not inlined.
+        // A nested function that is not inlined is called, so it starts a new stack.
         if !is_inlined {
             scopes.clear();
         }
@@ -154,7 +152,7 @@ impl Attributes {
     ) {
         self.extent.take(name, value);
         match (name, value) {
-            // 0 is no file before the fifth version.
+            // Before DWARF 5, 0 means no file.
             (gimli::DW_AT_call_file, AttributeValue::FileIndex(file))
                 if *file > 0 || unit.header.encoding.version >= 5 =>
             {
