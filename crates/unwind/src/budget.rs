@@ -1,13 +1,16 @@
-//! The cost of one walk.
+//! The budget of a walk.
 
-/// Bytes of call frame programs interpreted in a walk. A usual function has some dozen.
+/// The largest number of bytes of call frame programs to interpret in a walk. Usual functions have
+/// a few dozen.
 const PROGRAM_BYTES: usize = 1 << 20;
-/// Operations of expressions evaluated in a walk. A usual expression has fewer than ten.
+/// The largest number of operations of expressions to evaluate in a walk. Usual expressions have
+/// fewer than ten.
 const OPERATIONS: u32 = 10_000;
-/// Pages of the target's memory read in a walk. The stack is usually in the sample.
+/// The largest number of pages of the target's memory to read in a walk. The stack is usually in
+/// the sample.
 const PAGES: u32 = 512;
 
-/// The rest of a walk's budget.
+/// The remaining budget of a walk.
 #[derive(Debug)]
 pub(crate) struct Budget {
     program_bytes: usize,
@@ -28,7 +31,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Returns whether a program of so many bytes may be interpreted, and charges it.
+    /// Charges a program of this many bytes. Returns false if the budget is too small.
     pub(crate) fn program(&mut self, bytes: usize) -> bool {
         let rest = self.program_bytes.checked_sub(bytes);
         self.program_bytes = rest.unwrap_or(self.program_bytes);
@@ -36,8 +39,7 @@ impl Budget {
         rest.is_some()
     }
 
-    /// A budget of its own for programs, with the rest of this one; [`Budget::put_back`] returns
-    /// its rest.
+    /// Splits off the budget for programs; [`Budget::put_back`] returns what is left of it.
     pub(crate) fn split_programs(&mut self) -> Self {
         Self {
             program_bytes: std::mem::take(&mut self.program_bytes),
@@ -51,12 +53,12 @@ impl Budget {
         self.exhausted |= programs.exhausted;
     }
 
-    /// Returns whether a program was refused: results are then not kept.
+    /// Returns true if a program was refused. Results are not cached then.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.exhausted
     }
 
-    /// The operations an expression may take; they are all used up by it.
+    /// Charges an expression, and returns the number of operations that it may use.
     pub(crate) fn expression(&mut self) -> Option<u32> {
         const EACH: u32 = 500;
         (self.operations >= EACH).then(|| {
@@ -65,7 +67,7 @@ impl Budget {
         })
     }
 
-    /// Returns whether another page may be read, and charges it.
+    /// Charges a page. Returns false if the budget is used up.
     pub(crate) fn page(&mut self) -> bool {
         self.pages > 0 && {
             self.pages -= 1;

@@ -1,4 +1,4 @@
-//! The tables that processes share.
+//! Tables shared by processes.
 
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,13 +10,13 @@ use crate::files::Devices;
 use crate::memory_budget::MemoryBudget;
 use crate::module::Module;
 
-/// The default limit on memory for indexes of files, in bytes. A program needs some dozen
-/// kilobytes, and one with a hundred thousand functions a megabyte more if it has symbols.
+/// The default limit of memory for indexes of files, in bytes. A program needs a few dozen
+/// kilobytes. One with 100,000 functions and symbols needs a megabyte more.
 const TABLE_BYTES: usize = 32 << 20;
-/// Files kept although no process uses them.
+/// The largest number of unused files to keep.
 const MAX_IDLE: usize = 256;
 
-/// The identity of a file: names change, and inodes are used again.
+/// The identity of a file. Names change, and inodes are reused.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
     File {
@@ -26,12 +26,12 @@ enum Key {
         changed: (i64, i64),
         start: u64,
     },
-    /// Of memory: the build id, and where in memory code begins relative to that.
+    /// A file in memory: its build id, and the address of its code relative to its start.
     Build(Vec<u8>),
 }
 
 struct Entry {
-    /// `None` for files that are no ELF files.
+    /// The file; `None` if it is not an ELF file.
     module: Option<Arc<Module>>,
     used: u64,
 }
@@ -42,8 +42,8 @@ struct Entries {
     clock: u64,
 }
 
-/// The files that processes have mapped, with their unwind tables: each is read once, however many
-/// processes run it. Threads share it.
+/// The files that processes have mapped, with their unwind tables. Each file is read once for all
+/// processes. Threads share the cache.
 pub struct Cache {
     entries: Arc<Mutex<Entries>>,
     budget: Arc<MemoryBudget>,
@@ -65,16 +65,15 @@ impl Default for Cache {
 }
 
 impl Cache {
-    /// With the usual limit.
+    /// Creates a cache with the default limit.
     #[must_use]
     pub fn new() -> Self {
         Self::with_table_limit(TABLE_BYTES)
     }
 
-    /// Returns a cache with at most `bytes` of indexes of unwind and symbol tables, and of entries
-    /// found there. Those not used for longest make room, and are found again when needed. Files
-    /// for which alone there is too little room are unwound, and their functions named, as those
-    /// that have no tables.
+    /// Creates a cache with at most `bytes` of indexes of unwind and symbol tables and of their
+    /// entries. The least recently used ones are dropped and read again when needed. A file whose
+    /// index alone exceeds the limit counts as having no tables.
     #[must_use]
     pub fn with_table_limit(bytes: usize) -> Self {
         let entries = Arc::<Mutex<Entries>>::default();
@@ -92,13 +91,12 @@ impl Cache {
         }
     }
 
-    /// Forgets all files. Processes keep those they use until they are told to forget them, too
-    /// ([`crate::Process::clear`]).
+    /// Forgets all files. Processes keep the files they use until [`crate::Process::clear`].
     pub fn clear(&self) {
         self.lock().by_key.clear();
     }
 
-    /// Returns the number of ELF files that it knows.
+    /// Returns the number of ELF files in the cache.
     #[must_use]
     pub fn len(&self) -> usize {
         let entries = self.lock();
@@ -106,13 +104,13 @@ impl Cache {
         modules.filter(|entry| entry.module.is_some()).count()
     }
 
-    /// Returns whether it knows none.
+    /// Returns true if the cache is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of memory for indexes of files.
+    /// Returns the memory use of indexes in bytes.
     #[must_use]
     pub fn table_bytes(&self) -> usize {
         self.budget.used()
@@ -122,7 +120,7 @@ impl Cache {
         lock(&self.entries)
     }
 
-    /// The ELF file that begins at `start` of `file`.
+    /// Returns the ELF file at offset `start` of `file`.
     pub(crate) fn file(&self, file: &Arc<File>, start: u64) -> Option<Arc<Module>> {
         let stat = rustix::fs::fstat(file).ok()?;
         let key = Key::File {
@@ -141,8 +139,8 @@ impl Cache {
         self.insert(key, module)
     }
 
-    /// The file that `elf` is, which is read from a process's memory and vanishes with that, or was
-    /// read from there. Shared by build id; without one it is nobody else's.
+    /// Returns the module of `elf`, a file in a process's memory or a copy of it. Modules are
+    /// shared by build id; without one, the module is not shared.
     pub(crate) fn image(&self, elf: Elf, may_vanish: bool) -> Option<Arc<Module>> {
         let key = elf.build_id().map(|id| Key::Build(id.to_vec()));
         let module = |elf| {
@@ -170,7 +168,7 @@ impl Cache {
         Some(entry.module.clone())
     }
 
-    /// Another thread may have been first; its file is the one that is shared then.
+    /// Inserts a file, unless another thread was first. Returns the shared one.
     fn insert(&self, key: Key, module: Option<Arc<Module>>) -> Option<Arc<Module>> {
         let mut entries = self.lock();
         entries.evict(self.budget.is_scarce());
@@ -192,7 +190,7 @@ impl Entry {
 }
 
 impl Entries {
-    /// Drops the older half of files that no process uses, if these are many or memory is scarce.
+    /// Drops the older half of unused files, if they are many or memory is scarce.
     fn evict(&mut self, is_scarce: bool) {
         let idle = self.by_key.values().filter(|entry| entry.is_idle());
         let mut idle: Vec<u64> = idle.map(|entry| entry.used).collect();
@@ -205,8 +203,8 @@ impl Entries {
             .retain(|_, entry| !entry.is_idle() || entry.used > middle);
     }
 
-    /// Drops files that no process uses, and then the caches of those that were not used for
-    /// longest, until not more than so many bytes are taken.
+    /// Drops unused files, and then the tables of the least recently used ones, until at most this
+    /// many bytes are in use.
     fn make_room(&mut self, bytes: usize, budget: &MemoryBudget) {
         self.evict(true);
         if budget.used() <= bytes {

@@ -1,34 +1,34 @@
-//! Why a callstack is not complete.
+//! Reasons of incomplete callstacks.
 
-/// Why a walk ended before the outermost frame. The names and numbers are the field's
-/// (`StackUnwindError`).
+/// The reason why a walk ended before the outermost frame. Names and numbers are those of
+/// `StackUnwindError`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum UnwindError {
-    /// Memory that holds a frame's values cannot be read: it was not copied, or is gone.
+    /// Memory with a frame's values cannot be read: it was not copied, or is gone.
     #[error("MEMORY_INVALID")]
     MemoryInvalid,
-    /// There are no unwind tables for the code, they are damaged, or too expensive.
+    /// The unwind tables for the code are missing, damaged, or too expensive.
     #[error("UNWIND_INFO")]
     UnwindInfo,
-    /// Code of a machine, or a mode on a machine, that is not unwound.
+    /// The machine or its mode is not supported.
     #[error("UNSUPPORTED")]
     Unsupported,
-    /// An address where no code is mapped.
+    /// No code is mapped at an address.
     #[error("INVALID_MAP")]
     InvalidMap,
-    /// More frames than [`Process::MAX_FRAMES`](crate::Process::MAX_FRAMES).
+    /// The callstack has more than [`Process::MAX_FRAMES`](crate::Process::MAX_FRAMES) frames.
     #[error("MAX_FRAME_EXCEEDED")]
     MaxFramesExceeded,
-    /// The stack leads back to where it has been.
+    /// The stack has a cycle.
     #[error("REPEATED_FRAME")]
     RepeatedFrame,
-    /// The maps of the process cannot be read or understood.
+    /// The maps of the process cannot be read or parsed.
     #[error("MAPS_PARSE")]
     MapsParse,
 }
 
 impl UnwindError {
-    /// The number in the trace (`Profiling.StackUnwindError`).
+    /// Returns the number in the trace (`Profiling.StackUnwindError`).
     #[must_use]
     pub fn code(self) -> i32 {
         match self {
@@ -42,7 +42,7 @@ impl UnwindError {
         }
     }
 
-    /// The name of the frame that stands for it: `ERROR ` and the code's name.
+    /// Returns the name of the frame that represents the error: `ERROR ` and the name of the code.
     #[must_use]
     pub fn frame_name(self) -> &'static str {
         match self {

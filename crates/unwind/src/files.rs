@@ -1,4 +1,4 @@
-//! Opening the files that a process has mapped, and no others.
+//! Opens the files that a process has mapped, and no others.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -10,21 +10,21 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::maps::Map;
 
-/// The process whose files are looked for.
+/// The process whose files are opened.
 pub(crate) struct Target {
     pub(crate) pid: u32,
-    /// Its memory; `None` if it is gone.
+    /// Its memory; `None` if the process is gone.
     pub(crate) memory: Option<Arc<File>>,
-    /// Folders that may be, or may have been, its root.
+    /// The possible root folders of the process, now or before.
     pub(crate) roots: Vec<Arc<OwnedFd>>,
 }
 
-/// Device numbers of maps, with those that their files report: file systems with parts of their
-/// own, or made of several others, have two numbers.
+/// Pairs of the device number of a map and the one that its file reports. They differ on file
+/// systems with subvolumes and on overlays.
 #[derive(Debug, Default)]
 pub(crate) struct Devices(Mutex<Vec<((u32, u32), u64)>>);
 
-/// The most of them that are known.
+/// The largest number of pairs.
 const MAX_DEVICES: usize = 64;
 
 impl Devices {
@@ -46,10 +46,9 @@ impl Devices {
 }
 
 impl Target {
-    /// The file that `map` of the process is of, if it can be opened: by the map itself, which
-    /// needs privileges and works for deleted files too; by its name in the process's mount
-    /// namespace; or as the program the process runs. The name may lead to another file by now, or
-    /// may do so for us; such a file is not taken.
+    /// Opens the file of `map`: through the map itself, which needs privileges and works for
+    /// deleted files, too; by its name in the process's mount namespace; or as the program that the
+    /// process runs. Rejects another file that now has the name.
     pub(crate) fn open(&self, map: &Map, devices: &Devices) -> Option<File> {
         if !map.is_file() || map.is_device() {
             return None;
@@ -84,9 +83,8 @@ impl Target {
             .or_else(in_roots)
     }
 
-    /// Returns whether `file` is the one that is mapped: it has the same inode on the same device;
-    /// or, where file systems give other device numbers than the kernel's list does, the same inode
-    /// and bytes.
+    /// Returns true if `file` is the mapped one: it has the same inode on the same device, or, if
+    /// the file system reports another device number than the maps, the same inode and bytes.
     fn is_mapped(&self, file: &File, map: &Map, devices: &Devices) -> bool {
         let Ok(stat) = rustix::fs::fstat(file) else {
             return false;

@@ -7,32 +7,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::error::UnwindError;
 use crate::module::Module;
 
-/// A part of a process's memory in which code lies, usually of a file.
+/// A mapping with code in a process's memory, usually of a file.
 ///
-/// Two frames in the same part of one process share it, until the process's maps change.
+/// Frames in the same mapping of a process share it until the process's maps change.
 pub struct Mapping {
-    /// No two are alike, also not after one of them is gone.
+    /// A unique id, which is never reused.
     pub id: u64,
-    /// The name that the kernel gives, with `!` and the name of the library if that lies within
-    /// another file. Empty for memory that has none.
+    /// The kernel's name, followed by `!` and the name of the library if it is inside another file.
+    /// Empty for memory without a name.
     pub path: String,
-    /// The raw bytes of the build id; empty if there is none.
+    /// The bytes of the build id; empty if there is none.
     pub build_id: Vec<u8>,
-    /// First address.
+    /// The first address.
     pub start: u64,
     /// The address after the last.
     pub end: u64,
-    /// Position in the file of `start`.
+    /// The file offset of `start`.
     pub exact_offset: u64,
-    /// Position in the file at which the ELF file begins that the code is of; 0 unless it lies
-    /// within another.
+    /// The file offset of the ELF file with the code; 0 unless it is inside another file.
     pub start_offset: u64,
-    /// Address in the ELF file minus position there, of the executable segment that is mapped.
-    /// Upstream takes the first one of the file, so that addresses in a second one get names that
-    /// lie elsewhere.
+    /// The address minus the offset in the ELF file of the mapped executable segment. Upstream uses
+    /// the first executable segment of the file, which gives addresses in other segments wrong
+    /// names.
     pub load_bias: u64,
     pub(crate) module: Option<Arc<Module>>,
-    /// Address in the process minus address in the ELF file.
+    /// The address in the process minus the address in the ELF file.
     pub(crate) slide: u64,
 }
 
@@ -49,14 +48,14 @@ impl fmt::Debug for Mapping {
     }
 }
 
-/// A number that no other mapping has.
+/// Returns a unique id.
 pub(crate) fn next_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Mapping {
-    /// Returns the address relative to the ELF file, as offline symbolizers take it.
+    /// Returns the address in the ELF file, as offline symbolizers need it.
     pub(crate) fn relative(&self, pc: u64) -> u64 {
         let within = self.exact_offset.wrapping_sub(self.start_offset);
         pc.wrapping_sub(self.start)
@@ -68,17 +67,17 @@ impl Mapping {
 /// One frame of a callstack.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// The mapping of the code; `None` for addresses outside of all, and for frames that stand for
-    /// an error.
+    /// The mapping of the code; `None` for addresses outside of mappings, and for error frames.
     pub mapping: Option<Arc<Mapping>>,
-    /// The address in the mapping's ELF file, moved back into the call for all but the innermost
-    /// frame and those that a signal interrupted. Without a mapping: the address in memory, or 0.
+    /// The address in the mapping's ELF file. It is moved back into the call, except for the
+    /// innermost frame and frames interrupted by a signal. Without a mapping, it is the address in
+    /// memory, or 0.
     pub rel_pc: u64,
     pub(crate) name: Option<Arc<str>>,
 }
 
 impl Frame {
-    /// The frame that stands for an error; it is the outermost.
+    /// Creates the frame that represents an error, which is the outermost.
     pub(crate) fn error(error: UnwindError) -> Self {
         Self {
             mapping: None,
@@ -87,9 +86,9 @@ impl Frame {
         }
     }
 
-    /// The function's name as it is in the file's symbol tables or the JIT compiler's map, not
-    /// demangled; for the frame that stands for an error, `ERROR ` and the error's name. The first
-    /// call for a file goes through its symbol tables, if there is room for what is kept of them
+    /// Returns the function's name from the file's symbol tables or the JIT compiler's map, not
+    /// demangled. For an error frame, returns `ERROR ` and the error's name. The first call for a
+    /// file indexes its symbol tables, if the index fits into the limit
     /// ([`Cache::with_table_limit`](crate::Cache::with_table_limit)).
     #[must_use]
     pub fn function_name(&self) -> Option<Arc<str>> {
@@ -98,7 +97,7 @@ impl Frame {
         }
         let mapping = self.mapping.as_deref()?;
         let module = mapping.module.as_deref()?;
-        // Back to the address in memory, as other segments may lie elsewhere than the first.
+        // Converts back to the address in memory, since other segments may have another bias.
         let pc = self
             .rel_pc
             .wrapping_add(mapping.start)

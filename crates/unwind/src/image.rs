@@ -1,5 +1,4 @@
-//! An ELF file as it lies in a process's memory: the vdso, and files that cannot be opened any
-//! more.
+//! An ELF file in a process's memory: the vDSO, and files that can no longer be opened.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +9,7 @@ use ferretto_elf::ReadAt;
 
 use crate::maps::Map;
 
-/// A part of the file and where it lies.
+/// A part of the file, and its address.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     offset: u64,
@@ -18,14 +17,15 @@ struct Part {
     address: u64,
 }
 
-/// Reads a file's bytes from the maps of it.
+/// Reads a file's bytes through its maps.
 pub(crate) struct Image {
     memory: Arc<File>,
     parts: Vec<Part>,
 }
 
 impl Image {
-    /// The file that `maps` are of. Those that can be written to hold something else by now.
+    /// Creates the image of the file with these maps. Writable maps are left out, since they may
+    /// have changed.
     pub(crate) fn new<'m>(memory: Arc<File>, maps: impl Iterator<Item = &'m Map>) -> Self {
         let parts = maps
             .filter(|map| map.readable && !map.writable)

@@ -1,9 +1,8 @@
-//! Names of functions that a JIT compiler has made: from `/tmp/perf-PID.map`, and from `jitdump`
-//! files.
+//! Names of JIT-compiled functions, from `/tmp/perf-PID.map` and from `jitdump` files.
 //!
-//! The first is text that the target writes, at a place where anyone may write. It is read only if
-//! the target's user (or root) owns it, it is a regular file and no link, and up to a size. The
-//! second is known by the target having mapped it.
+//! The target writes the map as text into a folder that everybody can write to. So it is read only
+//! if it is a regular file of the target's user (or root), is not a link, and up to a size. The
+//! dump is trusted because the target has mapped it.
 
 mod dump;
 mod found;
@@ -22,9 +21,9 @@ use crate::maps::Map;
 use dump::Dump;
 use found::{Found, MAX_FUNCTIONS, MAX_NAMES};
 
-/// Bytes of a file that are read.
+/// The largest number of bytes of a file to read.
 const MAX_BYTES: u64 = 64 << 20;
-/// The time after which files are looked at again because an address has no name.
+/// The shortest time between two reads of the files for unknown addresses.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// A compiled function.
@@ -35,10 +34,10 @@ struct Function {
     name: Arc<str>,
 }
 
-/// The compiled functions of a process, as far as they are known.
+/// The known compiled functions of a process.
 #[derive(Default)]
 pub(crate) struct Jit {
-    /// Sorted by address, not overlapping: later ones have taken the place of earlier ones.
+    /// Functions sorted by address, without overlaps: later ones replace earlier ones.
     functions: Vec<Function>,
     map_read: u64,
     dumps: Vec<(u64, Dump)>,
@@ -46,7 +45,8 @@ pub(crate) struct Jit {
 }
 
 impl Jit {
-    /// The function at `address`. Files are looked at anew if it is not known, not too often.
+    /// Returns the name of the function at `address`. Reads the files again if it is unknown, at
+    /// most once in [`AGAIN`].
     pub(crate) fn name<'m>(
         &mut self,
         address: u64,
@@ -73,7 +73,7 @@ impl Jit {
         self.find(address)
     }
 
-    /// Forgets everything, as after the files may have been written anew.
+    /// Forgets everything, since the files may have been rewritten.
     pub(crate) fn forget(&mut self) {
         *self = Self::default();
     }
@@ -86,8 +86,8 @@ impl Jit {
         (address < function.end).then(|| Arc::clone(&function.name))
     }
 
-    /// Later functions win over earlier ones at the same addresses: memory of compiled code is used
-    /// again.
+    /// Adds functions. Later ones replace earlier ones at the same addresses, since memory of
+    /// compiled code is reused.
     fn add(&mut self, new: Vec<Function>) {
         let mut all = std::mem::take(&mut self.functions);
         all.extend(new);
@@ -99,7 +99,7 @@ impl Jit {
         });
         let excess = all.len() - kept.count();
         all.drain(..excess);
-        // A stable sort: of those that begin at the same address the last is the newest.
+        // The sort is stable, so the last of several functions at an address is the newest.
         let mut order: Vec<usize> = (0..all.len()).collect();
         order.sort_by_key(|&index| (all[index].start, std::cmp::Reverse(index)));
         let mut kept: Vec<(usize, Function)> = Vec::with_capacity(all.len());
@@ -109,7 +109,7 @@ impl Jit {
                 Some((_, last)) if last.start == function.start => continue,
                 Some((newer, last)) if last.end > function.start => {
                     if *newer > index {
-                        // Parts of an older one before or after a newer one are not trusted.
+                        // The rest of a partly replaced function is dropped.
                         continue;
                     }
                     last.end = function.start;
@@ -121,7 +121,7 @@ impl Jit {
         self.functions = kept.into_iter().map(|(_, function)| function).collect();
     }
 
-    /// Returns whether the file was written anew, so that nothing of before counts.
+    /// Reads the map. Returns true if it was rewritten, which invalidates all functions.
     fn read_map(&mut self, target: &Target<'_>, found: &mut Found<'_>) -> bool {
         let Some(file) = target.perf_map() else {
             return false;
@@ -164,7 +164,7 @@ impl Jit {
     }
 }
 
-/// The process whose files are looked for.
+/// The process with the compiled functions.
 pub(crate) struct Target<'a> {
     pub(crate) files: &'a files::Target,
     pub(crate) devices: &'a Devices,
@@ -173,7 +173,7 @@ pub(crate) struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// `/tmp/perf-PID.map` as the target sees it: in its mount namespace, with its pid in its pid
+    /// Opens `/tmp/perf-PID.map` in the target's mount namespace, with the pid in its pid
     /// namespace.
     fn perf_map(&self) -> Option<File> {
         let root = format!("/proc/{}/root", self.files.pid);
@@ -191,7 +191,7 @@ impl Target<'_> {
         (is_same && (stat.st_uid == owner || stat.st_uid == 0)).then_some(file)
     }
 
-    /// The pid that the target knows itself by.
+    /// Returns the pid of the target in its own pid namespace.
     fn own_pid(&self) -> Option<u32> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.files.pid)).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn newer_functions_take_the_place_of_older_ones() {
+    fn newer_functions_replace_older_ones() {
         let mut jit = Jit::default();
         jit.add(vec![function(100, 200, "a"), function(200, 300, "b")]);
         jit.add(vec![function(150, 220, "c"), function(400, 500, "d")]);

@@ -1,18 +1,17 @@
 //! Callstacks of other processes.
 //!
-//! A profiler interrupts a thread and copies its registers and the top of its stack; the callstack
-//! is worked out from these later, while the thread runs on. [`Process`] is the state of the
-//! process the thread belongs to, [`Cache`] the state that all processes share, as many run the
-//! same files.
+//! A profiler interrupts a thread and copies its registers and the top of its stack. The callstack
+//! is computed from these later, while the thread runs on. [`Process`] is the state of the thread's
+//! process; [`Cache`] is the state that all processes share, since many run the same files.
 //!
-//! Frames are found by one of three [`Mode`]s: by the unwind tables of the programs (`.eh_frame`,
-//! `.debug_frame`), by frame pointers, or by the kernel, which follows frame pointers when it takes
-//! the sample. Where the tables lead beyond the part of the stack that was copied, the kernel's
-//! chain continues the walk, if the sample has one.
+//! There are three [`Mode`]s: unwind tables of the programs (`.eh_frame`, `.debug_frame`), frame
+//! pointers, and the kernel's callchain, which the kernel computes from frame pointers when it
+//! takes the sample. Where the tables lead beyond the copied part of the stack, the kernel's chain
+//! continues the walk, if the sample has one.
 //!
-//! Tables, maps, memory and files are the target's, and may say anything: each walk has a budget of
-//! frames, of bytes of tables it interprets and of memory it reads, files are read only if they are
-//! the regular ones that are mapped, and a broken table leads to an [`UnwindError`].
+//! Tables, maps, memory and files come from the target and are not trusted. Each walk has a budget
+//! of frames, of bytes of tables to interpret, and of memory to read. Files are read only if they
+//! are regular and are the mapped ones. A broken table causes an [`UnwindError`].
 
 #![forbid(unsafe_code)]
 

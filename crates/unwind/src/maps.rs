@@ -1,66 +1,67 @@
-//! The memory maps of a process, as `/proc/PID/maps` shows them or as the kernel told when they
-//! were made.
+//! The memory maps of a process, from `/proc/PID/maps` or from the kernel's records of new maps.
 
 use std::fs::File;
 use std::io::{self, Read, Seek as _};
 use std::sync::Arc;
 
-/// Lines beyond are not read; the kernel's limit for a process is 65530 unless raised.
+/// The largest number of lines to read. The kernel's default limit for a process is 65530.
 const MAX_MAPS: usize = 1 << 17;
-/// Bytes beyond are not read.
+/// The largest number of bytes to read.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// A part of a process's memory: a line of `/proc/PID/maps`, or a record `PERF_RECORD_MMAP2`.
+/// A mapping of a process: a line of `/proc/PID/maps`, or a record `PERF_RECORD_MMAP2`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Map {
-    /// First address.
+    /// The first address.
     pub start: u64,
     /// The address after the last.
     pub end: u64,
-    /// Set if it can be read.
+    /// Set if it is readable.
     pub readable: bool,
-    /// Set if it can be written.
+    /// Set if it is writable.
     pub writable: bool,
-    /// Set if code in it can run.
+    /// Set if it is executable.
     pub executable: bool,
-    /// Position in the file.
+    /// The offset in the file.
     pub offset: u64,
-    /// Major and minor number of the file system's device, as the kernel gives them here: some file
-    /// systems say otherwise of their files.
+    /// Major and minor number of the file system's device in the maps. Some file systems report
+    /// other numbers for their files.
     pub device: (u32, u32),
-    /// Number of the file; 0 for memory that is of none.
+    /// The inode of the file; 0 for anonymous memory.
     pub inode: u64,
-    /// Path of the file, as the process sees it, or a name like `[vdso]`; empty if it has none.
+    /// The path of the file in the process's namespace, or a name like `[vdso]`; empty if it has
+    /// none.
     pub name: Arc<str>,
 }
 
 impl Map {
-    /// Reads a `/proc/PID/maps`, from its beginning. Lines that cannot be understood are left out.
+    /// Reads `/proc/PID/maps` from the start. Malformed lines are left out.
     ///
     /// # Errors
-    /// The kernel's error, as for processes that may not be read. A process that has ended has no
-    /// maps.
+    /// Returns the kernel's error, for example if the process may not be read. An ended process has
+    /// no maps.
     pub fn read_all(maps: &File) -> io::Result<Vec<Self>> {
         read(maps)
     }
 
-    /// Returns whether the two have addresses in common.
+    /// Returns true if the two maps overlap.
     fn overlaps(&self, other: &Self) -> bool {
         self.start < other.end && other.start < self.end
     }
 
-    /// Returns whether they are of the same part of a file at the same place.
+    /// Returns true if both map the same part of a file at the same address.
     fn is_same(&self, other: &Self) -> bool {
         (self.start, self.end, self.offset, self.inode)
             == (other.start, other.end, other.offset, other.inode)
     }
 
-    /// Returns whether it is of a file that has a path.
+    /// Returns true if it maps a file with a path.
     pub(crate) fn is_file(&self) -> bool {
         self.inode != 0 && self.name.starts_with('/')
     }
 
-    /// Memory of a device is never read: that may do something.
+    /// Returns true if it maps a device. Device memory is never read, since a read may have side
+    /// effects.
     pub(crate) fn is_device(&self) -> bool {
         self.name.starts_with("/dev/")
             && !self.name.starts_with("/dev/ashmem/")
@@ -72,8 +73,7 @@ impl Map {
     }
 }
 
-/// Puts `map` into a list that ascends, in the place of overlapped ones; returns whether that
-/// changed anything.
+/// Inserts `map` into a sorted list in place of overlapping maps. Returns true if the list changed.
 pub(crate) fn put(maps: &mut Vec<Map>, map: Map) -> bool {
     let first = maps.partition_point(|other| other.end <= map.start);
     let count = maps[first..]
@@ -87,7 +87,7 @@ pub(crate) fn put(maps: &mut Vec<Map>, map: Map) -> bool {
     true
 }
 
-/// Reads all lines anew.
+/// Reads all lines again.
 pub(crate) fn read(mut file: &File) -> io::Result<Vec<Map>> {
     file.rewind()?;
     let mut text = Vec::with_capacity(16 << 10);
@@ -95,7 +95,7 @@ pub(crate) fn read(mut file: &File) -> io::Result<Vec<Map>> {
     Ok(parse(&text))
 }
 
-/// Lines that cannot be understood are left out, and so are those that do not ascend.
+/// Parses maps. Malformed lines and lines out of order are left out.
 pub(crate) fn parse(text: &[u8]) -> Vec<Map> {
     let mut maps: Vec<Map> = Vec::new();
     let lines = text.split(|&byte| byte == b'\n').take(MAX_MAPS);
@@ -107,7 +107,7 @@ pub(crate) fn parse(text: &[u8]) -> Vec<Map> {
     maps
 }
 
-/// `start-end perms offset major:minor inode   name`
+/// Parses `start-end perms offset major:minor inode name`.
 fn parse_line(line: &[u8]) -> Option<Map> {
     let mut rest = line;
     let mut field = || {
@@ -142,7 +142,7 @@ fn parse_line(line: &[u8]) -> Option<Map> {
     (map.start < map.end).then_some(map)
 }
 
-/// The kernel writes a newline in a name as `\012`.
+/// Decodes a newline in a name, which the kernel writes as `\012`.
 fn unescape(name: &str) -> String {
     name.replace("\\012", "\n")
 }
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_map_takes_the_place_of_what_was_there() {
+    fn a_new_map_replaces_overlapping_ones() {
         let text = b"1000-2000 r-xp 0 08:02 1 /a\n3000-5000 r-xp 0 08:02 2 /b\n5000-6000 r-xp 0 08:02 3 /c\n";
         let mut maps = parse(text);
         let of = |start, end, inode| Map {
@@ -161,7 +161,10 @@ mod tests {
             inode,
             ..parse(text)[0].clone()
         };
-        assert!(!put(&mut maps, of(0x3000, 0x5000, 2)), "it is there");
+        assert!(
+            !put(&mut maps, of(0x3000, 0x5000, 2)),
+            "the map is there already"
+        );
         assert!(put(&mut maps, of(0x2000, 0x3000, 4)));
         assert!(put(&mut maps, of(0x4000, 0x5800, 5)));
         let inodes: Vec<u64> = maps.iter().map(|map| map.inode).collect();

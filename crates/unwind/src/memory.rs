@@ -6,11 +6,11 @@ use std::os::unix::fs::FileExt as _;
 use crate::budget::Budget;
 
 const PAGE: usize = 4096;
-/// Pages kept during a walk.
+/// The number of pages cached during a walk.
 const PAGES: usize = 4;
 
-/// Pages of the target's memory that were read lately. Their contents change, so they are good for
-/// one walk.
+/// Recently read pages of the target's memory. They are valid for one walk, since their contents
+/// change.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
     pages: [Option<(u64, Box<[u8; PAGE]>)>; PAGES],
@@ -20,32 +20,33 @@ pub(crate) struct Pages {
 impl Pages {
     pub(crate) fn forget(&mut self) {
         for (address, _) in self.pages.iter_mut().flatten() {
-            // No page begins there; the memory is used again.
+            // No page starts there; the buffers are reused.
             *address = 1;
         }
     }
 }
 
-/// The copied stack laid over `/proc/PID/mem`.
+/// The copied stack, and `/proc/PID/mem` around it.
 pub(crate) struct Memory<'a> {
     stack: &'a [u8],
     stack_start: u64,
-    /// Offsets into the stack below this have eight bytes after them.
+    /// The first offset in the stack without eight bytes after it.
     words: u64,
-    /// `None` if the process is gone.
+    /// The live memory; `None` if the process is gone.
     file: Option<&'a File>,
     pages: &'a mut Pages,
-    /// Set if addresses after the copied stack may be read as they are now.
+    /// Set if memory after the copied stack may be read in its current state.
     beyond: bool,
-    /// A read was refused because it was after the copied stack.
+    /// Set if a read was refused because it was after the copied stack.
     cut: bool,
 }
 
-/// The distance after the copied stack within which an address is taken as of the same stack.
+/// The distance after the copied stack within which an address counts as part of the stack.
 const STACK_REACH: u64 = 64 << 20;
 
 impl<'a> Memory<'a> {
-    /// `beyond`: whether memory behind the copied stack may be read from the process, as it is now.
+    /// Creates a view of the memory. `beyond` allows reads after the copied stack from the live
+    /// process.
     pub(crate) fn new(
         stack: &'a [u8],
         stack_start: u64,
@@ -65,7 +66,7 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// Eight bytes at `address`.
+    /// Reads eight bytes at `address`.
     #[inline]
     pub(crate) fn word(&mut self, address: u64, budget: &mut Budget) -> Option<u64> {
         let offset = address.wrapping_sub(self.stack_start);
@@ -79,7 +80,7 @@ impl<'a> Memory<'a> {
         Some(u64::from_le_bytes(bytes))
     }
 
-    /// The bytes at `address`, as many as `buffer` takes.
+    /// Fills `buffer` with the bytes at `address`.
     #[cold]
     pub(crate) fn read(
         &mut self,
@@ -106,7 +107,7 @@ impl<'a> Memory<'a> {
         self.live(address, buffer, budget)
     }
 
-    /// Returns whether the walk asked for memory after the copied stack, and did not get it.
+    /// Returns true if a read after the copied stack was refused.
     pub(crate) fn was_cut(&self) -> bool {
         self.cut
     }
@@ -116,7 +117,7 @@ impl<'a> Memory<'a> {
         self.stack_start.saturating_add(self.stack.len() as u64)
     }
 
-    /// Allows reading behind the copied stack.
+    /// Allows reads after the copied stack.
     pub(crate) fn go_beyond(&mut self) {
         self.beyond = true;
         self.cut = false;

@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The bytes that tables of files may take together, and those that they take.
+/// The limit of memory for all tables of files, and its current use.
 pub(crate) struct MemoryBudget {
     used: AtomicUsize,
     limit: usize,
-    /// Counts uses, to find the least recently used.
+    /// A counter of uses, to find the least recently used tables.
     clock: AtomicU64,
-    /// Drops caches that can be rebuilt, until not more than so many bytes are left, if possible.
+    /// Drops tables until at most the given number of bytes is in use, if possible.
     make_room: OnceLock<Box<dyn Fn(usize) + Send + Sync>>,
 }
 
@@ -32,9 +32,9 @@ impl MemoryBudget {
         })
     }
 
-    /// Has `make_room` called where there is too little.
+    /// Sets the function to call when memory is short.
     pub(crate) fn on_shortage(&self, make_room: impl Fn(usize) + Send + Sync + 'static) {
-        // A second one would be of the same cache.
+        // A second function would be that of the same cache.
         let _ = self.make_room.set(Box::new(make_room));
     }
 
@@ -42,12 +42,12 @@ impl MemoryBudget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Returns whether entries that nobody uses should make room for others.
+    /// Returns true if unused entries should be dropped.
     pub(crate) fn is_scarce(&self) -> bool {
         self.used() > self.limit / 2
     }
 
-    /// The time, in uses.
+    /// Returns the current time as a number of uses.
     pub(crate) fn now(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::Relaxed)
     }
@@ -56,7 +56,7 @@ impl MemoryBudget {
         self.used.fetch_sub(amount, Ordering::Relaxed);
     }
 
-    /// Takes that much, if there is as much or room can be made.
+    /// Reserves memory, and drops other tables if necessary. Returns false if there is not enough.
     pub(crate) fn take(&self, amount: usize) -> bool {
         if amount > self.limit {
             return false;
@@ -65,7 +65,7 @@ impl MemoryBudget {
             return true;
         }
         if let Some(make_room) = self.make_room.get() {
-            // Half of it, so that it is not to be done again at once.
+            // Frees half, to avoid another shortage soon.
             make_room((self.limit / 2).min(self.limit - amount));
         }
         self.try_take(amount)

@@ -1,4 +1,4 @@
-//! The tables of an ELF file that some process has mapped.
+//! The tables of a mapped ELF file.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -11,29 +11,29 @@ use crate::cfi::{Kind, Rule, Table};
 use crate::memory_budget::MemoryBudget;
 use crate::registers::Machine;
 
-/// Rules of a file that are kept; then all are dropped and found again.
+/// The largest number of cached rules of a file. Beyond it, all are dropped.
 const MAX_RULES: usize = 1 << 16;
-/// The memory that a rule takes, with its place in the map.
+/// The memory of a cached rule.
 const RULE_BYTES: usize = 48;
 
-/// Names of a file that are kept; then all are dropped and found again.
+/// The largest number of cached names of a file. Beyond it, all are dropped.
 const MAX_NAMES: usize = 1 << 13;
-/// The memory that a name takes beside its bytes.
+/// The memory of a cached name besides its bytes.
 const NAME_BYTES: usize = 64;
 
-/// An ELF file: shared by all processes that have it mapped.
+/// An ELF file, shared by all processes that have it mapped.
 ///
-/// All but its headers can be forgotten at any time and is then found out again.
+/// Everything but its headers can be dropped at any time and is then read again.
 pub(crate) struct Module {
     elf: Elf,
-    /// It is read from a process's memory, which is gone when the process is.
+    /// Set if the file is read from a process's memory, which is gone when the process is.
     may_vanish: bool,
-    /// Found when first needed.
+    /// The tables, read when first needed.
     table: Mutex<Found<Table>>,
-    /// The rules that were found in the table, by address in the file.
+    /// The cached rules by address in the file.
     rules: Mutex<FxHashMap<u64, Rule>>,
     symbols: Mutex<Found<Symbols>>,
-    /// Names of functions that were asked for.
+    /// The cached names of functions.
     names: Mutex<Names>,
     used: AtomicU64,
     budget: Arc<MemoryBudget>,
@@ -41,17 +41,17 @@ pub(crate) struct Module {
 
 #[derive(Default)]
 struct Names {
-    /// By address in the file.
+    /// The names by address in the file.
     by_address: FxHashMap<u64, Option<Arc<str>>>,
     bytes: usize,
 }
 
-/// Something that is looked for once.
+/// The state of a value that is looked up once.
 enum Found<T> {
     NotYet,
-    /// There is none, or no room for it.
+    /// The value is missing, or does not fit into the budget.
     Nothing,
-    /// With the room it takes.
+    /// The value and its size.
     Something(Arc<T>, usize),
 }
 
@@ -108,25 +108,25 @@ impl Module {
         &self.elf
     }
 
-    /// When it was last asked something, by the clock of [`MemoryBudget`].
+    /// Returns the time of the last use, on the clock of [`MemoryBudget`].
     pub(crate) fn last_used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Drops caches that can be rebuilt. Those that another thread uses at the moment stay.
+    /// Drops the tables and caches, except those that another thread is using.
     pub(crate) fn forget(&self) {
         let rules = try_lock(&self.rules).map_or(0, |mut rules| std::mem::take(&mut *rules).len());
         let symbols = try_lock(&self.symbols).map_or(0, |mut symbols| symbols.forget());
         let names = try_lock(&self.names).map_or(0, |mut names| std::mem::take(&mut *names).bytes);
-        // Those of a file that is gone could not be found again.
+        // The tables of a vanished file could not be read again.
         let table = try_lock(&self.table).filter(|_| !self.may_vanish);
         let table = table.map_or(0, |mut table| table.forget());
         self.budget
             .give_back(rules * RULE_BYTES + symbols + names + table);
     }
 
-    /// The unwind tables; `None` if they are too large, damaged, of another machine, or there is no
-    /// room for them.
+    /// Returns the unwind tables; `None` if they are too large, damaged, of another machine, or do
+    /// not fit into the budget.
     pub(crate) fn table(&self, machine: Machine) -> Option<Arc<Table>> {
         let mut found = lock(&self.table);
         if matches!(*found, Found::NotYet) {
@@ -150,7 +150,8 @@ impl Module {
         }
     }
 
-    /// The name of the function at an address in the file; none if there is no room for the index.
+    /// Returns the name of the function at an address in the file; `None` if the index does not fit
+    /// into the budget.
     pub(crate) fn function_name(&self, address: u64) -> Option<Arc<str>> {
         self.used.store(self.budget.now(), Ordering::Relaxed);
         if let Some(name) = lock(&self.names).by_address.get(&address) {
@@ -165,7 +166,7 @@ impl Module {
         name
     }
 
-    /// Keeps a name, for which room has been taken.
+    /// Caches a name whose memory is reserved.
     fn remember_name(&self, address: u64, name: Option<Arc<str>>, bytes: usize) {
         let mut names = lock(&self.names);
         let mut too_much = 0;
@@ -200,7 +201,7 @@ impl Module {
         Found::Something(Arc::new(symbols), bytes)
     }
 
-    /// The rule for an address in the file.
+    /// Returns the rule for an address in the file.
     pub(crate) fn rule(&self, address: u64, machine: Machine, budget: &mut Budget) -> Rule {
         self.used.store(self.budget.now(), Ordering::Relaxed);
         if let Some(rule) = lock(&self.rules).get(&address) {
@@ -216,7 +217,7 @@ impl Module {
         rule
     }
 
-    /// Keeps a rule, for which room has been taken.
+    /// Caches a rule whose memory is reserved.
     fn remember(&self, address: u64, rule: Rule) {
         let mut rules = lock(&self.rules);
         let mut too_much = 0;

@@ -15,14 +15,14 @@ use crate::sample::{MAX_FRAMES, Mode, StackCopy};
 use crate::space::Space;
 use crate::walk::{self, Walk};
 
-/// The number of times that maps are read anew at once because something was not found in them;
-/// then each [`REFILL`] once.
+/// The number of times that the maps may be read again in a burst because of unknown addresses;
+/// afterwards once in each [`REFILL`].
 const BURST: u32 = 8;
 const REFILL: Duration = Duration::from_millis(100);
 
-/// The state of a process that is unwound. One thread unwinds its samples.
+/// The state of a process to unwind. One thread unwinds its samples.
 pub struct Process {
-    /// `None` if it is gone.
+    /// The maps file; `None` if the process is gone.
     maps: Option<File>,
     memory: Option<Arc<File>>,
     space: Space,
@@ -39,20 +39,21 @@ impl std::fmt::Debug for Process {
 }
 
 impl Process {
-    /// The most frames of a callstack.
+    /// The largest number of frames of a callstack.
     pub const MAX_FRAMES: usize = MAX_FRAMES;
 
-    /// `maps` and `memory` are `/proc/PID/maps` and `/proc/PID/mem`. Both stay with the program the
-    /// process ran when they were opened: after it has exited or executed another, they give
-    /// nothing. Maps found by [`read_ahead`](Self::read_ahead) before stay good; files are then
-    /// found only if they have the same name for this program.
+    /// Creates the state of a process. `maps` and `memory` are `/proc/PID/maps` and
+    /// `/proc/PID/mem`. Both belong to the program that the process ran when they were opened, and
+    /// are empty after it exits or executes another. Maps read before by
+    /// [`read_ahead`](Self::read_ahead) stay valid; files are then found only if this program sees
+    /// them under the same name.
     #[must_use]
     pub fn new(pid: u32, maps: File, memory: File) -> Self {
         Self::with_roots(pid, maps, memory, Vec::new())
     }
 
-    /// The same, but files are also looked for in each of `roots`, folders that may be the
-    /// process's root: there they are found after it has ended, too.
+    /// Like [`new`](Self::new), but also looks for files in each of `roots`, the possible root
+    /// folders of the process. They are found there after the process has ended, too.
     #[must_use]
     pub fn with_roots(pid: u32, maps: File, memory: File, roots: Vec<Arc<OwnedFd>>) -> Self {
         let memory = Arc::new(memory);
@@ -68,10 +69,9 @@ impl Process {
         }
     }
 
-    /// A process that has ended or has executed another program since, as it was when it had these
-    /// `code` maps: all that samples need is in them, in the files and in the samples. Files are
-    /// looked for by their names in each of `roots`, folders that may have been the process's root,
-    /// until one is the very file that was mapped.
+    /// Creates the state of a process that has ended or executed another program, at the time when
+    /// it had these `code` maps. Looks for files by their names in each of `roots`, the possible
+    /// root folders of the process, and uses only the mapped files themselves.
     #[must_use]
     pub fn gone(pid: u32, code: Vec<Map>, roots: Vec<Arc<OwnedFd>>) -> Self {
         let mut space = Space::new(Target {
@@ -102,40 +102,39 @@ impl Process {
         }
     }
 
-    /// Forgets everything about maps and files; they are read again when they are needed.
+    /// Forgets all maps and files. They are read again when needed.
     pub fn clear(&mut self) {
         self.space.forget();
         self.stale = self.maps.is_some();
     }
 
-    /// Reads the maps now, and not with the first sample: the process may end before that is
-    /// unwound. `false` if it has none any more.
+    /// Reads the maps now instead of with the first sample, since the process may end before that
+    /// is unwound. Returns false if the process has no maps any more.
     pub fn read_ahead(&mut self) -> bool {
         self.stale = false;
         self.read_maps();
         !self.space.is_empty()
     }
 
-    /// Code was unmapped: maps are read now, and may be read once more when a sample has code that
-    /// is not in them.
+    /// Handles an unmapping of code: reads the maps now, and allows one more read when a sample has
+    /// unknown code.
     pub fn unmapped(&mut self) {
         self.read_ahead();
         self.reads.grant();
     }
 
-    /// Code has been mapped: it is known then also if the process ends before its maps are read
-    /// again.
+    /// Adds a new map, so that it is known even if the process ends before its maps are read again.
     pub fn mapped(&mut self, map: Map) {
         if !self.stale && map.start < map.end {
             self.space.add(map);
         }
     }
 
-    /// Appends the frames of a sample, innermost first. Where the walk ends before the outermost
-    /// frame, the last is one that stands for the error, and the frames before it are good.
+    /// Appends the frames of a sample, innermost first. If the walk ends before the outermost
+    /// frame, the last frame represents the error, and the frames before it are valid.
     ///
     /// # Errors
-    /// Why the callstack is not complete.
+    /// Returns why the callstack is incomplete.
     pub fn unwind(
         &mut self,
         cache: &Cache,
@@ -160,7 +159,7 @@ impl Process {
                 may_read,
             };
             match walker.run(sample, mode) {
-                // Code that was not there when the maps were read.
+                // The code is newer than the maps.
                 walk::Outcome::Unmapped if may_read => {
                     may_read = false;
                     if self.reads.take(Instant::now()) {
@@ -178,7 +177,7 @@ impl Process {
         result
     }
 
-    /// Maps of a process that is gone are empty; those from before are still those of the sample.
+    /// Reads the maps. Those of a process that is gone are empty; then the old ones stay valid.
     fn read_maps(&mut self) {
         let Some(maps) = &self.maps else {
             return;
@@ -190,7 +189,7 @@ impl Process {
     }
 }
 
-/// Bounds how often maps are read.
+/// Limits the rate at which maps are read.
 struct Reads {
     left: u32,
     since: Instant,

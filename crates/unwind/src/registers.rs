@@ -1,25 +1,25 @@
-//! The registers of a thread, in the numbering of DWARF.
+//! The registers of a thread, numbered as in DWARF.
 
-/// The kind of machine code a thread runs.
+/// The kind of machine code that a thread runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Machine {
     /// x86-64.
     X86_64,
     /// arm64.
     Aarch64,
-    /// A 32-bit process of either; its stacks are not unwound.
+    /// A 32-bit process of either, whose stacks cannot be unwound.
     Bits32,
 }
 
 impl Machine {
-    /// The one this program runs on.
+    /// The machine of this program.
     pub const NATIVE: Self = if cfg!(target_arch = "aarch64") {
         Self::Aarch64
     } else {
         Self::X86_64
     };
 
-    /// Number of the stack pointer.
+    /// Returns the number of the stack pointer.
     pub(crate) const fn sp(self) -> usize {
         match self {
             Self::Aarch64 => 31,
@@ -27,7 +27,7 @@ impl Machine {
         }
     }
 
-    /// Number of the frame pointer.
+    /// Returns the number of the frame pointer.
     pub(crate) const fn fp(self) -> usize {
         match self {
             Self::Aarch64 => 29,
@@ -35,7 +35,7 @@ impl Machine {
         }
     }
 
-    /// Returns how far a return address is moved back to lie within the call.
+    /// Returns the distance to move a return address back into the call.
     pub(crate) const fn call_size(self) -> u64 {
         match self {
             Self::Aarch64 => 4,
@@ -43,7 +43,7 @@ impl Machine {
         }
     }
 
-    /// `e_machine` of its files.
+    /// Returns `e_machine` of its files.
     pub(crate) const fn elf_machine(self) -> u16 {
         match self {
             Self::Aarch64 => 183,
@@ -51,8 +51,8 @@ impl Machine {
         }
     }
 
-    /// Returns the registers that rules describe: those that functions restore for their callers,
-    /// and the one that holds the return address.
+    /// Returns the registers in rules: the callee-saved registers, and the one with the return
+    /// address.
     pub(crate) const fn saved(self) -> &'static [u16] {
         match self {
             Self::Aarch64 => &[29, 30, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28],
@@ -61,7 +61,7 @@ impl Machine {
         }
     }
 
-    /// Number of the register that holds the return address.
+    /// Returns the number of the register with the return address.
     pub(crate) const fn return_address(self) -> usize {
         match self {
             Self::Aarch64 => 30,
@@ -70,7 +70,7 @@ impl Machine {
     }
 }
 
-/// Registers: those with a number in DWARF that matter for unwinding, and the program counter.
+/// The registers that matter for unwinding, and the program counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registers {
     machine: Machine,
@@ -84,7 +84,7 @@ impl Registers {
     /// `PERF_SAMPLE_REGS_USER` for arm64: X0 to X30, SP, PC.
     pub const AARCH64_PERF_MASK: u64 = 0x1_ffff_ffff;
 
-    /// Registers that are all 0.
+    /// Creates registers that are all 0.
     #[must_use]
     pub fn new(machine: Machine) -> Self {
         Self {
@@ -94,10 +94,9 @@ impl Registers {
         }
     }
 
-    /// From a sample of the kernel: one of `values` for each bit of `mask` (the bits are those of
-    /// `asm/perf_regs.h`), from the lowest. `None` if program counter or stack pointer are not
-    /// among them. An `abi` other than 2 (`PERF_SAMPLE_REGS_ABI_64`) makes them registers of a
-    /// 32-bit process.
+    /// Creates registers from a sample of the kernel, with one of `values` for each bit of `mask`
+    /// (see `asm/perf_regs.h`), from the lowest. Returns `None` if program counter or stack pointer
+    /// are missing. An `abi` other than 2 (`PERF_SAMPLE_REGS_ABI_64`) means a 32-bit process.
     #[must_use]
     pub fn from_perf(machine: Machine, abi: u64, mask: u64, values: &[u64]) -> Option<Self> {
         const ABI_64: u64 = 2;
@@ -125,25 +124,25 @@ impl Registers {
         (have_pc && have_sp).then_some(registers)
     }
 
-    /// Returns the machine they are of.
+    /// Returns the machine.
     #[must_use]
     pub fn machine(&self) -> Machine {
         self.machine
     }
 
-    /// The program counter.
+    /// Returns the program counter.
     #[must_use]
     pub fn pc(&self) -> u64 {
         self.pc
     }
 
-    /// The stack pointer.
+    /// Returns the stack pointer.
     #[must_use]
     pub fn sp(&self) -> u64 {
         self.values[self.machine.sp()]
     }
 
-    /// The frame pointer.
+    /// Returns the frame pointer.
     #[must_use]
     pub fn fp(&self) -> u64 {
         self.values[self.machine.fp()]
@@ -154,8 +153,8 @@ impl Registers {
         self.pc = value;
     }
 
-    /// Sets the register that DWARF gives that number (x86-64: 6 is rbp, 7 is rsp; arm64: 29 is the
-    /// frame pointer, 31 is sp). Numbers above 32 mean nothing.
+    /// Sets the register with this DWARF number (x86-64: 6 is rbp, 7 is rsp; arm64: 29 is the frame
+    /// pointer, 31 is sp). Numbers above 32 are ignored.
     pub fn set(&mut self, number: usize, value: u64) {
         if let Some(register) = self.values.get_mut(number) {
             *register = value;
@@ -205,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_order_is_turned_into_dwarfs() {
+    fn registers_of_the_kernel_are_renumbered_as_in_dwarf() {
         let values: Vec<u64> = (100..120).collect();
         let mask = Registers::X86_64_PERF_MASK;
         assert_eq!(mask.count_ones(), 20);
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn registers_that_lack_what_is_needed_are_none() {
+    fn registers_without_pc_or_sp_are_none() {
         let values = [1; 33];
         assert_eq!(
             Registers::from_perf(Machine::X86_64, 2, 1 << 8, &values),

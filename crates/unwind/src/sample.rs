@@ -1,32 +1,32 @@
-//! A thread at one moment, and how its callers are to be found.
+//! The sampled state of a thread, and the modes of unwinding.
 
 use crate::registers::Registers;
 
-/// The most frames of a callstack.
+/// The largest number of frames of a callstack.
 pub(crate) const MAX_FRAMES: usize = 1000;
 
-/// The way callers are found.
+/// The mode of unwinding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// By unwind tables.
+    /// Unwind tables.
     Dwarf,
-    /// By frame pointers, in the copied stack. The tables are asked only for the innermost
-    /// function, which may not have set up its frame yet, and where a signal came.
+    /// Frame pointers in the copied stack. The tables serve only for the innermost function, which
+    /// may not have set up its frame yet, and for functions interrupted by a signal.
     FramePointer,
-    /// The kernel has found them already, by frame pointers.
+    /// The kernel's callchain.
     KernelChain,
 }
 
-/// The copy of a thread's state at one moment.
+/// A copy of a thread's state.
 #[derive(Clone, Copy, Debug)]
 pub struct StackCopy<'a> {
     /// The registers; not needed for [`Mode::KernelChain`].
     pub registers: Option<&'a Registers>,
     /// The stack, from the stack pointer on.
     pub stack: &'a [u8],
-    /// As much of the stack was copied as was asked for, so it probably goes on.
+    /// Set if the copy has the requested size, so the stack probably continues.
     pub stack_full: bool,
-    /// The addresses the kernel found by frame pointers, from the program counter on, without
-    /// kernel addresses and markers. Empty if it was not asked.
+    /// The kernel's callchain from the program counter on, without kernel addresses and markers.
+    /// Empty if it was not recorded.
     pub user_chain: &'a [u64],
 }

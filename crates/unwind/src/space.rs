@@ -17,20 +17,20 @@ use crate::maps::{self, Map};
 use crate::module::Module;
 use crate::registers::Machine;
 
-/// Addresses whose rules a process remembers: at first, and at most.
+/// The initial and the largest number of cached rules of a process.
 const FIRST_SLOTS: usize = 64;
 const MAX_SLOTS: usize = 4096;
 
-/// A map, and its mapping once code in it was found on a stack.
+/// A map, and its mapping once a frame was found in it.
 struct MapEntry {
     map: Map,
     mapping: Option<Arc<Mapping>>,
 }
 
-/// The mapping of an address, and the rule to find its caller.
+/// The map of an address, and its rule.
 #[derive(Clone, Copy)]
 pub(crate) struct Spot {
-    /// Number of the map.
+    /// The index of the map.
     pub(crate) place: u32,
     pub(crate) rule: Rule,
 }
@@ -41,7 +41,7 @@ struct Slot {
     spot: Spot,
 }
 
-/// No code can be there.
+/// An address without code.
 const NOWHERE: u64 = u64::MAX;
 
 const EMPTY: Slot = Slot {
@@ -56,7 +56,7 @@ const EMPTY: Slot = Slot {
 pub(crate) struct Space {
     target: Target,
     places: Vec<MapEntry>,
-    /// The addresses asked for lately; a power of two of them.
+    /// A hash table of recent addresses. Its size is a power of two.
     slots: Box<[Slot]>,
     misses: usize,
     jit: Jit,
@@ -73,7 +73,7 @@ impl Space {
         }
     }
 
-    /// Takes over a new list of maps; state of those that stayed is kept.
+    /// Replaces the list of maps, and keeps the state of unchanged ones.
     pub(crate) fn set(&mut self, maps: Vec<Map>) {
         let mut old = std::mem::take(&mut self.places).into_iter().peekable();
         self.places = maps
@@ -90,12 +90,12 @@ impl Space {
         self.slots.fill(EMPTY);
     }
 
-    /// Returns whether no maps are known.
+    /// Returns true if there are no maps.
     pub(crate) fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// Adds a map that is there now, in the place of others.
+    /// Adds a map in place of overlapping ones.
     pub(crate) fn add(&mut self, map: Map) {
         let mut maps: Vec<Map> = self.places.iter().map(|place| place.map.clone()).collect();
         if maps::put(&mut maps, map) {
@@ -113,7 +113,7 @@ impl Space {
         self.jit.forget();
     }
 
-    /// The name of a function that was compiled while the process ran, if `place` may hold such.
+    /// Returns the name of a JIT-compiled function, if the map `place` may contain such.
     pub(crate) fn jit_name(
         &mut self,
         place: u32,
@@ -134,9 +134,9 @@ impl Space {
         self.jit.name(address, &target, maps)
     }
 
-    /// The highest address with code or data of the process.
+    /// Returns the highest address with code or data of the process.
     pub(crate) fn end(&self) -> u64 {
-        // The last is that of `[vsyscall]`, where there is one, far from all others.
+        // The last map may be `[vsyscall]`, far from all others.
         self.places
             .iter()
             .rev()
@@ -145,7 +145,7 @@ impl Space {
             .unwrap_or(0)
     }
 
-    /// The map that has code at `address`.
+    /// Returns the index of the map with code at `address`.
     pub(crate) fn find(&self, address: u64) -> Option<u32> {
         let after = self
             .places
@@ -155,7 +155,7 @@ impl Space {
         (address < map.end && map.executable).then_some(index as u32)
     }
 
-    /// The rule for `address`, and the map it lies in.
+    /// Returns the rule for `address`, and its map.
     #[inline]
     pub(crate) fn spot(
         &mut self,
@@ -216,7 +216,7 @@ impl Space {
         self.slots[index] = slot;
     }
 
-    /// The map with that number, as frames show it.
+    /// Returns the mapping of the map with this index, as in frames.
     #[inline]
     pub(crate) fn mapping(&mut self, place: u32, cache: &Cache) -> &Arc<Mapping> {
         let index = place as usize;
@@ -225,7 +225,7 @@ impl Space {
             self.places[index].mapping = Some(Arc::new(mapping));
         }
         let mapping = self.places[index].mapping.as_ref();
-        mapping.expect("it was resolved just now")
+        mapping.expect("the mapping was just resolved")
     }
 
     /// Finds the file of a map, and the ELF file within.
@@ -266,15 +266,15 @@ impl Space {
             .find_map(|start| Some((cache.file(&file, start)?, start)))
     }
 
-    /// Returns the offsets in the file at which the ELF file may begin: the map's own, the
-    /// beginning, or that of a map before this one that can only be read.
+    /// Returns the possible offsets of the ELF file in the file: the map's own, 0, and those of
+    /// earlier read-only maps.
     fn starts(&self, index: usize) -> impl Iterator<Item = u64> {
         let map = &self.places[index].map;
         let before = self.before(index);
         [map.offset, 0].into_iter().chain(before)
     }
 
-    /// Positions of the maps of the same file that come before, from the nearest.
+    /// Returns the offsets of earlier maps of the same file, the nearest first.
     fn before(&self, index: usize) -> impl Iterator<Item = u64> {
         const MAX_BEFORE: usize = 8;
         let map = &self.places[index].map;
@@ -288,7 +288,7 @@ impl Space {
             .map(|before| before.offset)
     }
 
-    /// The vdso, and files that are gone or cannot be opened.
+    /// Returns the module of the vDSO, or of a file that is gone or cannot be opened.
     fn image_module(&self, index: usize, cache: &Cache) -> Option<(Arc<Module>, u64)> {
         let map = &self.places[index].map;
         if map.is_device() || !(map.is_vdso() || map.inode != 0) {
@@ -313,7 +313,7 @@ impl Space {
     }
 }
 
-/// A copy of the code that the kernel lends to all processes; our own if the process is gone.
+/// Returns a copy of the vDSO; this process's own if the target is gone.
 fn vdso(memory: Option<&File>, map: &Map) -> Option<Elf> {
     const MAX_SIZE: u64 = 1 << 20;
     let size = map.end - map.start;
@@ -326,7 +326,7 @@ fn vdso(memory: Option<&File>, map: &Map) -> Option<Elf> {
         None => {
             let own = maps::read(&File::open("/proc/self/maps").ok()?).ok()?;
             let own = own.into_iter().find(Map::is_vdso)?;
-            // One of another size is that of another kind of program.
+            // A vDSO of another size is that of another kind of program.
             (own.end - own.start == size).then_some(())?;
             let memory = File::open("/proc/self/mem").ok()?;
             memory.read_exact_at(&mut bytes, own.start).ok()?;
@@ -335,9 +335,9 @@ fn vdso(memory: Option<&File>, map: &Map) -> Option<Elf> {
     Elf::open(bytes, 0).ok()
 }
 
-/// Address in the ELF file minus position there, of the executable segment that `map` is of.
-/// Programs that were laid out anew after linking, as rustc's libraries are, have several with
-/// different ones.
+/// Returns the address minus the offset in the ELF file of the executable segment of `map`.
+/// Programs rewritten after linking, such as rustc's libraries, have several segments with
+/// different values.
 fn load_bias(elf: &Elf, map: &Map, start_offset: u64) -> u64 {
     let offset = map.offset.wrapping_sub(start_offset);
     let end = offset.saturating_add(map.end - map.start);
@@ -358,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_at_the_last_address() {
+    fn the_last_address_has_no_map() {
         let memory = File::open("/dev/null").expect("a file");
         let mut space = Space::new(Target {
             pid: std::process::id(),
@@ -366,7 +366,7 @@ mod tests {
             roots: Vec::new(),
         });
         let mut budget = Budget::default();
-        // One before 0, as the caller of a chain that ends with 0.
+        // The address before 0, from a chain that ends with 0.
         let spot = space.spot(u64::MAX, Machine::NATIVE, &Cache::default(), &mut budget);
         assert!(spot.is_none());
     }

@@ -1,6 +1,6 @@
-//! Stacks of arm64, made by hand: frames, signed return addresses and tables as on that machine.
+//! Hand-made arm64 stacks: frames, signed return addresses and tables.
 
-// The programs are stopped with registers of this machine.
+// The test reads registers of x86-64.
 #![cfg(target_arch = "x86_64")]
 
 mod target;
@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt as _;
 use ferretto_unwind::{Cache, Frame, Machine, Mode, Process, Registers, StackCopy};
 use target::cc;
 
-/// Tables of three functions in DWARF's numbers of arm64; the code itself does not matter.
+/// Tables of the functions with DWARF register numbers of arm64. The code itself does not matter.
 const SOURCE: &str = r#"
 __asm__(".text\n"
 ".globl leaf\n.type leaf,@function\nleaf: .cfi_startproc\n.cfi_return_column 30\n.cfi_def_cfa 31, 0\n.fill 64\n.cfi_endproc\n.size leaf,.-leaf\n"
@@ -24,11 +24,11 @@ __asm__(".text\n"
 const BASE: u64 = 0x5000_0000;
 const SIZE: u64 = 0x4000;
 const SP: u64 = 0x7000_0000;
-/// The signature that pointer authentication puts into the upper bits.
+/// A signature of pointer authentication in the upper bits.
 const SIGNED: u64 = 0x00b4 << 48;
 
 #[test]
-fn perf_049_signed_return_addresses_and_both_ways_to_callers() {
+fn perf_049_signed_return_addresses_are_unwound_by_tables_and_frame_pointers() {
     let folder = tempfile::tempdir().unwrap();
     let flags = ["-shared", "-fPIC", "-nostdlib"];
     let file = cc(folder.path(), "library.so", SOURCE, &flags);

@@ -1,6 +1,6 @@
-//! Targets that lie: stacks, maps, files and tables that say anything.
+//! Hostile targets: arbitrary stacks, maps, files and tables.
 
-// The programs are stopped with registers of this machine.
+// The tests read registers of x86-64.
 #![cfg(target_arch = "x86_64")]
 
 mod target;
@@ -20,7 +20,7 @@ __attribute__((noinline)) int dive(int n) { if (n) dive(n - 1); else bottom(); r
 int main() { return dive(depth); }
 "#;
 
-/// Numbers that look random.
+/// A pseudorandom number generator.
 struct Numbers(u64);
 
 impl Numbers {
@@ -33,7 +33,7 @@ impl Numbers {
 }
 
 #[test]
-fn perf_036_the_outermost_frame_tells_the_error() {
+fn perf_036_the_outermost_frame_names_the_error() {
     let target = Target::c(RECURSION, &["-O1", "-DDEPTH=3000"]);
     let stopped = target.stop_in("bottom");
     let (frames, result) = unwind(&mut target.process(), &stopped.sample(), Mode::Dwarf);
@@ -50,14 +50,14 @@ fn perf_036_the_outermost_frame_tells_the_error() {
 }
 
 #[test]
-fn a_stack_that_leads_round_in_a_circle_ends() {
+fn the_walk_of_a_cyclic_stack_ends() {
     let target = Target::c(RECURSION, &["-O1", "-fno-omit-frame-pointer", "-DDEPTH=9"]);
     let mut stopped = target.stop_in("bottom");
     let sp = stopped.registers.sp();
     let chain = stopped.chain(5);
     let within_dive = chain[2];
     for lengths in [&[1][..], &[2, 1], &[5, 3, 2, 7]] {
-        // Frames that have each other for callers.
+        // Two frames that are each other's callers.
         let at = |index: usize| sp as usize + 512 + 64 * lengths[..index].iter().sum::<usize>();
         for index in 0..lengths.len() {
             let next = at((index + 1) % lengths.len()) as u64;
@@ -85,7 +85,7 @@ fn a_stack_that_leads_round_in_a_circle_ends() {
 }
 
 #[test]
-fn any_stack_and_any_registers_are_survived() {
+fn arbitrary_stacks_and_registers_never_panic() {
     let target = Target::c(RECURSION, &["-O1", "-DDEPTH=50"]);
     let stopped = target.stop_in("bottom");
     let mut process = target.process();
@@ -155,7 +155,7 @@ fn process_of(folder: &Path, file: &Path, size: u64) -> Process {
     )
 }
 
-/// Registers at `offset` of the file, on a stack of return addresses that lie everywhere in it.
+/// Returns registers at `offset` of the file, and a stack of return addresses all over the file.
 fn sample_at(offset: u64, size: u64) -> (Registers, Vec<u8>) {
     let mut registers = Registers::new(Machine::X86_64);
     registers.set_pc(BASE + offset);
@@ -184,7 +184,7 @@ fn unwind_in(
 }
 
 #[test]
-fn maps_that_name_fifos_devices_and_folders_are_not_opened() {
+fn fifos_devices_and_folders_in_maps_are_not_opened() {
     let folder = tempfile::tempdir().unwrap();
     let fifo = folder.path().join("fifo");
     let mode = rustix::fs::Mode::RWXU;
@@ -235,7 +235,7 @@ fn header_of(file: &Path, name: &str) -> (u64, ferretto_elf::SectionHeader) {
 }
 
 #[test]
-fn enormous_tables_take_no_memory() {
+fn huge_tables_are_not_loaded() {
     let folder = tempfile::tempdir().unwrap();
     let file = cc(folder.path(), "program", RECURSION, &["-O1", "-DDEPTH=3"]);
     let (at, _) = header_of(&file, ".eh_frame");
@@ -253,7 +253,7 @@ fn enormous_tables_take_no_memory() {
 }
 
 #[test]
-fn tables_share_what_memory_there_is() {
+fn tables_share_the_memory_limit() {
     let target = Target::c(RECURSION, &["-O1", "-DDEPTH=5"]);
     let stopped = target.stop_in("bottom");
     let cache = Cache::with_table_limit(100);
@@ -270,7 +270,7 @@ fn tables_share_what_memory_there_is() {
         let mut process = target.process();
         let result = process.unwind(&cache, &stopped.sample(), Mode::Dwarf, &mut frames);
         assert_eq!(result, Ok(()));
-        // Read once, however many processes run it.
+        // The file is read once for all processes.
         assert_eq!(
             *bytes.get_or_insert(cache.table_bytes()),
             cache.table_bytes()
@@ -284,7 +284,7 @@ fn tables_share_what_memory_there_is() {
 }
 
 #[test]
-fn any_damage_to_tables_is_survived() {
+fn damaged_tables_never_panic() {
     let folder = tempfile::tempdir().unwrap();
     let file = cc(folder.path(), "program", RECURSION, &["-O1", "-DDEPTH=3"]);
     let size = 0x4000;
@@ -313,7 +313,7 @@ fn any_damage_to_tables_is_survived() {
     }
 }
 
-/// A function that turns round in a circle, with these directives in its frame description.
+/// Unwinds a function in an endless loop with these directives in its frame description.
 fn with_directives(directives: &str) -> (Vec<Frame>, Result<(), UnwindError>) {
     let source = format!(
         "#include <stdio.h>\nvoid bad(void);
@@ -326,12 +326,12 @@ fn with_directives(directives: &str) -> (Vec<Frame>, Result<(), UnwindError>) {
 }
 
 #[test]
-fn expressions_that_never_end_are_ended() {
+fn endless_expressions_are_aborted() {
     // The canonical frame address is computed by an expression that jumps to itself.
     let (frames, result) = with_directives(".cfi_escape 0x0f, 3, 0x2f, 0xfd, 0xff");
     assert_eq!(result, Err(UnwindError::UnwindInfo));
     assert_eq!(names(&frames), ["bad", "ERROR UNWIND_INFO"]);
-    // A value is pushed each time round: lit1, skip -4.
+    // Each iteration pushes a value: lit1, skip -4.
     let (_, result) = with_directives(".cfi_escape 0x0f, 4, 0x31, 0x2f, 0xfc, 0xff");
     assert_eq!(result, Err(UnwindError::UnwindInfo));
     // A valid expression is followed: the stack pointer and eight.
@@ -341,14 +341,14 @@ fn expressions_that_never_end_are_ended() {
 }
 
 #[test]
-fn programs_of_tables_that_never_end_are_not_begun() {
+fn huge_call_frame_programs_are_not_interpreted() {
     let (frames, result) = with_directives(".rept 150000\\n.cfi_escape 0x2e, 0\\n.endr\\npush $1");
     assert_eq!(result, Err(UnwindError::UnwindInfo));
     assert_eq!(names(&frames), ["bad", "ERROR UNWIND_INFO"]);
 }
 
 #[test]
-fn a_process_that_is_gone_gives_errors_and_nothing_else() {
+fn a_process_that_is_gone_gives_only_an_error() {
     let target = Target::c(RECURSION, &["-O1", "-DDEPTH=5"]);
     let stopped = target.stop_in("bottom");
     let mut process = target.process();
@@ -360,7 +360,7 @@ fn a_process_that_is_gone_gives_errors_and_nothing_else() {
 }
 
 #[test]
-fn names_are_read_only_if_there_is_room() {
+fn names_are_read_only_within_the_memory_limit() {
     let folder = tempfile::tempdir().unwrap();
     let file = cc(folder.path(), "program", RECURSION, &["-O1", "-DDEPTH=3"]);
     let offset = header_of(&file, ".text").1.offset;
@@ -386,7 +386,7 @@ fn names_are_read_only_if_there_is_room() {
 }
 
 #[test]
-fn tables_that_nobody_uses_make_room() {
+fn unused_tables_are_dropped() {
     let folder = tempfile::tempdir().unwrap();
     let file = cc(folder.path(), "program", RECURSION, &["-O1", "-DDEPTH=3"]);
     let size = 0x4000;
@@ -412,7 +412,7 @@ fn tables_that_nobody_uses_make_room() {
     }
 }
 
-/// A library of so many functions, each with a frame description and a symbol.
+/// Builds a library of `functions` functions, each with a frame description and a symbol.
 fn large(folder: &Path, functions: usize) -> std::path::PathBuf {
     let source = format!(
         "__asm__(\".text\\n.altmacro\\n.macro f n\\n.globl function_with_a_long_name_\\\\n\\n\"
@@ -437,7 +437,7 @@ fn large(folder: &Path, functions: usize) -> std::path::PathBuf {
 }
 
 #[test]
-fn perf_035_many_large_files_take_little_memory_and_stacks_stay_right() {
+fn perf_035_many_large_files_take_bounded_memory_and_stacks_stay_correct() {
     const FUNCTIONS: u64 = 5000;
     const FILES: usize = 24;
     const LIMIT: usize = 256 << 10;
@@ -481,7 +481,7 @@ fn perf_035_many_large_files_take_little_memory_and_stacks_stay_right() {
             }
         }
     }
-    // All are in use all the time, and together would be far more than there is room for.
+    // All are in use all the time, and together exceed the limit by far.
     assert_eq!(cache.len(), FILES);
     cache.clear();
     drop(processes);

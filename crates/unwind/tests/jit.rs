@@ -1,6 +1,6 @@
-//! Code that a program makes while it runs, and programs in namespaces of their own.
+//! JIT-compiled code, and programs in namespaces of their own.
 
-// The programs are stopped with registers of this machine.
+// The tests read registers of x86-64.
 #![cfg(target_arch = "x86_64")]
 
 mod target;
@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use ferretto_unwind::{Cache, Frame, Mode, Process};
 use target::{Target, cc, names, unwind};
 
-/// Writes two functions into memory and calls them: `outer` calls `inner`, which turns round in a
-/// circle. Prints their addresses.
+/// Writes two functions into memory and calls them: `outer` calls `inner`, which loops for ever.
+/// Prints their addresses.
 const JIT: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -39,17 +39,17 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A file that is removed in the end.
-struct Left(PathBuf);
+/// A file that is removed on drop.
+struct TempPath(PathBuf);
 
-impl Drop for Left {
+impl Drop for TempPath {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
     }
 }
 
-fn perf_map(pid: u32) -> Left {
-    Left(format!("/tmp/perf-{pid}.map").into())
+fn perf_map(pid: u32) -> TempPath {
+    TempPath(format!("/tmp/perf-{pid}.map").into())
 }
 
 struct Made {
@@ -75,7 +75,7 @@ impl Made {
         )
     }
 
-    /// Waits until it is in the circle, and unwinds.
+    /// Waits until the program is in the loop, and unwinds.
     fn frames(&self, process: &mut Process) -> Vec<Frame> {
         let cache = Cache::new();
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
@@ -94,7 +94,7 @@ impl Made {
 }
 
 #[test]
-fn perf_034_functions_of_a_jit_compiler_by_its_map() {
+fn perf_034_functions_of_a_jit_compiler_are_named_by_its_map() {
     let mut made = make();
     let left = perf_map(made.target.pid());
     fs::write(&left.0, made.map_text()).unwrap();
@@ -109,7 +109,7 @@ fn perf_034_functions_of_a_jit_compiler_by_its_map() {
 }
 
 #[test]
-fn maps_of_a_jit_compiler_are_read_only_if_they_are_the_targets() {
+fn only_the_targets_own_jit_map_is_read() {
     let mut made = make();
     let left = perf_map(made.target.pid());
     made.target.go();
@@ -122,26 +122,26 @@ fn maps_of_a_jit_compiler_are_read_only_if_they_are_the_targets() {
     let elsewhere = made.target.folder.path().join("elsewhere");
     fs::write(&elsewhere, made.map_text()).unwrap();
     symlink(&elsewhere, &left.0).unwrap();
-    unnamed("a link may lead to what the target must not read");
+    unnamed("a link may lead to a file that the target must not read");
     fs::remove_file(&left.0).unwrap();
 
     let mode = rustix::fs::Mode::RWXU;
     let cwd = rustix::fs::CWD;
     rustix::fs::mknodat(cwd, &left.0, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-    unnamed("a FIFO would make us wait");
+    unnamed("opening a FIFO would block");
     fs::remove_file(&left.0).unwrap();
 
     fs::write(&left.0, made.map_text()).unwrap();
     fs::set_permissions(&left.0, fs::Permissions::from_mode(0o644)).unwrap();
     if chown(&left.0, Some(12345), None).is_err() {
-        println!("skipped: only root can give files away");
+        println!("skipped: changing the owner of a file needs root");
         return;
     }
-    unnamed("somebody else wrote it");
+    unnamed("another user owns it");
 }
 
 #[test]
-fn perf_034_functions_of_a_jit_compiler_by_its_dump() {
+fn perf_034_functions_of_a_jit_compiler_are_named_by_its_dump() {
     let folder = tempfile::tempdir().unwrap();
     let program = cc(folder.path(), "program", JIT, &["-O1"]);
     let dump = folder.path().join("jit-1.dump");
@@ -164,7 +164,7 @@ fn perf_034_functions_of_a_jit_compiler_by_its_dump() {
         bytes.extend([0_u32.to_le_bytes(), (size as u32).to_le_bytes()].concat());
         bytes.extend([[0; 8].as_slice(), &body, &rest, &[0x90; 64]].concat());
     }
-    // The inner one is moved to where it is.
+    // The inner function is moved to its final address.
     bytes.extend([1_u32.to_le_bytes(), 64_u32.to_le_bytes()].concat());
     bytes.extend(
         [0, 0, 0, 0x1000, code, 64, 2]
@@ -189,7 +189,7 @@ int main() { caller(); return 0; }
 "#;
 
 #[test]
-fn perf_034_programs_in_a_mount_namespace_of_their_own() {
+fn perf_034_programs_in_their_own_mount_namespace_are_unwound() {
     let folder = tempfile::tempdir().unwrap();
     let program = cc(folder.path(), "original", SPIN, &["-O1"]);
     let inside = folder.path().join("inside");
@@ -203,14 +203,14 @@ fn perf_034_programs_in_a_mount_namespace_of_their_own() {
     fs::write(&script, text).unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     let Some((target, line)) = Target::try_start(folder, &script) else {
-        println!("skipped: no mount namespace may be made");
+        println!("skipped: cannot create a mount namespace");
         return;
     };
     if line != "ready" {
-        println!("skipped: no mount namespace may be made");
+        println!("skipped: cannot create a mount namespace");
         return;
     }
-    // A program of that name that we can see is not the one.
+    // The program of that name in our namespace is another file.
     fs::copy("/bin/true", target.folder.path().join("inside/program")).unwrap();
     let stopped = target.stop_in("spin");
     let (frames, result) = unwind(&mut target.process(), &stopped.sample(), Mode::Dwarf);

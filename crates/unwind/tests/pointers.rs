@@ -1,6 +1,6 @@
-//! Frame pointers, the kernel's chain, and both together with unwind tables.
+//! Frame pointers and the kernel's chain, alone and combined with unwind tables.
 
-// The programs are stopped with registers of this machine.
+// The tests read registers of x86-64.
 #![cfg(target_arch = "x86_64")]
 
 mod target;
@@ -10,7 +10,7 @@ use target::{Target, cc, names, unwind};
 
 const POINTERS: &str = "-fno-omit-frame-pointer";
 
-/// Functions without variables of their own, which is where a caller's frame lies directly above.
+/// Functions without local variables, so the caller's frame is directly above.
 const SMALL: &str = r#"
 #include <stdio.h>
 volatile int stop, sum;
@@ -33,9 +33,9 @@ fn until_main(frames: &[Frame]) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn perf_049_frame_pointers_and_tables_find_the_same_at_each_instruction() {
+fn perf_049_frame_pointers_and_tables_agree_at_each_instruction() {
     let target = Target::c(SMALL, &["-O1", POINTERS]);
-    // Past the output.
+    // Steps past the output.
     target.stop_in("leaf");
     let mut process = target.process();
     let cache = Cache::new();
@@ -66,16 +66,12 @@ fn perf_049_at_least_the_sampled_function_is_found() {
         let (frames, result) = unwind(&mut target.process(), &stopped.sample(), mode);
         assert_eq!(result, Ok(()), "{:?}", names(&frames));
         assert_eq!(names(&frames)[0], "leaf");
-        assert_eq!(
-            names(&frames)[1],
-            "third",
-            "its caller is known from the table"
-        );
+        assert_eq!(names(&frames)[1], "third", "the table gives the caller");
     }
 }
 
 #[test]
-fn perf_049_code_without_tables_is_known_by_its_instructions() {
+fn perf_049_code_without_tables_is_unwound_by_its_instructions() {
     let flags = [
         "-O0",
         POINTERS,
@@ -130,20 +126,20 @@ fn perf_050_the_kernels_chain_is_named_by_the_maps() {
         "the innermost address is the sampled one"
     );
 
-    // After the caches have been cleared all is found again.
+    // All names are found again after the caches are cleared.
     process.clear();
     let (again, _) = unwind(&mut process, &sample, Mode::KernelChain);
     assert_eq!(until_main(&again), until_main(&frames));
 }
 
 #[test]
-fn perf_050_addresses_that_are_nowhere_are_frames_without_mapping() {
+fn perf_050_unmapped_addresses_are_frames_without_mapping() {
     let target = Target::c(SMALL, &["-O1", POINTERS]);
     let sample = StackCopy {
         registers: None,
         stack: &[],
         stack_full: false,
-        // The second is a mark of the kernel's.
+        // The second is a context marker.
         user_chain: &[0x1000, -512_i64 as u64, 0x2001],
     };
     let (frames, result) = unwind(&mut target.process(), &sample, Mode::KernelChain);
@@ -156,7 +152,7 @@ fn perf_050_addresses_that_are_nowhere_are_frames_without_mapping() {
 }
 
 #[test]
-fn perf_050_the_kernels_chain_through_a_library_loaded_later() {
+fn perf_050_a_library_loaded_later_is_found_for_the_kernels_chain() {
     let library = "void back(void); extern volatile int stop;
         __attribute__((noinline)) void in_library(void) { back(); stop++; }";
     let source = r#"
@@ -224,7 +220,7 @@ int main() { signal(SIGUSR1, on_signal); dive(99); other(); return 0; }
 const DEPTH: usize = 100;
 const COPIED: usize = 16 << 10;
 
-/// Returns how often `dive` is among the frames, and whether `main` is after the last.
+/// Returns the number of frames of `dive`, and true if `main` follows the last.
 fn dives(frames: &[Frame]) -> (usize, bool) {
     let names = names(frames);
     let count = names.iter().filter(|name| *name == "dive").count();
@@ -234,7 +230,7 @@ fn dives(frames: &[Frame]) -> (usize, bool) {
 }
 
 #[test]
-fn perf_034_where_the_copied_stack_ends_the_kernels_chain_continues() {
+fn perf_034_the_kernels_chain_continues_after_the_copied_stack() {
     let mut target = Target::c(DEEP, &["-O1", POINTERS]);
     let stopped = target.stop_in("bottom");
     let chain = stopped.chain(127);
@@ -249,7 +245,7 @@ fn perf_034_where_the_copied_stack_ends_the_kernels_chain_continues() {
     };
     let mut process = target.process();
 
-    // The memory is as it was: it leads to the very start, which the chain does not reach.
+    // The memory is unchanged: it leads to the start of the program, which the chain lacks.
     let (frames, result) = unwind(&mut process, &spliced, Mode::Dwarf);
     assert_eq!(result, Ok(()), "{:?}", names(&frames));
     assert_eq!(dives(&frames), (DEPTH, true), "{:?}", names(&frames));
@@ -267,7 +263,7 @@ fn perf_034_where_the_copied_stack_ends_the_kernels_chain_continues() {
         );
     }
 
-    // By now other frames lie there: only the kernel's chain is of the moment of the sample.
+    // The memory has other frames by now: only the kernel's chain is from the time of the sample.
     assert_eq!(target.signal(), "other");
     target.stop_in("other");
     let (frames, result) = unwind(&mut process, &cut, Mode::Dwarf);

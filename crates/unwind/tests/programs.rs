@@ -1,6 +1,6 @@
-//! Callstacks of real programs in all their shapes.
+//! Callstacks of real programs of all kinds.
 
-// The programs are stopped with registers of this machine.
+// The tests read registers of x86-64.
 #![cfg(target_arch = "x86_64")]
 
 mod target;
@@ -12,8 +12,7 @@ use std::sync::Arc;
 use ferretto_unwind::{Map, Mode, Process, UnwindError};
 use target::{Target, between, cc, names, rustc, unwind};
 
-/// Functions that call each other, through a library too, the last of which turns round in a
-/// circle.
+/// Functions that call each other, also through a library. The last one loops for ever.
 const CHAIN: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,8 +25,8 @@ __attribute__((noinline)) void first(int x) { int array[2] = {x, 2}; qsort(array
 int main(int argc, char **argv) { first(argc); return 0; }
 "#;
 
-/// Unwinds at `leaf` of the chain and wants every function of it.
-fn wants_whole_chain(flags: &[&str]) {
+/// Unwinds at `leaf`, and asserts that the callstack has every function of the chain.
+fn assert_whole_chain(flags: &[&str]) {
     let target = Target::c(CHAIN, flags);
     let stopped = target.stop_in("leaf");
     let (frames, result) = unwind(&mut target.process(), &stopped.sample(), Mode::Dwarf);
@@ -40,25 +39,25 @@ fn wants_whole_chain(flags: &[&str]) {
 }
 
 #[test]
-fn perf_034_dwarf_leads_through_libc_to_the_start() {
-    wants_whole_chain(&["-O2", "-fomit-frame-pointer"]);
-    wants_whole_chain(&["-O0", "-fno-omit-frame-pointer"]);
+fn perf_034_unwind_tables_lead_through_libc_to_the_start() {
+    assert_whole_chain(&["-O2", "-fomit-frame-pointer"]);
+    assert_whole_chain(&["-O0", "-fno-omit-frame-pointer"]);
 }
 
 #[test]
-fn perf_034_programs_at_fixed_addresses_and_static_ones() {
-    wants_whole_chain(&["-O2", "-no-pie", "-fomit-frame-pointer"]);
-    wants_whole_chain(&["-O2", "-static", "-fomit-frame-pointer"]);
-    wants_whole_chain(&["-O2", "-static-pie", "-fomit-frame-pointer"]);
+fn perf_034_static_programs_and_fixed_addresses_are_unwound() {
+    assert_whole_chain(&["-O2", "-no-pie", "-fomit-frame-pointer"]);
+    assert_whole_chain(&["-O2", "-static", "-fomit-frame-pointer"]);
+    assert_whole_chain(&["-O2", "-static-pie", "-fomit-frame-pointer"]);
 }
 
 #[test]
-fn perf_034_functions_that_align_their_stack() {
-    wants_whole_chain(&["-O1", "-mavx2", "-mstackrealign", "-fomit-frame-pointer"]);
+fn perf_034_functions_that_align_their_stack_are_unwound() {
+    assert_whole_chain(&["-O1", "-mavx2", "-mstackrealign", "-fomit-frame-pointer"]);
 }
 
 #[test]
-fn perf_034_tables_of_debug_information_serve_too() {
+fn perf_034_unwind_tables_in_debug_information_are_used() {
     let flags = [
         "-O2",
         "-g",
@@ -72,7 +71,7 @@ fn perf_034_tables_of_debug_information_serve_too() {
 }
 
 #[test]
-fn perf_034_addresses_are_those_that_symbolizers_take() {
+fn perf_034_frame_addresses_are_valid_for_symbolizers() {
     for flags in [
         &["-g", "-O1"][..],
         &["-g", "-O1", "-no-pie", "-Wl,-Ttext-segment=0x8800000"],
@@ -101,10 +100,9 @@ fn perf_034_addresses_are_those_that_symbolizers_take() {
     }
 }
 
-/// A program with two executable segments, of which the second lies further ahead of its place in
-/// the file.
+/// A program with two executable segments with different load biases.
 #[test]
-fn perf_034_addresses_in_a_second_segment_of_code() {
+fn perf_034_addresses_in_a_second_executable_segment_are_correct() {
     let source = CHAIN.replace(
         "void leaf(",
         "__attribute__((section(\".far\"))) void leaf(",
@@ -131,7 +129,7 @@ fn perf_034_addresses_in_a_second_segment_of_code() {
 }
 
 #[test]
-fn perf_034_rust_programs() {
+fn perf_034_rust_programs_are_unwound() {
     let source = r#"
         use std::hint::black_box;
         #[inline(never)] fn innermost(x: u64) { println!("ready"); loop { black_box(x); } }
@@ -160,7 +158,7 @@ fn perf_034_rust_programs() {
                 names.iter().any(|name| name.contains("with_closure")),
                 "{names:?}"
             );
-            // Names are as they are in the file.
+            // Names are mangled as in the file.
             assert!(names[0].starts_with("_R"), "{names:?}");
             break;
         }
@@ -169,7 +167,7 @@ fn perf_034_rust_programs() {
 }
 
 #[test]
-fn perf_034_threads_end_where_they_began() {
+fn perf_034_callstacks_of_threads_end_at_their_start() {
     let source = r#"
         #define _GNU_SOURCE
         #include <pthread.h>
@@ -195,7 +193,7 @@ fn perf_034_threads_end_where_they_began() {
 }
 
 #[test]
-fn perf_034_code_of_the_vdso() {
+fn perf_034_code_of_the_vdso_is_unwound() {
     let source = r#"
         #include <stdio.h>
         #include <time.h>
@@ -214,7 +212,7 @@ fn perf_034_code_of_the_vdso() {
     assert_eq!(mapping.build_id.len(), 20);
 }
 
-/// A signal comes in the middle of `interrupted`; the handler prints where, in hexadecimal.
+/// A signal arrives in `interrupted`. The handler prints the interrupted address in hexadecimal.
 const SIGNAL: &str = r#"
 #define _GNU_SOURCE
 #include <signal.h>
@@ -258,7 +256,7 @@ int main() {
 "#;
 
 #[test]
-fn perf_034_signal_frames_are_where_the_signal_came() {
+fn perf_034_signal_frames_have_the_interrupted_address() {
     for flags in [
         &["-O2"][..],
         &["-O2", "-DOTHER_STACK"],
@@ -283,7 +281,7 @@ fn perf_034_signal_frames_are_where_the_signal_came() {
             );
             let mapping = frames[3].mapping.as_ref().unwrap();
             let exact = address - mapping.start + mapping.exact_offset + mapping.load_bias;
-            assert_eq!(frames[3].rel_pc, exact, "the very instruction");
+            assert_eq!(frames[3].rel_pc, exact, "the interrupted instruction");
             if *mode == Mode::Dwarf {
                 assert_eq!(result, Ok(()), "{flags:?} {names:?}");
                 assert_eq!(names.last().unwrap(), "_start", "{flags:?} {names:?}");
@@ -329,8 +327,7 @@ fn perf_035_libraries_loaded_later_are_found_by_reading_the_maps_again() {
     target.go();
     let stopped = target.stop_in("spin");
 
-    // With the stack cut off the address may be anything, and reading maps for that would cost
-    // much.
+    // With a truncated stack the address may be anything, so the maps are not read again.
     let mut sample = stopped.sample();
     sample.stack_full = true;
     let (frames, result) = unwind(&mut other, &sample, Mode::Dwarf);
@@ -343,12 +340,12 @@ fn perf_035_libraries_loaded_later_are_found_by_reading_the_maps_again() {
 }
 
 #[test]
-fn perf_034_programs_deleted_since_are_read_all_the_same() {
+fn perf_034_deleted_programs_are_unwound() {
     let target = Target::c(CHAIN, &["-O2"]);
     let stopped = target.stop_in("leaf");
     let program = target.folder.path().join("program");
     fs::remove_file(&program).unwrap();
-    // Another file of that name is not the one.
+    // Another file of that name is not used.
     fs::copy("/bin/true", &program).unwrap();
     let (frames, result) = unwind(&mut target.process(), &stopped.sample(), Mode::Dwarf);
     assert_eq!(result, Ok(()), "{:?}", names(&frames));
@@ -364,8 +361,8 @@ fn perf_034_programs_deleted_since_are_read_all_the_same() {
 }
 
 #[test]
-fn perf_034_a_library_within_another_file() {
-    // As from an archive: the program maps a library that begins in the middle of a file.
+fn perf_034_a_library_within_another_file_is_unwound() {
+    // As with an archive, the program maps a library from the middle of a file.
     let source = r#"
         #include <fcntl.h>
         #include <stdio.h>
@@ -422,8 +419,8 @@ fn perf_034_a_library_within_another_file() {
 }
 
 #[test]
-fn perf_034_code_without_tables_that_has_no_frame() {
-    // As the C library's function that makes a thread: the table ends before the system call.
+fn perf_034_frameless_code_without_tables_is_unwound() {
+    // As in the C library's function that creates a thread, the table ends before the system call.
     let source = r#"
         #include <stdio.h>
         long bare(long number);
@@ -447,7 +444,7 @@ fn perf_034_code_without_tables_that_has_no_frame() {
 }
 
 #[test]
-fn perf_029_a_process_that_is_gone_is_unwound_by_what_was_known_of_it() {
+fn perf_029_a_process_that_is_gone_is_unwound_from_known_maps() {
     let source = r#"
         #include <stdio.h>
         #include <stdlib.h>
@@ -465,13 +462,13 @@ fn perf_029_a_process_that_is_gone_is_unwound_by_what_was_known_of_it() {
     let maps = fs::File::open(format!("/proc/{}/maps", target.pid())).unwrap();
     let mut maps = Map::read_all(&maps).unwrap();
     maps.retain(|map| map.executable);
-    // The files stay, the process does not.
+    // The process ends; its files stay.
     target.end();
     let root = Arc::new(fs::File::open("/").unwrap().into());
     let mut process = Process::gone(u32::MAX, maps.clone(), vec![Arc::clone(&root)]);
     let (frames, result) = unwind(&mut process, &stopped.sample(), Mode::Dwarf);
     assert_eq!((names(&frames), result), (expected, Ok(())));
-    // Another file of that name is not it.
+    // Another file of that name is not used.
     let program = target.folder.path().join("program");
     let copy = target.folder.path().join("copy");
     fs::copy(&program, &copy).unwrap();

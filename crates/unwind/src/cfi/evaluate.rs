@@ -1,4 +1,4 @@
-//! Following rows that rules cannot express: expressions.
+//! Evaluates rows with expressions, which rules cannot represent.
 
 use gimli::{
     CfaRule, EndianSlice, Evaluation, EvaluationResult, Expression, LittleEndian, Location,
@@ -18,7 +18,7 @@ pub(crate) struct Context<'m, 'f> {
     pub(crate) budget: &'m mut Budget,
 }
 
-/// The caller's registers; `None` if there is no caller.
+/// Returns the caller's registers; `None` if there is no caller.
 pub(crate) fn step<'a, S: UnwindSection<Slice<'a>>>(
     section: &S,
     row: &UnwindTableRow<usize>,
@@ -78,7 +78,7 @@ pub(crate) fn step<'a, S: UnwindSection<Slice<'a>>>(
     Ok(Some(caller))
 }
 
-/// Returns the address that an expression gives. The number of operations is bounded.
+/// Evaluates an expression to an address, with a bounded number of operations.
 fn evaluate(
     expression: Expression<Slice<'_>>,
     initial: Option<u64>,

@@ -1,20 +1,20 @@
-//! `.eh_frame_hdr`: the linker's table of first addresses and frame descriptions, sorted.
+//! `.eh_frame_hdr`: the linker's sorted table of start addresses and frame descriptions.
 
 use ferretto_elf::Part;
 
-/// The encodings that linkers use: a distance from itself, a count, and distances from the
-/// section's beginning, all of 32 bits. Another is as no table; one is made then.
+/// The encodings that linkers use: a distance from itself, a count, and distances from the start of
+/// the section, all of 32 bits. A table with other encodings is ignored, and an index is built.
 const ENCODINGS: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
 const ENTRIES_AT: u64 = 12;
 const ENTRY: usize = 8;
-/// Entries that are read at once.
+/// The number of entries to read at once.
 const BLOCK: u64 = 512;
 
-/// The table of a file. Of each [`BLOCK`] of it the first address is in memory, the rest is read
-/// when asked for.
+/// The table of a file. The first address of each [`BLOCK`] is in memory; the rest is read on
+/// request.
 pub(super) struct Header {
     part: Part,
-    /// Address of the section.
+    /// The address of the section.
     address: u64,
     /// The address of `.eh_frame`.
     pub(super) eh_frame: u64,
@@ -24,7 +24,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// `None` if it is in another form, or shorter than it says.
+    /// Returns `None` if the table has other encodings or is truncated.
     pub(super) fn new(part: Part, address: u64) -> Option<Self> {
         let mut head = [0; ENTRIES_AT as usize];
         part.read_exact(0, &mut head).ok()?;
@@ -55,7 +55,7 @@ impl Header {
         })
     }
 
-    /// The address of the frame description that begins at `address` or last before it.
+    /// Returns the address of the last frame description that starts at or before `address`.
     pub(super) fn find(&self, address: u64) -> Option<u64> {
         let after = self
             .firsts
@@ -81,7 +81,7 @@ impl Header {
     }
 }
 
-/// A signed number of 32 bits.
+/// Reads a signed 32-bit number.
 fn number(bytes: &[u8], at: usize) -> Option<i32> {
     let bytes = bytes.get(at..at + 4)?;
     Some(i32::from_le_bytes(bytes.try_into().ok()?))

@@ -1,15 +1,15 @@
-//! Finding the frame description of an address where the file has no table for that.
+//! An index of frame descriptions, for files without `.eh_frame_hdr`.
 
 use gimli::{BaseAddresses, UnwindSection};
 
 use super::section::{Excerpt, Form, Section};
 
-/// Frame descriptions beyond these are not found.
+/// The largest number of frame descriptions. Further ones are ignored.
 const MAX_ENTRIES: usize = 1 << 20;
-/// Bytes that are read in all; common parts count with each entry.
+/// The largest number of bytes to read in total. Common parts count with each entry.
 const MAX_BYTES: usize = 512 << 20;
 
-/// First addresses and positions of frame descriptions, sorted: eight bytes each.
+/// The sorted start addresses and offsets of frame descriptions, in eight bytes each.
 pub(super) struct Index {
     base: u64,
     /// Addresses are relative to `base`.
@@ -17,7 +17,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Goes through a whole section. Damage ends it; entries before that are good.
+    /// Reads a whole section up to the first damaged entry.
     pub(super) fn build(section: &Section, bases: &BaseAddresses) -> Self {
         let mut entries: Vec<(u64, u32)> = Vec::new();
         let mut left = MAX_BYTES;
@@ -41,7 +41,7 @@ impl Index {
         }
     }
 
-    /// Position of the frame description that begins at `address` or last before it.
+    /// Returns the offset of the last frame description that starts at or before `address`.
     pub(super) fn find(&self, address: u64) -> Option<u64> {
         let within = u32::try_from(address.checked_sub(self.base)?).ok()?;
         let after = self.entries.partition_point(|entry| entry.0 <= within);
@@ -53,7 +53,7 @@ impl Index {
     }
 }
 
-/// Returns the lowest address that is described; `None` if there is none.
+/// Returns the start address of a frame description; `None` if it has none.
 fn first_address(form: Form, excerpt: &Excerpt, bases: &BaseAddresses) -> Option<u64> {
     let at = excerpt.description;
     let (first, size) = match form {

@@ -1,4 +1,4 @@
-//! From rows of a table to rules.
+//! Converts rows of a table to rules.
 
 use gimli::{
     CfaRule, EndianSlice, Expression, LittleEndian, Operation, Reader as _, RegisterRule,
@@ -10,7 +10,7 @@ use crate::registers::Machine;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
-/// Returns the rule equivalent to `row`; one of [`Kind::Program`] if a rule cannot express it.
+/// Returns the rule equivalent to `row`, or a rule of [`Kind::Program`] if there is none.
 pub(crate) fn rule<'a, S: UnwindSection<Slice<'a>>>(
     section: &S,
     row: &UnwindTableRow<usize>,
@@ -59,7 +59,7 @@ fn simple<'a, S: UnwindSection<Slice<'a>>>(
             .position(|&saved| saved == register.0);
         let is_sp = usize::from(register.0) == machine.sp();
         match (slot, register_rule) {
-            // Its value is lost; nobody will ask for it.
+            // The value is lost and not needed.
             (_, RegisterRule::Undefined | RegisterRule::SameValue) => {}
             (Some(slot), RegisterRule::Offset(offset)) if offset % 8 == 0 => {
                 debug_assert!(slot < SLOTS);
@@ -68,15 +68,15 @@ fn simple<'a, S: UnwindSection<Slice<'a>>>(
             }
             (Some(_), _) => return None,
             (None, _) if is_sp => return None,
-            // Registers that functions need not keep, or that hold no addresses.
+            // Registers that functions need not save, or that hold no addresses.
             (None, _) => {}
         }
     }
     Some(rule)
 }
 
-/// Reads the expression that compilers write where a function aligns its stack: the value at a
-/// register and an offset.
+/// Parses the expression of functions that align their stack: the value in memory at a register
+/// plus an offset.
 fn indirect(expression: Expression<Slice<'_>>, encoding: gimli::Encoding) -> Option<(u16, i32)> {
     let mut bytes = expression.0;
     let Operation::RegisterOffset {

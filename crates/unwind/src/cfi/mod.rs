@@ -1,8 +1,8 @@
-//! Call frame information: rules that lead from a function's registers to its caller's.
+//! Call frame information: rules that restore the caller's registers.
 //!
-//! It is interpreted here, over `gimli`'s parser, and not by one of the unwinding libraries there
-//! are: these follow frame pointers without a word where a table is damaged, keep fewer registers
-//! than expressions may ask for, and go on for ever in an expression that jumps back.
+//! This module interprets it with `gimli`'s parser. Existing unwinding libraries silently follow
+//! frame pointers if a table is damaged, keep fewer registers than expressions can use, and loop
+//! for ever in an expression that jumps back.
 
 mod evaluate;
 mod header;

@@ -1,43 +1,43 @@
-//! A row of an unwind table in a form that is quick to follow.
+//! Rows of an unwind table in a compact form.
 
-/// Most registers a rule speaks of ([`crate::Machine::saved`]).
+/// The largest number of registers in a rule ([`crate::Machine::saved`]).
 pub(crate) const SLOTS: usize = 12;
 
 /// The kind of frame at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The tables say nothing about the address.
+    /// The tables do not cover the address.
     Missing,
-    /// It is the outermost function.
+    /// The function is the outermost.
     End,
-    /// The canonical frame address is a register and an offset.
+    /// The canonical frame address is a register plus an offset.
     Register,
-    /// The canonical frame address is at what a register and an offset point to, as where a
-    /// function has aligned its stack.
+    /// The canonical frame address is the value in memory at a register plus an offset, as in a
+    /// function that aligns its stack.
     Indirect,
-    /// More than a rule can say: the table's row has to be interpreted.
+    /// A rule cannot represent the row, which has to be interpreted.
     Program,
 }
 
-/// The rule by which the caller of an address is found.
+/// The rule that restores the registers of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rule {
     pub(crate) kind: Kind,
-    /// DWARF's number of the register that the canonical frame address is based on.
+    /// The DWARF number of the base register of the canonical frame address.
     pub(crate) base: u8,
-    /// A signal handler returns here: the address found is the interrupted instruction, not a
-    /// return address.
+    /// Set for the code that a signal handler returns to: the restored address is the interrupted
+    /// instruction, not a return address.
     pub(crate) signal: bool,
-    /// The registers that the frame has saved, by their place in [`crate::Machine::saved`].
+    /// The bit set of saved registers, by index in [`crate::Machine::saved`].
     pub(crate) mask: u16,
-    /// Offset of the canonical frame address.
+    /// The offset of the canonical frame address.
     pub(crate) offset: i32,
-    /// The places where they are saved: distance from the canonical frame address, in words.
+    /// The distances of the saved registers from the canonical frame address, in words.
     pub(crate) saved: [i8; SLOTS],
 }
 
 impl Rule {
-    /// A rule that needs no registers.
+    /// Creates a rule without registers.
     pub(crate) const fn bare(kind: Kind) -> Self {
         Self {
             kind,

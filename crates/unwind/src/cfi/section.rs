@@ -1,22 +1,22 @@
-//! A section of frame descriptions, of which only the entries that are asked for are read.
+//! A section of frame descriptions whose entries are read on request.
 
 use ferretto_elf::Part;
 use gimli::{DebugFrame, EhFrame, EndianSlice, LittleEndian};
 
 pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
-/// The instructions of a function. The largest known have some ten kilobytes.
+/// The largest size of a function's instructions. The largest known have a few ten kilobytes.
 const MAX_PROGRAM: usize = 256 << 10;
-/// Common information entries kept of a file, at most. Many functions share one: all known files
-/// have some dozen bytes.
+/// The largest size of cached common information entries of a file. Functions share them: known
+/// files have a few dozen bytes.
 const MAX_COMMON: usize = 4096;
 
-/// The form of entries: there are two.
+/// The two forms of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// `.eh_frame`: the common entry lies some distance before.
+    /// `.eh_frame`: a relative distance refers to the common entry.
     EhFrame,
-    /// `.debug_frame`: it lies at a position in the section.
+    /// `.debug_frame`: an offset in the section refers to it.
     DebugFrame,
 }
 
@@ -27,14 +27,13 @@ pub(super) struct Section {
     pub(super) form: Form,
 }
 
-/// A frame description and its common entry, as a section of their own.
+/// A frame description and its common entry, extracted into a section of their own.
 #[derive(Default)]
 pub(super) struct Excerpt {
     bytes: Vec<u8>,
-    /// The offset of the description in it; the common part is at the beginning.
+    /// The offset of the description. The common entry is at offset 0.
     pub(super) description: usize,
-    /// The address that distances in the description are measured from, which would be that of the
-    /// beginning.
+    /// The base address of relative addresses in the description: that of the start of the excerpt.
     pub(super) address: u64,
 }
 
@@ -52,12 +51,11 @@ impl Excerpt {
     }
 }
 
-/// The beginning of an entry.
+/// The prefix of an entry.
 struct Prefix {
-    /// Bytes of the whole entry.
+    /// The size of the whole entry.
     size: u64,
-    /// The offset in the entry of its kind, or of the reference to the entry that it shares with
-    /// others.
+    /// The offset in the entry of its id, which refers to the common entry.
     id_at: usize,
     id: Id,
 }
@@ -65,19 +63,19 @@ struct Prefix {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Id {
     Common,
-    /// A distance or a position, and the bytes it takes.
+    /// A distance or an offset, and its size in bytes.
     Description(u64, usize),
 }
 
-/// The longest prefix.
+/// The largest prefix.
 const PREFIX: usize = 20;
 
-/// Bytes of a part, of which those around the last place are in memory.
+/// A buffered window of a part.
 pub(super) struct Window<'p> {
     part: &'p Part,
     bytes: Vec<u8>,
     at: u64,
-    /// The least number of bytes to read.
+    /// The smallest number of bytes to read.
     ahead: usize,
 }
 
@@ -91,7 +89,7 @@ impl<'p> Window<'p> {
         }
     }
 
-    /// Up to `most` bytes from position `at` on.
+    /// Returns up to `most` bytes at offset `at`.
     fn upto(&mut self, at: u64, most: usize) -> Option<&[u8]> {
         let within = |window: &Self| usize::try_from(at.checked_sub(window.at)?).ok();
         let known = within(self)
@@ -118,7 +116,7 @@ impl<'p> Window<'p> {
 }
 
 impl Section {
-    /// Takes out the description at `offset`, if `may_read` allows as many bytes as it has.
+    /// Extracts the description at `offset`, if `may_read` allows its size.
     pub(super) fn excerpt(
         &self,
         offset: u64,
@@ -211,8 +209,8 @@ impl Section {
         Some(())
     }
 
-    /// Gives each description in turn, with its position. Damage ends it, and so do `each` and
-    /// `may_read` when they say `false`.
+    /// Calls `each` with every description and its offset. Ends at damage, or when `each` or
+    /// `may_read` returns `false`.
     pub(super) fn for_each(
         &self,
         may_read: &mut dyn FnMut(usize) -> bool,

@@ -18,42 +18,41 @@ use crate::registers::{Machine, Registers};
 
 type Fde<'a> = FrameDescriptionEntry<Slice<'a>>;
 
-/// A file whose tables are larger than this has none for us. The largest known have some dozen
+/// The largest size of a table; larger ones are ignored. The largest known have a few dozen
 /// megabytes.
 const MAX_SECTION: u64 = 128 << 20;
-/// The same for tables that have to be in memory: those of files that may vanish, and compressed
-/// ones.
+/// The largest size of a table in memory: of compressed tables, and those of files that may vanish.
 const MAX_LOADED: u64 = 8 << 20;
 
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 
 thread_local! {
-    /// Memory in which rows are worked out: twenty kilobytes that need not be made anew each time.
+    /// Reused memory for the evaluation of rows, about 20 KiB.
     static SCRATCH: RefCell<UnwindContext<usize>> = RefCell::new(UnwindContext::new());
 }
 
-/// The way frame descriptions in `.eh_frame` are found.
+/// The index of frame descriptions in `.eh_frame`.
 enum Lookup {
-    /// By the table the linker made.
+    /// The linker's table.
     Header(Header),
-    /// By one made here.
+    /// An index built here.
     Index(Index),
 }
 
-/// An index of the unwind tables of a file. The tables themselves are read when asked for.
+/// An index of the unwind tables of a file. The tables are read on request.
 pub(crate) struct Table {
     machine: Machine,
     bases: BaseAddresses,
     eh_frame: Option<(Section, Lookup)>,
     debug_frame: Option<(Section, Index)>,
-    /// Bytes of sections that are in memory.
+    /// The number of bytes of sections in memory.
     loaded: usize,
 }
 
-/// The access to the sections of a file.
+/// Reads the sections of a file.
 struct Source<'e> {
     elf: &'e Elf,
-    /// Set if they must be read now, as the file may be gone later.
+    /// Set if the sections have to be read now because the file may vanish.
     may_vanish: bool,
     loaded: usize,
 }
@@ -84,11 +83,11 @@ impl Source<'_> {
 }
 
 impl Table {
-    /// Finds them. A file without tables gives an empty one. If the file `may_vanish`, they are all
-    /// read at once.
+    /// Finds the tables of a file. Without tables the index is empty. If the file `may_vanish`,
+    /// reads all tables now.
     ///
     /// # Errors
-    /// If there are some, but they are too large, or cannot be read.
+    /// Fails if the tables are too large or cannot be read.
     pub(crate) fn read(elf: &Elf, machine: Machine, may_vanish: bool) -> Result<Self, ElfError> {
         let mut source = Source {
             elf,
@@ -134,7 +133,7 @@ impl Table {
         })
     }
 
-    /// `.eh_frame` and `.eh_frame_hdr` as the sections say.
+    /// Finds `.eh_frame` and `.eh_frame_hdr` by section headers.
     fn eh_sections(source: &mut Source<'_>) -> Result<Option<(Section, Option<Header>)>, ElfError> {
         let mut part = |name| match source.elf.section_header(name) {
             Some(header) if header.has_data() && header.size > 0 => {
@@ -156,8 +155,8 @@ impl Table {
         Ok(Some((section, header)))
     }
 
-    /// The same as the segments say, where there are no sections: the header points to the table,
-    /// which reaches at most to its segment's end.
+    /// Finds them by program headers, for files without sections: the header points to the table,
+    /// which ends at the end of its segment at the latest.
     fn eh_segment(source: &mut Source<'_>) -> Result<Option<(Section, Option<Header>)>, ElfError> {
         let elf = source.elf;
         let segments = elf.segments().iter();
@@ -195,7 +194,7 @@ impl Table {
         Ok(Some((section, Some(header))))
     }
 
-    /// The bytes of memory it takes.
+    /// Returns the memory use in bytes.
     pub(crate) fn memory(&self) -> usize {
         let lookup = |(_, lookup): &(_, Lookup)| match lookup {
             Lookup::Header(header) => header.memory(),
@@ -207,13 +206,13 @@ impl Table {
         size_of::<Self>() + self.loaded + eh_frame + debug_frame
     }
 
-    /// The rule for `address` (as the file states addresses).
+    /// Returns the rule for an address of the file.
     pub(crate) fn rule(&self, address: u64, budget: &mut Budget) -> Rule {
         self.at(address, budget, &mut LowerRow(self.machine))
             .unwrap_or(Rule::bare(Kind::Missing))
     }
 
-    /// Follows the row for `address` when no rule can express it.
+    /// Evaluates the row for `address`, if no rule can represent it.
     pub(crate) fn step(
         &self,
         address: u64,
@@ -221,7 +220,7 @@ impl Table {
         memory: &mut Memory<'_>,
         budget: &mut Budget,
     ) -> Result<Option<Registers>, UnwindError> {
-        // The row is worked out again each time, so each time it costs.
+        // The row is evaluated again each time, so each time has a cost.
         let mut programs = budget.split_programs();
         let context = &mut Context { memory, budget };
         let step = self
@@ -314,7 +313,7 @@ struct Entry<'r> {
     signal: bool,
 }
 
-/// A function called with a row, which lives only in scratch memory.
+/// A callback for a row, which exists only in scratch memory.
 trait Visitor {
     type Output;
     fn visit<'a, S: UnwindSection<Slice<'a>>>(

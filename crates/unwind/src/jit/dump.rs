@@ -1,4 +1,4 @@
-//! `jitdump`: a file of records that the target writes and has mapped a page of.
+//! `jitdump`: a file of records, of which the target maps a page.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -6,31 +6,31 @@ use std::os::unix::fs::FileExt as _;
 use super::MAX_BYTES;
 use super::found::Found;
 
-/// "JiTD" in the byte order of the machine.
+/// "JiTD" in the machine's byte order.
 const MAGIC: u32 = 0x4a69_5444;
 const CODE_LOAD: u32 = 0;
 const CODE_MOVE: u32 = 1;
-/// Bytes before each record's content: id, total size and time.
+/// The size of a record's header: id, total size and time.
 const RECORD: u64 = 16;
-/// Bytes of a record that are read: the code itself is not.
+/// The largest number of bytes of a record to read. The code itself is skipped.
 const MAX_HEAD: u64 = 4096;
-/// Records looked at in one go.
+/// The largest number of records to read in a call.
 const MAX_RECORDS: usize = 1 << 18;
 
-/// Returns whether a file of that name may be one: `jit-PID.dump`.
+/// Returns true if the file is called `jit-PID.dump`.
 pub(super) fn is_named_so(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     name.starts_with("jit-") && name.ends_with(".dump")
 }
 
-/// An open file, and how far it was read.
+/// An open file, and its read position.
 pub(super) struct Dump {
     file: File,
     read: u64,
 }
 
 impl Dump {
-    /// `None` if it is something else.
+    /// Returns `None` if the file is not a dump.
     pub(super) fn open(file: File) -> Option<Self> {
         let mut header = [0; 12];
         file.read_exact_at(&mut header, 0).ok()?;
@@ -41,7 +41,7 @@ impl Dump {
         (read >= 40).then_some(Self { file, read })
     }
 
-    /// Reads records written since the last time.
+    /// Reads the records written since the last call.
     pub(super) fn read(&mut self, found: &mut Found<'_>) {
         for _ in 0..MAX_RECORDS {
             if found.is_full() || self.record(found).is_none() {
@@ -73,14 +73,14 @@ impl Dump {
     }
 }
 
-/// pid, tid, address, address of the code, size, index, name.
+/// Parses a record with pid, tid, address, address of the code, size, index and name.
 fn load(head: &[u8], found: &mut Found<'_>) -> Option<()> {
     let name = head.get(40..)?.split(|&byte| byte == 0).next()?;
     found.add(long(head, 16)?, long(head, 24)?, name);
     Some(())
 }
 
-/// pid, tid, address, old address, new address, size, index.
+/// Parses a record with pid, tid, address, old address, new address, size and index.
 fn moved(head: &[u8], found: &mut Found<'_>) -> Option<()> {
     found.moved(long(head, 16)?, long(head, 24)?, long(head, 32)?);
     Some(())

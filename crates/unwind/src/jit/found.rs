@@ -1,4 +1,4 @@
-//! Functions as files tell of them, one after the other.
+//! Collects functions while files are read.
 
 use std::sync::Arc;
 
@@ -6,19 +6,19 @@ use rustc_hash::FxHashMap;
 
 use super::Function;
 
-/// Functions that are kept.
+/// The largest number of functions.
 pub(super) const MAX_FUNCTIONS: usize = 1 << 18;
-/// Bytes of names that are kept.
+/// The largest size of all names.
 pub(super) const MAX_NAMES: usize = 32 << 20;
-/// Longer names are cut off.
+/// The largest size of a name. Longer ones are cut off.
 const MAX_NAME: usize = 1024;
 
-/// The functions found since the last time.
+/// The functions found since the last read.
 pub(super) struct Found<'k> {
-    /// Those from before, sorted by address.
+    /// The functions known before, sorted by address.
     known: &'k [Function],
     pub(super) functions: Vec<Function>,
-    /// The last one at each address.
+    /// The index of the last function at each address.
     latest: FxHashMap<u64, usize>,
     bytes: usize,
 }
@@ -33,12 +33,12 @@ impl<'k> Found<'k> {
         }
     }
 
-    /// Returns whether there is no room for more.
+    /// Returns true if a limit is reached.
     pub(super) fn is_full(&self) -> bool {
         self.functions.len() >= MAX_FUNCTIONS || self.bytes >= MAX_NAMES
     }
 
-    /// Takes in a function of `size` bytes.
+    /// Adds a function of `size` bytes.
     pub(super) fn add(&mut self, start: u64, size: u64, name: &[u8]) {
         if !name.is_empty() {
             let name = String::from_utf8_lossy(&name[..name.len().min(MAX_NAME)]);
@@ -46,7 +46,7 @@ impl<'k> Found<'k> {
         }
     }
 
-    /// Takes in that a function has moved to `start`.
+    /// Adds a function that was moved to `start`.
     pub(super) fn moved(&mut self, old: u64, start: u64, size: u64) {
         let new = self.latest.get(&old).map(|index| &self.functions[*index]);
         let known = || {
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_moved_may_have_been_found_before() {
+    fn moved_functions_may_be_known_from_before() {
         let known = [Function {
             start: 100,
             end: 200,
@@ -108,7 +108,7 @@ mod tests {
         for start in 0..MAX_FUNCTIONS as u64 * 2 {
             found.add(start, 1, b"f");
         }
-        // Each is looked for among all the others.
+        // Each is looked up among all others.
         for start in 0..MAX_FUNCTIONS as u64 {
             found.moved(start, start + 1, 1);
         }

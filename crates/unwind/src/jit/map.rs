@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt as _;
 
 use super::found::Found;
 
-/// Reads whole lines from `offset` on, of `size` bytes at most; gives how many bytes these were.
+/// Reads complete lines from `offset` on, at most `size` bytes. Returns the number of bytes read.
 pub(super) fn read(file: &File, offset: u64, size: u64, found: &mut Found<'_>) -> Option<u64> {
     let mut text = vec![0; usize::try_from(size).ok()?];
     let mut done = 0;
@@ -16,7 +16,7 @@ pub(super) fn read(file: &File, offset: u64, size: u64, found: &mut Found<'_>) -
             Err(_) => return None,
         }
     }
-    // The last line may be half written.
+    // The last line may be incomplete.
     let end = text[..done].iter().rposition(|&byte| byte == b'\n')? + 1;
     for line in text[..end].split(|&byte| byte == b'\n') {
         if found.is_full() {
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_start_size_and_a_name_with_spaces() {
+    fn lines_have_start_size_and_a_name_with_spaces() {
         let found = parse(b"7f00 1f LazyCompile:~f a.js:1\r").unwrap();
         assert_eq!(found, (0x7f00, 0x1f, &b"LazyCompile:~f a.js:1"[..]));
         assert!(parse(b"0x10 0x8 g").is_some());

@@ -1,4 +1,4 @@
-//! Frames that the kernel found.
+//! Frames of the kernel's callchain.
 
 use super::{Outcome, Walker, splice};
 use crate::budget::Budget;
@@ -6,14 +6,14 @@ use crate::cfi::Kind;
 use crate::registers::Machine;
 use crate::sample::MAX_FRAMES;
 
-/// Addresses from here on are marks between the parts of a chain.
-const FIRST_MARK: u64 = -4095_i64 as u64;
+/// The first address that is a context marker of a chain.
+const FIRST_MARKER: u64 = -4095_i64 as u64;
 
 impl Walker<'_> {
-    /// The whole chain. All but the first are return addresses.
+    /// Appends the whole chain. All addresses but the first are return addresses.
     pub(super) fn chain(&mut self, chain: &[u64]) -> Outcome {
         let call = Machine::NATIVE.call_size();
-        let addresses = chain.iter().filter(|&&address| address < FIRST_MARK);
+        let addresses = chain.iter().filter(|&&address| address < FIRST_MARKER);
         let mut unmapped = false;
         for (index, &address) in addresses.take(MAX_FRAMES).enumerate() {
             let inside = if index == 0 {
@@ -35,8 +35,8 @@ impl Walker<'_> {
         Outcome::Ended(Ok(()))
     }
 
-    /// Returns whether memory that was not copied led to the frames the kernel found: all in `rest`
-    /// that are code are among our addresses from number `from` on.
+    /// Returns true if the frames found in live memory agree with the kernel's: our addresses from
+    /// index `from` on contain all code addresses of `rest`.
     pub(super) fn confirms(&self, rest: &[u64], from: usize) -> bool {
         let call = Machine::NATIVE.call_size();
         let code = rest
@@ -49,8 +49,8 @@ impl Walker<'_> {
             .is_some_and(|found| splice::is_within(code, found))
     }
 
-    /// Appends frames for return addresses, until one is no code or belongs to the outermost
-    /// function; gives how many.
+    /// Appends frames for return addresses until one is not code or is in the outermost function.
+    /// Returns their number.
     pub(super) fn append_chain(&mut self, rest: &[u64]) -> usize {
         let call = Machine::NATIVE.call_size();
         let mut budget = Budget::default();

@@ -1,4 +1,4 @@
-//! From registers to callers, frame by frame.
+//! Walks the stack from registers to callers, frame by frame.
 
 mod chain;
 mod pointers;
@@ -19,18 +19,18 @@ use crate::registers::{Machine, Registers};
 use crate::sample::{MAX_FRAMES, Mode, StackCopy};
 use crate::space::Space;
 
-/// Memory that walks use again.
+/// Reused memory of walks.
 #[derive(Default)]
 pub(crate) struct Walk {
-    /// The addresses of the frames as they were found, return addresses not moved back.
+    /// The addresses of the frames as found, with return addresses not moved back.
     addresses: Vec<u64>,
 }
 
 /// The end of a walk.
 pub(crate) enum Outcome {
-    /// An address is in none of the maps, which may be older than the sample.
+    /// An address is in no map. The maps may be older than the sample.
     Unmapped,
-    /// There is nothing more to find, or no way to.
+    /// The walk is complete, or cannot continue.
     Ended(Result<(), UnwindError>),
 }
 
@@ -43,7 +43,7 @@ enum Step {
     Failed(UnwindError),
 }
 
-/// All that walks work with.
+/// The inputs and outputs of a walk.
 pub(crate) struct Walker<'p> {
     pub(crate) space: &'p mut Space,
     pub(crate) walk: &'p mut Walk,
@@ -53,33 +53,31 @@ pub(crate) struct Walker<'p> {
     pub(crate) pages: &'p mut Pages,
     pub(crate) cache: &'p Cache,
     pub(crate) frames: &'p mut Vec<Frame>,
-    /// Set if maps may still be read anew for this sample.
+    /// Set if the maps may be read again for this sample.
     pub(crate) may_read: bool,
 }
 
-/// The state of one walk.
+/// The state of a walk.
 struct WalkState<'m> {
     mode: Mode,
     registers: Registers,
     memory: Memory<'m>,
     budget: Budget,
-    /// The program counter is that of an instruction, not the one after a call.
+    /// Set if the program counter is an instruction's address and not a return address.
     exact: bool,
-    /// The stack goes on where the copy ends.
+    /// Set if the stack continues after the copy.
     stack_full: bool,
-    /// An earlier position of the walk; it moves on at steps that are powers of two, so that any
-    /// circle is found.
+    /// An earlier position of the walk, updated at steps that are powers of two, to detect cycles.
     been: (u64, u64),
     steps: usize,
-    /// Bits of return addresses that are part of the address.
+    /// The mask of the address bits of return addresses.
     address_bits: u64,
 }
 
-/// The point at which the walk went on in memory that was not copied, although the kernel knows
-/// better.
+/// The point at which the walk continued in live memory although the sample has the kernel's chain.
 #[derive(Clone, Copy)]
 struct Beyond<'s> {
-    /// The kernel's addresses from there on.
+    /// The kernel's addresses from this point on.
     rest: splice::Rest<'s>,
     frames: usize,
     addresses: usize,
@@ -107,7 +105,7 @@ impl Walker<'_> {
         registers: Registers,
         mode: Mode,
     ) -> Outcome {
-        // The kernel's chain is of the moment of the sample; memory is as it is now.
+        // The kernel's chain is from the time of the sample; live memory may have changed.
         let beyond = !sample.stack_full || sample.user_chain.is_empty();
         let mut pages = std::mem::take(self.pages);
         let memory = Memory::new(
@@ -133,7 +131,7 @@ impl Walker<'_> {
         outcome
     }
 
-    /// Walks, and lets the kernel's chain continue where that ends too early.
+    /// Walks, and continues with the kernel's chain if the walk ends too early.
     fn walk_and_splice(&mut self, sample: &StackCopy<'_>, state: &mut WalkState<'_>) -> Outcome {
         let mut beyond = None;
         let first = self.frames.len();
@@ -170,7 +168,8 @@ impl Walker<'_> {
         beyond: &mut Option<Beyond<'s>>,
     ) -> Outcome {
         let machine = state.registers.machine();
-        // Where tables say that functions keep no frame pointer, following it may lead anywhere.
+        // Functions that keep no frame pointer according to the tables make frame pointers
+        // unreliable.
         let mut reliable = true;
         loop {
             if self.frames.len() - first >= MAX_FRAMES {
@@ -209,7 +208,7 @@ impl Walker<'_> {
                 {
                     break step;
                 }
-                // The memory that is needed was not copied.
+                // The required memory was not copied.
                 *beyond =
                     splice::rest(&self.walk.addresses, sample.user_chain).map(|rest| Beyond {
                         rest,
@@ -229,13 +228,13 @@ impl Walker<'_> {
             if state.registers.pc() == 0 {
                 return Outcome::Ended(Ok(()));
             }
-            if state.has_been_here() {
+            if state.is_in_cycle() {
                 return Outcome::Ended(Err(UnwindError::RepeatedFrame));
             }
         }
     }
 
-    /// The registers of the caller, by the rule or by frame pointers.
+    /// Restores the registers of the caller, by the rule or by frame pointers.
     fn step(&mut self, state: &mut WalkState<'_>, rule: &Rule, inside: u64, place: u32) -> Step {
         let pointers = state.mode == Mode::FramePointer;
         let by_table = !pointers || state.exact || rule.signal || rule.kind == Kind::End;
@@ -256,7 +255,7 @@ impl Walker<'_> {
         }
     }
 
-    /// Follows a row of the table that no rule can express.
+    /// Evaluates a row of the table that no rule can represent.
     fn program(&mut self, state: &mut WalkState<'_>, inside: u64, place: u32) -> Step {
         let mapping = self.space.mapping(place, self.cache);
         let machine = state.registers.machine();
@@ -278,7 +277,7 @@ impl Walker<'_> {
         }
     }
 
-    /// There is no code where the walk has come to. `None` if it goes on nevertheless.
+    /// Handles an address without code. Returns `None` if the walk can continue.
     fn unmapped(
         &mut self,
         sample: &StackCopy<'_>,
@@ -287,7 +286,7 @@ impl Walker<'_> {
         reliable: bool,
     ) -> Option<Outcome> {
         let is_first = self.frames.len() == first;
-        // A word from the end of a cut stack is rarely an address.
+        // A word at the end of a truncated stack is rarely an address.
         if self.may_read && (is_first || !sample.stack_full) {
             return Some(Outcome::Unmapped);
         }
@@ -295,7 +294,7 @@ impl Walker<'_> {
             let error = reliable.then_some(UnwindError::InvalidMap);
             return Some(Outcome::Ended(error.map_or(Ok(()), Err)));
         }
-        // A call to nowhere: the caller is at the return address.
+        // A call to an invalid address: the caller is at the return address.
         let pc = state.registers.pc();
         self.push_address(pc);
         self.walk.addresses.push(pc);
@@ -307,7 +306,7 @@ impl Walker<'_> {
         }
     }
 
-    /// A frame at an address in a map.
+    /// Appends a frame at an address in a map.
     #[inline]
     fn push(&mut self, place: u32, address: u64) {
         let mapping = self.space.mapping(place, self.cache);
@@ -326,7 +325,7 @@ impl Walker<'_> {
         self.frames.push(frame);
     }
 
-    /// A frame at any address.
+    /// Appends a frame at any address.
     fn push_address(&mut self, address: u64) {
         match self.space.find(address) {
             Some(place) => self.push(place, address),
@@ -340,13 +339,13 @@ impl Walker<'_> {
 }
 
 impl WalkState<'_> {
-    /// Returns whether frames may lie after the copied stack.
+    /// Returns true if there may be frames after the copied stack.
     fn stack_goes_on(&self) -> bool {
         self.stack_full
     }
 
-    /// Returns whether the walk goes round in a circle.
-    fn has_been_here(&mut self) -> bool {
+    /// Returns true if the walk is in a cycle.
+    fn is_in_cycle(&mut self) -> bool {
         let here = (self.registers.pc(), self.registers.sp());
         if here == self.been {
             return true;
@@ -359,13 +358,13 @@ impl WalkState<'_> {
     }
 }
 
-/// Returns whether code of that rule is in a function that has set up its frame pointer; taken as
-/// such where it is not known.
+/// Returns true if the function at a rule has set up its frame pointer, or if that is unknown.
 fn keeps_frame_pointer(rule: &Rule, machine: Machine) -> bool {
     rule.kind == Kind::Missing || usize::from(rule.base) == machine.fp()
 }
 
-/// Return addresses on arm64 may be signed in the bits that addresses do not need.
+/// Returns the mask of address bits. On arm64, unused bits of return addresses may hold a
+/// signature.
 fn address_bits(machine: Machine, end: u64) -> u64 {
     const LEAST: u32 = 48;
     match machine {

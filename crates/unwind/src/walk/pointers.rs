@@ -1,5 +1,5 @@
-//! Following frame pointers: in that mode, and through code that has no tables, as JIT compilers
-//! make.
+//! Follows frame pointers: in that mode, and through code without tables, such as that of JIT
+//! compilers.
 
 use super::{Step, WalkState};
 use crate::error::UnwindError;
@@ -7,8 +7,8 @@ use crate::registers::Machine;
 use crate::sample::Mode;
 use crate::space::Space;
 
-/// The registers of the caller. With a `limit` frames must lie below it, and where there is no such
-/// frame the walk has ended, as in code without frame pointers.
+/// Restores the registers of the caller. With a `limit`, frames must be below it; without such a
+/// frame the walk ends, as in code without frame pointers.
 pub(super) fn step(state: &mut WalkState<'_>, space: &Space, limit: Option<u64>) -> Step {
     if state.exact
         && let Some(step) = innermost(state, space)
@@ -17,8 +17,7 @@ pub(super) fn step(state: &mut WalkState<'_>, space: &Space, limit: Option<u64>)
     }
     match by_pointer(state, space, limit) {
         Some(step) => step,
-        // A function without a frame, or an unknown one: the return address may be at the stack
-        // pointer.
+        // The function may have no frame, so the return address may be at the stack pointer.
         None if state.exact && state.mode == Mode::Dwarf && return_from_call(state, space) => {
             Step::Caller
         }
@@ -27,14 +26,14 @@ pub(super) fn step(state: &mut WalkState<'_>, space: &Space, limit: Option<u64>)
     }
 }
 
-/// Follows the frame pointer; `None` if it leads to no frame.
+/// Follows the frame pointer. Returns `None` if it leads to no frame.
 fn by_pointer(state: &mut WalkState<'_>, space: &Space, limit: Option<u64>) -> Option<Step> {
     let fp = state.registers.fp();
     if fp == 0 {
-        // So begin all programs and threads.
+        // All programs and threads start with a frame pointer of 0.
         return Some(Step::End);
     }
-    // A caller without variables has its frame directly above, so they may be equal.
+    // The frame of a caller without variables is directly above, so they may be equal.
     if fp < state.registers.sp() || !fp.is_multiple_of(8) {
         return None;
     }
@@ -58,8 +57,8 @@ fn by_pointer(state: &mut WalkState<'_>, space: &Space, limit: Option<u64>) -> O
     Some(Step::Caller)
 }
 
-/// A function that has not set up its frame yet, or has given it up already, without tables that
-/// say so: the instruction tells.
+/// Handles a function without tables that has not set up its frame yet or has left it already,
+/// which the instruction shows.
 fn innermost(state: &mut WalkState<'_>, space: &Space) -> Option<Step> {
     let pc = state.registers.pc();
     let sp = state.registers.sp();
@@ -71,8 +70,8 @@ fn innermost(state: &mut WalkState<'_>, space: &Space) -> Option<Step> {
     state.memory.read(start, &mut code, &mut state.budget)?;
     let (before, code) = code.split_at(2);
     let at = match code {
-        // After a system call without a table, as that which makes threads: such functions have no
-        // frames.
+        // Code after a system call without a table, such as the one that creates threads, has no
+        // frame.
         _ if before == [0x0f, 0x05] => 0,
         // endbr64; push %rbp; ret
         [0xf3, 0x0f, 0x1e, 0xfa] | [0x55, ..] | [0xc3 | 0xc2, ..] | [0xf3, 0xc3, ..] => 0,
@@ -83,7 +82,7 @@ fn innermost(state: &mut WalkState<'_>, space: &Space) -> Option<Step> {
     let return_at = sp.checked_add(at)?;
     let address = state.memory.word(return_at, &mut state.budget)?;
     if address == 0 && before == [0x0f, 0x05] {
-        // A thread that has just been made: its stack is empty.
+        // The stack of a new thread is empty.
         return Some(Step::End);
     }
     if !is_code(state, space, address) || !follows_call(state, address) {
@@ -98,7 +97,7 @@ fn innermost(state: &mut WalkState<'_>, space: &Space) -> Option<Step> {
     Some(Step::Caller)
 }
 
-/// As if the function had returned at once, if there is code at the return address.
+/// Returns from the function, if there is code at the return address.
 pub(super) fn return_from_call(state: &mut WalkState<'_>, space: &Space) -> bool {
     let machine = state.registers.machine();
     let sp = state.registers.sp();
@@ -123,8 +122,7 @@ fn is_code(state: &WalkState<'_>, space: &Space, address: u64) -> bool {
     space.find(address.wrapping_sub(call)).is_some()
 }
 
-/// Returns whether the instruction before `address` may be a call. Taken as such if it cannot be
-/// read.
+/// Returns true if the instruction before `address` may be a call, or cannot be read.
 fn follows_call(state: &mut WalkState<'_>, address: u64) -> bool {
     /// The longest indirect call.
     const MOST: usize = 7;
@@ -140,7 +138,7 @@ fn follows_call(state: &mut WalkState<'_>, address: u64) -> bool {
     {
         return true;
     }
-    // call with a distance of 32 bits; call through a register or memory, of two to seven bytes.
+    // A call with a 32-bit distance, or a call through a register or memory of two to seven bytes.
     let is_indirect = |size: &usize| {
         let at = MOST - size;
         code[at] == 0xff && code[at + 1] >> 3 & 7 == 2

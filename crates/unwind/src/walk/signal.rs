@@ -1,4 +1,4 @@
-//! The code that a signal handler returns to, where no table describes it.
+//! The code that a signal handler returns to, if no table covers it.
 
 use super::{Step, WalkState};
 use crate::error::UnwindError;
@@ -9,7 +9,7 @@ const X86_64: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
 /// `mov x8,#139; svc #0`
 const AARCH64: [u8; 8] = [0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4];
 
-/// Returns whether the program counter is at the system call that ends a signal handler.
+/// Returns true if the program counter is at the system call that ends a signal handler.
 pub(super) fn is_restorer(state: &mut WalkState<'_>, machine: Machine) -> bool {
     let pc = state.registers.pc();
     let mut code = [0; 9];
@@ -21,7 +21,7 @@ pub(super) fn is_restorer(state: &mut WalkState<'_>, machine: Machine) -> bool {
     state.memory.read(pc, code, &mut state.budget).is_some() && code == expected
 }
 
-/// The registers that the signal interrupted: the kernel has put them on the stack.
+/// Restores the interrupted registers, which the kernel saved on the stack.
 pub(super) fn step(state: &mut WalkState<'_>) -> Step {
     // In the order of x86-64's `mcontext_t`: r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp,
     // rip.

@@ -1,33 +1,31 @@
-//! The splice of a callstack: the point at which the kernel's chain of frame pointers meets the
-//! frames that were found.
+//! The splice of a callstack: the point at which the kernel's chain meets the found frames.
 //!
-//! Both begin at the sampled program counter, and the kernel's addresses are return addresses as
-//! ours are. The chain leaves out functions that keep no frame pointer. So we go along both from
-//! the innermost frame: each of our addresses that is the chain's next is the same frame. (Looking
-//! for the last address in the chain would not do, as in a recursion all are equal.) The chain may
-//! continue our frames if it has one of the outermost few; its addresses after that are the frames
-//! that we have not found.
+//! Both start at the sampled program counter and contain return addresses. The chain lacks
+//! functions without a frame pointer. So both are compared from the innermost frame on: each of our
+//! addresses that equals the chain's next one is the same frame. (A search for the last address
+//! would fail in a recursion, where all are equal.) The chain can continue our frames if it
+//! contains one of the outermost few; its addresses after that are the missing frames.
 
-/// The same frame must be among this many outermost ones that were found.
+/// The number of outermost found frames that may be the common one.
 const NEAR: usize = 4;
 
-/// A chain that continues frames.
+/// The part of a chain that continues frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rest<'c> {
-    /// The addresses that were not found yet, from the inside.
+    /// The missing addresses, the innermost first.
     pub(super) addresses: &'c [u64],
-    /// Both have a return address in common. Without that the chain may be of code that keeps no
-    /// frame pointers, and lead anywhere.
+    /// Set if both have a common return address. Otherwise the chain may be from code without frame
+    /// pointers, and unreliable.
     pub(super) is_sure: bool,
 }
 
-/// The part of `chain` that continues `found`, if there is one.
+/// Returns the part of `chain` that continues `found`.
 pub(super) fn rest<'c>(found: &[u64], chain: &'c [u64]) -> Option<Rest<'c>> {
     let mut next = 0;
     let mut matches = 0;
     let mut last_match = None;
     for (index, address) in found.iter().enumerate() {
-        // The chain may hold one that we have not, as after a function that has not set up its
+        // The chain may have an address that we lack, as after a function that has not set up its
         // frame.
         let skipped = [0, 1]
             .into_iter()
@@ -44,7 +42,7 @@ pub(super) fn rest<'c>(found: &[u64], chain: &'c [u64]) -> Option<Rest<'c>> {
     (near && (is_sure || found.len() == 1)).then_some(Rest { addresses, is_sure })
 }
 
-/// Returns whether all of `part` are in `whole`, in that order.
+/// Returns true if `whole` contains all of `part` in that order.
 pub(super) fn is_within(mut part: impl Iterator<Item = u64>, whole: &[u64]) -> bool {
     let mut whole = whole.iter();
     part.all(|address| whole.any(|&other| other == address))
@@ -59,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chain_continues_after_the_frame_both_have() {
+    fn the_chain_continues_after_the_common_frame() {
         assert_eq!(addresses(&[1, 2, 3], &[1, 2, 3, 4, 5]), Some(&[4, 5][..]));
         assert_eq!(rest(&[1, 2, 3], &[1, 2, 3]), None);
         assert_eq!(rest(&[1, 2, 3], &[]), None);
@@ -82,12 +80,12 @@ mod tests {
     }
 
     #[test]
-    fn a_match_far_inside_says_nothing_about_the_outermost_frames() {
+    fn a_match_far_inside_is_ignored() {
         assert_eq!(rest(&[1, 2, 30, 40, 50, 60], &[1, 2, 7, 8]), None);
     }
 
     #[test]
-    fn the_sampled_address_alone_says_little() {
+    fn a_match_of_only_the_sampled_address_is_unreliable() {
         assert_eq!(rest(&[1, 2, 3], &[1, 7, 8]), None);
         let only = rest(&[1], &[1, 7, 8]).unwrap();
         assert_eq!((only.addresses, only.is_sure), (&[7, 8][..], false));
@@ -95,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn order_matters() {
+    fn addresses_must_be_in_the_same_order() {
         assert!(is_within([1, 3].into_iter(), &[1, 2, 3]));
         assert!(!is_within([3, 1].into_iter(), &[1, 2, 3]));
         assert!(!is_within([1, 1].into_iter(), &[1, 2, 3]));

@@ -1,10 +1,10 @@
-//! Following rules.
+//! Applies rules.
 
 use super::{Step, WalkState};
 use crate::cfi::{Kind, Rule, SLOTS};
 use crate::error::UnwindError;
 
-/// The registers of the caller. They stay as they are if anything cannot be read.
+/// Restores the registers of the caller. Leaves them unchanged if a read fails.
 #[inline]
 pub(super) fn follow(rule: &Rule, state: &mut WalkState<'_>) -> Step {
     let machine = state.registers.machine();

@@ -1,4 +1,4 @@
-//! Real programs, compiled here and stopped by ptrace where they say they are ready.
+//! Real programs, compiled by the tests and stopped by ptrace once they are ready.
 
 #![allow(dead_code)]
 
@@ -46,7 +46,7 @@ pub(crate) fn run(command: &mut Command) {
     assert!(out.status.success(), "{command:?}: {text}");
 }
 
-/// A program that runs, and is killed in the end.
+/// A running program, which is killed on drop.
 pub(crate) struct Target {
     child: Child,
     output: BufReader<std::process::ChildStdout>,
@@ -59,14 +59,14 @@ impl Drop for Target {
     }
 }
 
-/// The state of the target at one moment.
+/// The state of a stopped target.
 pub(crate) struct Stopped {
     pub(crate) registers: Registers,
     pub(crate) stack: Vec<u8>,
 }
 
 impl Target {
-    /// Compiles C and starts it; it must print a line when it is ready.
+    /// Compiles and starts a C program, which prints a line when it is ready.
     pub(crate) fn c(source: &str, flags: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let program = cc(folder.path(), "program", source, flags);
@@ -77,7 +77,7 @@ impl Target {
         Self::start_with_line(folder, program).0
     }
 
-    /// Starts a program; gives the line it prints when it is ready, too.
+    /// Starts a program, and returns the line that it prints when it is ready, too.
     pub(crate) fn start_with_line(folder: TempDir, program: &Path) -> (Self, String) {
         Self::start_with_argument(folder, program, None)
     }
@@ -90,7 +90,7 @@ impl Target {
         Self::launch(folder, program, argument).expect("a line that says it is ready")
     }
 
-    /// `None` if it ends at once.
+    /// Starts a program. Returns `None` if it ends at once.
     pub(crate) fn try_start(folder: TempDir, program: &Path) -> Option<(Self, String)> {
         Self::launch(folder, program, None)
     }
@@ -113,9 +113,9 @@ impl Target {
         Some((target, line))
     }
 
-    /// The next line it prints.
+    /// Returns the next line that it prints.
     pub(crate) fn line(&mut self) -> String {
-        self.next_line().expect("it has ended")
+        self.next_line().expect("the program has ended")
     }
 
     fn next_line(&mut self) -> Option<String> {
@@ -124,21 +124,21 @@ impl Target {
         (!line.is_empty()).then(|| line.trim().into())
     }
 
-    /// Lets it go on to its next line.
+    /// Lets the program continue to its next line.
     pub(crate) fn go(&mut self) -> String {
         use std::io::Write as _;
         self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
         self.line()
     }
 
-    /// Sends it `SIGUSR1`; gives the line it prints then.
+    /// Sends `SIGUSR1`, and returns the next line.
     pub(crate) fn signal(&mut self) -> String {
         let pid = Pid::from_raw(self.pid() as i32);
         signal::kill(pid, signal::Signal::SIGUSR1).unwrap();
         self.line()
     }
 
-    /// Ends it. Its files stay.
+    /// Kills the program. Its files stay.
     pub(crate) fn end(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -153,17 +153,17 @@ impl Target {
         Process::new(self.pid(), open("maps"), open("mem"))
     }
 
-    /// Registers and stack of the main thread.
+    /// Returns registers and stack of the main thread.
     pub(crate) fn stop(&self) -> Stopped {
         self.stop_thread(self.pid(), usize::MAX)
     }
 
-    /// Registers and stack of the main thread, once it has come to `function`.
+    /// Returns registers and stack of the main thread once it is in `function`.
     pub(crate) fn stop_in(&self, function: &str) -> Stopped {
         self.stop_thread_in(self.pid(), function)
     }
 
-    /// Registers and stack of a thread, once it has come to `function`.
+    /// Returns registers and stack of a thread once it is in `function`.
     pub(crate) fn stop_thread_in(&self, tid: u32, function: &str) -> Stopped {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
@@ -177,7 +177,7 @@ impl Target {
         }
     }
 
-    /// Registers of a thread and at most `most` bytes of its stack.
+    /// Returns registers of a thread, and at most `most` bytes of its stack.
     pub(crate) fn stop_thread(&self, tid: u32, most: usize) -> Stopped {
         let pid = Pid::from_raw(tid as i32);
         ptrace::attach(pid).unwrap();
@@ -203,7 +203,7 @@ impl Target {
         Stopped { registers, stack }
     }
 
-    /// Lets the main thread run instruction by instruction; stops when `each` says so.
+    /// Steps the main thread by instructions until `each` returns false.
     pub(crate) fn step(&self, mut each: impl FnMut(&Stopped) -> bool) {
         let pid = Pid::from_raw(self.pid() as i32);
         let wait = || wait::waitpid(pid, Some(wait::WaitPidFlag::__WALL)).unwrap();
@@ -216,7 +216,7 @@ impl Target {
         ptrace::detach(pid, None::<signal::Signal>).unwrap();
     }
 
-    /// The memory from `address` to the end of its map.
+    /// Returns the memory from `address` to the end of its map.
     pub(crate) fn copy(&self, address: u64, most: usize) -> Vec<u8> {
         let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid())).unwrap();
         let end = maps
@@ -238,8 +238,8 @@ impl Target {
 }
 
 impl Stopped {
-    /// Returns the chain that the kernel would find by frame pointers: the program counter and
-    /// `most` return addresses at most.
+    /// Returns the chain that the kernel would record: the program counter and at most `most`
+    /// return addresses.
     pub(crate) fn chain(&self, most: usize) -> Vec<u64> {
         let word = |address: u64| {
             let at = usize::try_from(address.checked_sub(self.registers.sp())?).ok()?;
@@ -267,7 +267,7 @@ impl Stopped {
     }
 }
 
-/// The frames of a sample.
+/// Returns the frames of a sample.
 pub(crate) fn unwind(
     process: &mut Process,
     sample: &StackCopy<'_>,
@@ -278,7 +278,7 @@ pub(crate) fn unwind(
     (frames, result)
 }
 
-/// Names of the frames; `?` for those without.
+/// Returns the names of the frames; `?` for frames without a name.
 pub(crate) fn names(frames: &[Frame]) -> Vec<String> {
     frames
         .iter()
@@ -286,7 +286,7 @@ pub(crate) fn names(frames: &[Frame]) -> Vec<String> {
         .collect()
 }
 
-/// The names from `first` on, up to and with `last`.
+/// Returns the names from `first` to `last`, inclusive.
 pub(crate) fn between<'n>(names: &'n [String], first: &str, last: &str) -> Vec<&'n str> {
     let start = names.iter().position(|name| name == first);
     let end = names.iter().rposition(|name| name == last);
