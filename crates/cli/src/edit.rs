@@ -5,13 +5,15 @@ use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use clap::{ArgGroup, Args};
+use clap::error::ErrorKind;
+use clap::{ArgGroup, Args, CommandFactory as _};
 use ferretto_edit::{EditError, Every, Splitter, Taken, Window, extent};
 use ferretto_trace::TraceReader;
 use ferretto_trace::events::{EventReader, Kind};
 
+use crate::args::Ferretto;
 use crate::duration::parse_duration;
-use crate::output::{is_standard, replace};
+use crate::output::{is_standard, write_private};
 use crate::parts::Parts;
 use crate::read::{DEFAULT_TRACE, Extent, open, parse_bytes};
 
@@ -74,8 +76,8 @@ pub(crate) struct SplitArgs {
 /// related by the time of day. Their writers are kept apart.
 #[derive(Debug, Args)]
 pub(crate) struct MergeArgs {
-    /// The traces
-    #[arg(value_name = "FILE", required = true, num_args = 2..)]
+    /// The traces, two or more
+    #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// File for the trace of all
     #[arg(short, long, value_name = "FILE", default_value = "merged.pftrace")]
@@ -122,10 +124,18 @@ pub(crate) fn cut(args: &CutArgs) -> Result<Extent> {
             let whole = extent(&mut trace)
                 .map_err(explained)
                 .with_context(cannot_read)?;
-            Window {
+            let window = Window {
                 from: args.from.map_or(whole.from, |it| it.in_trace(whole.from)),
                 to: args.to.map_or(whole.to, |it| it.in_trace(whole.from)),
+            };
+            if window.from > whole.to || window.to < whole.from {
+                let nothing = EditError::Nothing(whole.from, whole.to);
+                return Err(explained(nothing)).with_context(|| format!("cannot cut {name}"));
             }
+            if window.from > window.to {
+                bail!("cannot cut {name}: --from is after --to");
+            }
+            window
         }
     };
     let output = args
@@ -133,7 +143,7 @@ pub(crate) fn cut(args: &CutArgs) -> Result<Extent> {
         .clone()
         .unwrap_or_else(|| derived(&args.file, "-cut"));
     let (uuid, mut taken) = (uuid()?, None);
-    replace(&output, &[&args.file], |out| {
+    write_private(&output, &[&args.file], |out| {
         taken = Some(ferretto_edit::cut(&mut trace, window, uuid, out).map_err(explained)?);
         Ok(())
     })?;
@@ -172,6 +182,9 @@ pub(crate) fn split(args: &SplitArgs) -> Result<Extent> {
         return Err(error).context("cannot write a part");
     }
     let (packets, left_out) = (splitter.packets(), splitter.left_out());
+    if packets == 0 {
+        bail!("cannot read {name}: the trace has no events");
+    }
     let last = splitter.finish().context("cannot write a part")?;
     if let Some((last, _)) = last {
         parts.place(last).context("cannot write a part")?;
@@ -190,10 +203,18 @@ pub(crate) fn split(args: &SplitArgs) -> Result<Extent> {
 
 /// Runs `ferretto merge`.
 pub(crate) fn merge(args: &MergeArgs) -> Result<Extent> {
+    if args.files.len() < 2 {
+        // Options may stand between the files, so the number is known only now.
+        let few = "ferretto merge needs two traces or more";
+        Ferretto::command()
+            .error(ErrorKind::TooFewValues, few)
+            .exit();
+    }
     let mut traces = Vec::new();
     let mut names = Vec::new();
     for path in &args.files {
-        let (name, trace) = seekable(path)?;
+        let (name, mut trace) = seekable(path)?;
+        begins(&mut trace).with_context(|| format!("cannot read {name}"))?;
         names.push(name);
         traces.push(trace);
     }
@@ -208,7 +229,7 @@ pub(crate) fn merge(args: &MergeArgs) -> Result<Extent> {
         })
         .collect();
     let (uuid, mut all) = (uuid()?, Vec::new());
-    replace(&args.output, &inputs, |out| {
+    write_private(&args.output, &inputs, |out| {
         all = ferretto_edit::merge(&mut traces, &stems, uuid, out).map_err(explained)?;
         Ok(())
     })?;
@@ -217,6 +238,19 @@ pub(crate) fn merge(args: &MergeArgs) -> Result<Extent> {
         .zip(&all)
         .map(|(name, taken)| report(name, taken));
     Ok(extents.fold(Extent::Whole, Extent::and))
+}
+
+/// Refuses a file that does not begin with a packet.
+fn begins(trace: &mut File) -> Result<()> {
+    let mut has_packet = false;
+    TraceReader::new(&mut *trace).try_read_all(|_| {
+        has_packet = true;
+        false
+    })?;
+    if !has_packet {
+        bail!("the trace has no events");
+    }
+    Ok(trace.rewind()?)
 }
 
 /// Opens a trace that is read several times. Standard input is copied into a file without a name.

@@ -10,7 +10,7 @@ use ferretto_import::{Format, ImportError, Options, Report};
 use ferretto_trace::{Limits, Unpacking};
 
 use crate::edit::{seekable, uuid};
-use crate::output::{is_standard, replace, write};
+use crate::output::{is_standard, write_private};
 use crate::read::DEFAULT_TRACE;
 use ferretto_text::terminal::shown;
 
@@ -81,10 +81,7 @@ fn one(path: &Path, output: &Path, args: &ImportArgs) -> Result<()> {
         }
     };
     let inputs = [path];
-    let written = match is_standard(output) {
-        true => write(output, &inputs, |out| import(out)),
-        false => replace(output, &inputs, |out| import(out)),
-    };
+    let written = write_private(output, &inputs, |out| import(out));
     let report = done.transpose().map_err(explained);
     let report = report.with_context(|| format!("cannot import {name}"))?;
     written.with_context(|| format!("cannot import {name}"))?;
@@ -120,18 +117,20 @@ fn explained(error: ImportError) -> anyhow::Error {
 /// Says what became of a file.
 fn tell(name: &str, output: &Path, report: &Report) {
     let (name, format) = (shown(name), report.format.as_str());
-    let what = match report.samples {
-        0 => format!("{} events", report.events),
-        samples => format!("{samples} samples"),
+    let (verb, content) = match (report.samples, report.events) {
+        (0, 1) => ("is", "1 event".to_owned()),
+        (0, events) => ("are", format!("{events} events")),
+        (1, _) => ("is", "1 sample".to_owned()),
+        (samples, _) => ("are", format!("{samples} samples")),
     };
     if !is_standard(output) {
         let output = output.display().to_string();
         anstream::eprintln!(
-            "ferretto: {name} ({format}): {what} are in {}",
+            "ferretto: {name} ({format}): {content} {verb} in {}",
             shown(&output)
         );
     }
-    for (what, count) in report.losses.iter() {
-        anstream::eprintln!("ferretto: {name}: {count} {}", shown(what));
+    for (left_out, count) in report.losses.iter() {
+        anstream::eprintln!("ferretto: {name}: {count} {}", shown(left_out));
     }
 }

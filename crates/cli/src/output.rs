@@ -1,17 +1,25 @@
 //! Output files of commands: never one of their inputs.
 
-use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, BufWriter, Seek as _, Write};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::io::{self, BufWriter, Read as _, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use anyhow::{Context, Result, bail};
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::fs::{Access, FlockOperation, Mode, OFlags, access, flock};
 use rustix::io::Errno;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tempfile::NamedTempFile;
 
-/// Writes a file, whole, or standard output if the path is `-`. `inputs` are the files that `write`
-/// reads or has read, `-` among them being standard input.
+/// Writes a file, or standard output if the path is `-`. `inputs` are the files that `write` reads
+/// or has read, `-` among them being standard input.
+///
+/// A file is written beside its place and then moved there, so that nobody sees a part of it, and
+/// an earlier one stays if it cannot be written. Devices and pipes are written as they are.
 ///
 /// # Errors
 ///
@@ -22,65 +30,133 @@ pub(crate) fn write(
     inputs: &[&Path],
     write: impl FnOnce(&mut dyn Write) -> Result<()>,
 ) -> Result<()> {
-    let (name, out): (_, Box<dyn Write>) = match is_standard(path) {
-        true => {
-            check_standard_output(inputs)?;
-            ("standard output".to_owned(), Box::new(io::stdout().lock()))
-        }
-        false => (path.display().to_string(), Box::new(create(path, inputs)?)),
-    };
+    put(path, inputs, EVERYBODY, write)
+}
+
+/// The same for a trace: a new file can be read by its owner alone.
+///
+/// # Errors
+///
+/// Those of [`write`].
+pub(crate) fn write_private(
+    path: &Path,
+    inputs: &[&Path],
+    write: impl FnOnce(&mut dyn Write) -> Result<()>,
+) -> Result<()> {
+    put(path, inputs, OWNER, write)
+}
+
+/// Permissions of a new file, of which the user's mask takes some away.
+const EVERYBODY: u32 = 0o666;
+const OWNER: u32 = 0o600;
+
+fn put(
+    path: &Path,
+    inputs: &[&Path],
+    mode: u32,
+    write: impl FnOnce(&mut dyn Write) -> Result<()>,
+) -> Result<()> {
+    if is_standard(path) {
+        check_standard_output(inputs)?;
+        return fill(io::stdout().lock(), "standard output", write);
+    }
+    let name = path.display().to_string();
+    // A link stays a link, to a new file.
+    let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let there = place.metadata().ok();
+    if there.as_ref().is_some_and(|there| !there.is_file()) {
+        return fill(create(path, inputs)?, &name, write);
+    }
+    if let Some(input) = there.as_ref().and_then(|there| same(there, inputs)) {
+        bail!(
+            "{name} is the same file as {input}, which it is made from; name another one with -o"
+        );
+    }
+    let folder = place.parent().filter(|it| !it.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    if let Err(error) = access(folder, Access::WRITE_OK | Access::EXEC_OK) {
+        // A file may be written where none can be made.
+        return match there {
+            Some(_) => fill(create(path, inputs)?, &name, write),
+            None => Err(io::Error::from(error)).with_context(|| format!("cannot write {name}")),
+        };
+    }
+    let (file, unfinished) =
+        Unfinished::create(folder, mode).with_context(|| format!("cannot write {name}"))?;
+    fill(file.as_file(), &name, write)?;
+    file.persist(&place)
+        .with_context(|| format!("cannot write {name}"))?;
+    drop(unfinished);
+    Ok(())
+}
+
+fn fill(
+    out: impl Write,
+    name: &str,
+    write: impl FnOnce(&mut dyn Write) -> Result<()>,
+) -> Result<()> {
     let mut out = BufWriter::new(out);
     write(&mut out).with_context(|| format!("cannot write {name}"))?;
     out.flush().with_context(|| format!("cannot write {name}"))
 }
 
-/// Writes a file beside its place, whole, and then moves it there, so that nobody sees a part of
-/// it. Only its owner may read it.
-///
-/// # Errors
-///
-/// If the output is one of the inputs, or if it cannot be written. An earlier file stays.
-pub(crate) fn replace(
-    path: &Path,
-    inputs: &[&Path],
-    write: impl FnOnce(&mut BufWriter<&File>) -> Result<()>,
-) -> Result<()> {
-    let name = path.display();
-    if let Ok(there) = path.metadata() {
-        if !there.is_file() {
-            // A device, say, or a pipe: nothing can take its place.
-            return self::write(path, inputs, |out| {
-                let mut file = tempfile::tempfile()?;
-                let mut buffer = BufWriter::new(&file);
-                write(&mut buffer)?;
-                buffer.flush()?;
-                drop(buffer);
-                file.rewind()?;
-                io::copy(&mut file, out)?;
-                Ok(())
-            });
-        }
-        if let Some(input) = same(&there, inputs) {
-            bail!(
-                "{name} is the same file as {input}, which it is made from; name another one with -o"
-            );
-        }
+/// A file that is removed if a signal ends this process.
+#[derive(Debug)]
+struct Unfinished(PathBuf);
+
+/// The files to remove.
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+impl Unfinished {
+    /// Makes a file and watches over it until the second result is dropped. Where signals cannot be
+    /// taken over, the file would stay.
+    fn create(folder: &Path, mode: u32) -> io::Result<(NamedTempFile, Self)> {
+        static WATCHING: Once = Once::new();
+        WATCHING.call_once(|| drop(remove_at_signals()));
+        // Held, so that a signal now waits until the file is known.
+        let mut list = list();
+        let file = tempfile::Builder::new()
+            .prefix(".ferretto-")
+            .permissions(Permissions::from_mode(mode))
+            .tempfile_in(folder)?;
+        let path = file.path().to_owned();
+        list.push(path.clone());
+        drop(list);
+        Ok((file, Self(path)))
     }
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let file = tempfile::Builder::new()
-        .prefix(".ferretto-")
-        .tempfile_in(folder.unwrap_or(Path::new(".")))
-        .with_context(|| format!("cannot write {name}"))?;
-    let mut out = BufWriter::new(file.as_file());
-    write(&mut out).with_context(|| format!("cannot write {name}"))?;
-    out.flush()
-        .with_context(|| format!("cannot write {name}"))?;
-    drop(out);
-    file.persist(path)
-        .with_context(|| format!("cannot write {name}"))?;
-    Ok(())
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        list().retain(|path| *path != self.0);
+    }
+}
+
+fn list() -> MutexGuard<'static, Vec<PathBuf>> {
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts a thread that waits for a signal to end.
+fn remove_at_signals() -> io::Result<()> {
+    let signalled = Arc::new(AtomicUsize::new(0));
+    let (mut read, write) = UnixStream::pair()?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register_usize(signal, Arc::clone(&signalled), signal as usize)?;
+        signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
+    }
+    let wait = move || {
+        if read.read_exact(&mut [0]).is_ok() {
+            // Held to the end, so that nothing is finished meanwhile.
+            let unfinished = list();
+            for path in &*unfinished {
+                let _ = fs::remove_file(path);
+            }
+            let signal = signalled.load(Ordering::Acquire) as i32;
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    };
+    let thread = std::thread::Builder::new().name("signals".to_owned());
+    thread.spawn(wait).map(drop)
 }
 
 /// Creates or empties a file that is none of `inputs`.

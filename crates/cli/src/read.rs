@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use ferretto_tables::ImportError;
 use ferretto_trace::{Damage, Limits};
 
 use crate::errors::DAMAGED;
@@ -48,10 +49,53 @@ pub(crate) fn open(path: &Path) -> Result<(String, Box<dyn Read>)> {
     }
     let name = path.display().to_string();
     let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
-    if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
+    check(path, &file)?;
+    Ok((name, Box::new(file)))
+}
+
+/// Refuses files that nothing can be read of.
+///
+/// # Errors
+///
+/// If it is a folder, or an ordinary file without a byte.
+pub(crate) fn check(path: &Path, file: &File) -> Result<()> {
+    let name = path.display();
+    let metadata = file
+        .metadata()
+        .with_context(|| format!("cannot open {name}"))?;
+    if metadata.is_dir() {
         anyhow::bail!("cannot open {name}: it is a directory");
     }
-    Ok((name, Box::new(file)))
+    if metadata.is_file() && metadata.len() == 0 {
+        anyhow::bail!("cannot read {name}: the file is empty");
+    }
+    Ok(())
+}
+
+/// An error of an import into tables, without the codes that programs of upstream's look for.
+pub(crate) fn explained(error: ImportError) -> anyhow::Error {
+    match error {
+        ImportError::UnknownFormat { file: None } => {
+            anyhow::anyhow!(
+                "it is neither a trace nor a file of another program that is known here"
+            )
+        }
+        ImportError::Parse { reason, file } => {
+            let reason = without_codes(&reason);
+            match file {
+                Some(file) => anyhow::anyhow!("{file} in it: {reason}"),
+                None => anyhow::anyhow!("{reason}"),
+            }
+        }
+        error => error.into(),
+    }
+}
+
+/// Takes codes such as `(ERR:tp-corrupt)` out of a message.
+fn without_codes(text: &str) -> String {
+    let words = text.split(' ');
+    let words: Vec<&str> = words.filter(|word| !word.starts_with("(ERR:")).collect();
+    words.join(" ")
 }
 
 /// The extent to which a trace was read.

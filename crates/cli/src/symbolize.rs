@@ -10,7 +10,7 @@ use ferretto_symbols::{Module, Options, Outcome, Symbolizer, module_symbols};
 use ferretto_trace::profile::ProfileReader;
 use ferretto_trace::{Compression, Damage, Limits, ReadError, TraceReader, Unpacking};
 
-use crate::read::{DEFAULT_TRACE, Extent, MemoryArgs};
+use crate::read::{DEFAULT_TRACE, Extent, MemoryArgs, check};
 use ferretto_text::terminal::shown;
 
 /// Files that are listed of those that were looked at for one of a recording.
@@ -73,6 +73,7 @@ pub(crate) fn run(args: &SymbolizeArgs) -> Result<Extent> {
     }
     let name = args.file.display();
     let mut file = File::open(&args.file).with_context(|| format!("cannot open {name}"))?;
+    check(&args.file, &file)?;
     let limits = args.memory.limits();
     let read = Read::of(&file, limits).with_context(|| format!("cannot read {name}"))?;
     let name = name.to_string();

@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use ferretto_edit::{Every, Splitter};
 use ferretto_tables::schema::TableId;
-use ferretto_tables::{Format, Options, Trace};
+use ferretto_tables::{Format, ImportError, Options, Trace};
 use ferretto_text::terminal::shown;
 use ferretto_trace::TraceReader;
 
@@ -21,7 +21,7 @@ use self::writer::Writer;
 use crate::edit::seekable;
 use crate::import::unpacked;
 use crate::output;
-use crate::read::{DEFAULT_TRACE, Extent, parse_bytes};
+use crate::read::{DEFAULT_TRACE, Extent, explained, parse_bytes};
 
 /// Write a trace in Chrome's JSON format
 ///
@@ -49,7 +49,12 @@ pub(crate) fn run(args: &JsonArgs) -> Result<Extent> {
     let mut head = Vec::new();
     (&mut input).take(HEAD_BYTES).read_to_end(&mut head)?;
     input.rewind()?;
-    let is_packets = matches!(Format::detect(&head), Some(Format::Proto));
+    let format = Format::detect(&head);
+    if format.is_none() {
+        let unknown = explained(ImportError::UnknownFormat { file: None });
+        return Err(unknown).with_context(|| format!("cannot read {name}"));
+    }
+    let is_packets = matches!(format, Some(Format::Proto));
     let mut extent = Extent::Whole;
     output::write(&args.output, &[&args.file], |out| {
         let mut writer = Writer::new(out);
@@ -57,7 +62,12 @@ pub(crate) fn run(args: &JsonArgs) -> Result<Extent> {
         writer.begin()?;
         match is_packets {
             true => extent = packets(&name, input, args.part, &mut writer, &mut remarks)?,
-            false => part(&name, input, &mut writer, &mut remarks)?,
+            false => {
+                part(&name, input, &mut writer, &mut remarks)?;
+                if !remarks.is_empty() {
+                    extent = Extent::Partly;
+                }
+            }
         }
         writer.finish()?;
         for remark in remarks {
@@ -127,7 +137,7 @@ fn part(
     writer: &mut Writer<'_>,
     remarks: &mut BTreeSet<String>,
 ) -> Result<()> {
-    let trace = Trace::read(input, &Options::for_tables(TABLES));
+    let trace = Trace::read(input, &Options::for_tables(TABLES)).map_err(explained);
     let trace = trace.with_context(|| format!("cannot read {name}"))?;
     remarks.extend(trace.remarks().iter().cloned());
     writer.part(&trace)

@@ -55,6 +55,10 @@ fn title(kind: ActivityKind) -> &'static str {
         ActivityKind::SoftInterrupt => "soft interrupts by time",
         ActivityKind::DiskRequest => "requests to disks by time",
         ActivityKind::NetworkPacket => "packets of the network by bytes",
+        ActivityKind::Network => "events of the network",
+        ActivityKind::Memory => "the kernel's search for memory",
+        ActivityKind::Work => "work of the kernel in the background",
+        ActivityKind::Probe => "calls of functions (--uprobe, --kprobe)",
         _ => "other work of the kernel",
     }
 }
@@ -67,6 +71,10 @@ pub(super) fn word(kind: ActivityKind) -> &'static str {
         ActivityKind::SoftInterrupt => "soft_interrupt",
         ActivityKind::DiskRequest => "disk_request",
         ActivityKind::NetworkPacket => "network_packet",
+        ActivityKind::Network => "network",
+        ActivityKind::Memory => "memory",
+        ActivityKind::Work => "work",
+        ActivityKind::Probe => "probe",
         _ => "other",
     }
 }

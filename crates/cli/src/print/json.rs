@@ -109,6 +109,24 @@ fn machine(all: &mut Members<'_>, summary: &Summary) {
         fields!(members, process => machine, pid, name, cpu_ns, threads);
     });
     all.add("threads", summary.threads);
+    all.objects("frequencies", &summary.frequencies, |members, cpu| {
+        fields!(members, cpu => cpu, lowest_khz, highest_khz, changes);
+    });
+    let memory = &summary.memory;
+    all.name("memory").object(|members| {
+        fields!(members, memory => page_faults, disk_page_faults, swapped_in, swapped_out, killed);
+        match memory.available {
+            Some(available) => members.name("available").object(|members| {
+                fields!(members, available => first, lowest, highest, last);
+            }),
+            None => members.add("available", None::<u64>),
+        }
+        members.objects("processes", &memory.processes, |members, process| {
+            fields!(members, process => machine, pid, name);
+            let level = process.memory;
+            fields!(members, level => first, lowest, highest, last);
+        });
+    });
     all.objects("activity", &summary.activity, |members, activity| {
         members.add("kind", super::activity::word(activity.kind));
         fields!(members, activity => name, count, finished, total_ns, max_ns, bytes);

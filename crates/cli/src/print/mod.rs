@@ -4,6 +4,7 @@ mod activity;
 mod command;
 mod heap;
 pub(crate) mod json;
+mod machine;
 mod profile;
 
 pub(crate) use self::profile::sampled_by;
@@ -13,8 +14,7 @@ use std::io::{self, Write};
 use anstyle::{AnsiColor, Style};
 use ferretto_trace::Summary;
 use ferretto_trace::summary::{
-    Cause, CounterSummary, Loss, MachineSummary, ProcessSummary, SourceSummary, human_bytes,
-    human_time,
+    Cause, CounterSummary, Loss, MachineSummary, SourceSummary, human_bytes, human_time,
 };
 
 use ferretto_text::terminal::shown;
@@ -58,6 +58,8 @@ pub(crate) fn summary(
     events(out, summary, width)?;
     cpus(out, summary)?;
     processes(out, summary, width)?;
+    machine::frequencies(out, &summary.frequencies)?;
+    machine::memory(out, &summary.memory, width)?;
     activity::activity(out, &summary.activity)?;
     profile::profiles(out, &summary.profiles, width)?;
     heap::heaps(out, &summary.heaps, width)?;
@@ -182,7 +184,7 @@ fn processes(out: &mut impl Write, summary: &Summary, width: Option<usize>) -> i
             duration(process.cpu_ns),
             process.pid
         );
-        let name = process_name(process);
+        let name = process_name(&process.name, process.machine);
         let room = width.map_or(usize::MAX, |width| width.saturating_sub(head.len()).max(10));
         writeln!(out, "{head} {}", cut(&name, room.saturating_sub(1)))?;
     }
@@ -197,13 +199,12 @@ fn processes(out: &mut impl Write, summary: &Summary, width: Option<usize>) -> i
 }
 
 /// The command line without the folder of the program.
-fn process_name(process: &ProcessSummary) -> String {
-    let name = match process.name.as_str() {
+fn process_name(name: &str, machine: u32) -> String {
+    let name = match name {
         "" => "(no name)",
         name => without_folder(name),
     };
-    let name = shown(name);
-    format!("{name}{}", machine_suffix(process.machine))
+    format!("{}{}", shown(name), machine_suffix(machine))
 }
 
 fn without_folder(name: &str) -> &str {

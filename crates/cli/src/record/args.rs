@@ -17,7 +17,7 @@ const DEFAULT_HEAP: &str = "4096";
 
 /// Samples a second. The kernel would take ten times as many, but beyond this it is busy copying
 /// stacks, and programs do not get on any more.
-const MAX_HZ: i64 = 10_000;
+const MAX_HZ: u32 = 10_000;
 
 /// The default number of samples a second on each CPU. Not 100: work that a program or the kernel
 /// does every ten milliseconds would then always be hit, or always be missed.
@@ -63,7 +63,7 @@ pub(crate) struct RecordArgs {
     /// processes given by -p, or else of the whole machine, as root. Look at them with ferretto
     /// flamegraph, or in the UI.
     #[arg(long, value_name = "HZ", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_HZ,
-          value_parser = clap::value_parser!(u32).range(1..=MAX_HZ))]
+          value_parser = rate)]
     pub(crate) perf: Option<u32>,
     /// Record where threads wait, and for how long, by callstack
     #[arg(long)]
@@ -154,6 +154,14 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
     match bytes.checked_mul(1 << shift) {
         Some(bytes @ 1..) if bytes <= limit => Ok(bytes),
         _ => Err(wrong()),
+    }
+}
+
+/// Reads a number of samples a second.
+fn rate(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(rate @ 1..=MAX_HZ) => Ok(rate),
+        _ => Err(format!("expected samples a second, from 1 to {MAX_HZ}")),
     }
 }
 

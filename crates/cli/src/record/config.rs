@@ -96,6 +96,7 @@ fn kernel(content: &Content, cpus: u32, instance: Option<&str>) -> DataSourceCon
                 buffer_size_kb: Some(size),
                 drain_period_ms: Some(KERNEL_DRAIN_PERIOD_MS),
                 instance_name: instance.map(Into::into),
+                throttle_rss_stat: content.throttles_memory.then_some(true),
                 ..Default::default()
             }
             .encode_to_vec(),
@@ -153,6 +154,7 @@ mod tests {
             syscalls: Vec::new(),
             counters: SysStatsConfig::default(),
             memory_period_ms: 1000,
+            throttles_memory: false,
             is_heavy: false,
         };
         let config = of_presets(content, 2, None);

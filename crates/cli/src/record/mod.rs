@@ -486,7 +486,9 @@ fn finish_child(
 
     let mut child = child?;
     if child.cancel() {
-        return None;
+        // Nothing was run, so scripts must not take this for success.
+        anstream::eprintln!("ferretto: the recording ended before the command was started");
+        return Some(ExitCode::from(INTERRUPTED));
     }
     let mut patience = terminate.then(|| {
         child.signal(Kill::TERM);

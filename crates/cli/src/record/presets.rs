@@ -62,10 +62,12 @@ const NET: &[&str] = &[
     "tcp/tcp_receive_reset",
     "udp/udp_fail_queue_rcv_skb",
 ];
+/// Memory of a process has changed.
+const RSS_STAT: &str = "kmem/rss_stat";
+/// Page faults are not among them: a busy machine has hundreds of thousands a second. Counters tell
+/// how many there are.
 const MEMORY: &[&str] = &[
-    "kmem/rss_stat",
-    "exceptions/page_fault_user",
-    "exceptions/page_fault_kernel",
+    RSS_STAT,
     "oom/mark_victim",
     "oom/oom_score_adj_update",
     "vmscan/mm_vmscan_direct_reclaim_begin",
@@ -133,7 +135,8 @@ pub(crate) struct Presets {
     /// Packets sent, received and dropped, states of sockets, TCP retransmits
     #[arg(long)]
     net: bool,
-    /// Memory of processes, page faults, reclaim, compaction, out of memory; memory counters
+    /// Memory of processes when it changes, reclaim, compaction, out of memory; counters of memory
+    /// and page faults
     #[arg(long)]
     memory: bool,
     /// Interrupts, soft interrupts, timers, work queues
@@ -165,6 +168,8 @@ pub(super) struct Content {
     pub(super) counters: SysStatsConfig,
     /// The period at which the memory of processes is read, in milliseconds.
     pub(super) memory_period_ms: u32,
+    /// Changes of the memory of processes are recorded if they have some size.
+    pub(super) throttles_memory: bool,
     /// Events come by the million a second.
     pub(super) is_heavy: bool,
 }
@@ -249,8 +254,12 @@ impl Presets {
             }
         }
         events.extend(there(NAMES, &known));
+        // Each change is recorded if the event is named.
+        let mut wants_each = false;
         for wanted in &self.events {
-            events.extend(matching(wanted, &known)?);
+            let found = matching(wanted, &known)?;
+            wants_each |= found.iter().any(|event| event == RSS_STAT);
+            events.extend(found);
         }
         events.extend(dynamic_names(dynamic));
         let mut seen = HashSet::new();
@@ -267,6 +276,7 @@ impl Presets {
                 true => SHORT_PERIOD_MS,
                 false => PERIOD_MS,
             },
+            throttles_memory: self.memory && !wants_each,
             is_heavy: self.syscalls.is_some() || self.events.iter().any(|name| name.contains('*')),
         })
     }

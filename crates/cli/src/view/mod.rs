@@ -3,19 +3,20 @@
 mod live;
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use clap::Args;
-use ferretto_tables::{Continue, ImportError, Options, Progress, Trace};
+use ferretto_tables::{Continue, Options, Progress, Trace};
 use ferretto_text::terminal::shown;
 use ferretto_view::{Export, Server, View};
 
 use crate::browser::{browse, peer, secret};
-use crate::output::{is_standard, replace, write};
-use crate::read::{DEFAULT_TRACE, parse_bytes};
+use crate::output::{is_standard, write_private};
+use crate::read::{DEFAULT_TRACE, Extent, check, explained, parse_bytes};
 
 /// Show a trace in a browser, without a network
 ///
@@ -60,36 +61,38 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
         return live::run(args);
     }
     let view = open(&args.file)?;
+    let extent = match view.trace().remarks().is_empty() {
+        true => Extent::Whole,
+        false => Extent::Partly,
+    };
     if let Some(output) = &args.output {
         export(&view, args, output)?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(extent.exit_code());
     }
     let before = args.before.as_deref().map(open).transpose()?;
     serve(bind(view, before)?, args.no_browser)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(extent.exit_code())
 }
 
 /// Makes a trace ready to be looked at.
 fn open(path: &Path) -> Result<View> {
     let options = Options::default();
     if is_standard(path) {
-        let trace = Trace::read(io::stdin(), &options).context("cannot read standard input")?;
+        let trace = Trace::read(io::stdin(), &options).map_err(explained);
+        let trace = trace.context("cannot read standard input")?;
         return Ok(View::new(trace, "standard input", options.threads));
     }
     let name = path.display().to_string();
-    if path.is_dir() {
-        bail!("cannot open {}: it is a directory", shown(&name));
-    }
+    let file = File::open(path).with_context(|| format!("cannot open {}", shown(&name)))?;
+    check(path, &file)?;
     let mut shown_progress = ShownProgress::default();
     let view = View::open(path, &options, |progress| {
         shown_progress.update(progress);
         Continue::Yes
     });
     shown_progress.end();
-    let view = match view {
-        Err(error @ ImportError::Open { .. }) => return Err(error.into()),
-        other => other.with_context(|| format!("cannot read {}", shown(&name)))?,
-    };
+    let view = view.map_err(explained);
+    let view = view.with_context(|| format!("cannot read {}", shown(&name)))?;
     for remark in view.trace().remarks() {
         eprintln!("ferretto: {}: {}", shown(&name), shown(remark));
     }
@@ -100,10 +103,8 @@ fn open(path: &Path) -> Result<View> {
 fn export(view: &View, args: &ViewArgs, output: &Path) -> Result<()> {
     let threads = Options::default().threads;
     let export = Export::new(view, args.max_size, threads)?;
-    if is_standard(output) {
-        write(output, &[&args.file], |mut out| Ok(export.write(&mut out)?))?;
-    } else {
-        replace(output, &[&args.file], |out| Ok(export.write(out)?))?;
+    write_private(output, &[&args.file], |mut out| Ok(export.write(&mut out)?))?;
+    if !is_standard(output) {
         let size = export.size() as f64 / 1e6;
         eprintln!("{}: {size:.1} MB", shown(&output.display().to_string()));
     }

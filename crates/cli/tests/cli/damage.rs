@@ -54,6 +54,7 @@ fn readers_of_callstacks_use_what_can_be_read_and_say_where_it_ends() {
         read(&["pprof", "-o", "out.pb.gz"]);
         read(&["symbolize", "-o", "named"]);
         read(&["text"]);
+        read(&["view", "-o", "out.html"]);
         let summary = read(&["summary"]);
         assert!(!summary.text().contains("no data lost"));
         assert!(world.path("out.svg").exists() && world.path("out.pb.gz").exists());

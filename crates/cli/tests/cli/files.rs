@@ -76,6 +76,87 @@ more may be lost
 }
 
 #[test]
+fn summary_tells_of_memory_frequencies_and_called_functions() {
+    use ferretto_proto::fields::{process_stats, sys_stats, trace_packet};
+    let reading = |trace: &mut Vec<u8>, faults: u64, available: u64, khz: u64, rss: u64| {
+        trace.extend(encode(|trace| {
+            trace.nested(1, |packet| {
+                packet.nested(trace_packet::SYS_STATS, |stats| {
+                    for (field, key, value) in [
+                        (sys_stats::VMSTAT, 49, faults),
+                        (sys_stats::VMSTAT, 50, faults / 1000),
+                        (sys_stats::MEMINFO, 3, available),
+                    ] {
+                        stats.nested(field, |entry| {
+                            entry.varint(1, key);
+                            entry.varint(2, value);
+                        });
+                    }
+                    stats.varint(sys_stats::CPUFREQ_KHZ, khz);
+                });
+            });
+            trace.nested(1, |packet| {
+                packet.nested(trace_packet::PROCESS_STATS, |stats| {
+                    stats.nested(process_stats::PROCESSES, |process| {
+                        process.varint(process_stats::process::PID, 42);
+                        process.varint(process_stats::process::VM_RSS_KB, rss);
+                    });
+                });
+            });
+        }));
+    };
+    let mut bytes = Vec::new();
+    reading(&mut bytes, 1000, 4 << 20, 1_000_000, 1 << 10);
+    reading(&mut bytes, 2500, 1 << 20, 3_000_000, 9 << 10);
+    reading(&mut bytes, 3500, 2 << 20, 3_000_000, 5 << 10);
+    bytes.extend(encode(|trace| {
+        trace.nested(1, |packet| {
+            packet.nested(trace_packet::FTRACE_EVENTS, |bundle| {
+                bundle.nested(11, |description| {
+                    description.varint(1, 65_536);
+                    description.bytes(2, &encode(|event| event.string(1, "parse")));
+                    description.string(3, "ferretto_4711");
+                });
+                for at in [5, 6] {
+                    bundle.nested(2, |event| {
+                        event.varint(1, at);
+                        event.nested(65_536, |_| ());
+                    });
+                }
+            });
+        });
+    }));
+    let world = World::new();
+    world.write("t", bytes);
+    let outcome = world.run("ferretto", &["summary", "t"]).returned(0);
+    let text = outcome.text();
+    for expected in [
+        "2,500 page faults: programs touched memory that they did not have yet; 2 had to wait for a disk",
+        "4.0 GiB were available at first, 2.0 GiB at the end, 1.0 GiB at least",
+        "+8.0 MiB  from 1.0 MiB to 5.0 MiB, 9.0 MiB at most  pid 42",
+        "CPU 0   1.00 to 3.00 GHz, changed once",
+        "calls of functions (--uprobe, --kprobe)\n  parse              2 times",
+    ] {
+        assert!(text.contains(expected), "no {expected:?} in {text}");
+    }
+    let json = world
+        .run("ferretto", &["summary", "--json", "t"])
+        .returned(0);
+    for expected in [
+        r#""page_faults":2500"#,
+        r#""highest_khz":3000000"#,
+        r#""highest":9437184"#,
+        r#""kind":"probe","name":"parse","count":2"#,
+    ] {
+        assert!(
+            json.text().contains(expected),
+            "{expected}: {}",
+            json.text()
+        );
+    }
+}
+
+#[test]
 fn summary_and_text_read_standard_input() {
     let world = World::new();
     let path = world.write("t.pftrace", trace());
@@ -135,7 +216,8 @@ fn what_is_no_trace_is_an_error() {
         let outcome = world.run("ferretto", &[command, "t.json"]).returned(1);
         assert_eq!(
             outcome.stderr,
-            "ferretto: cannot read t.json: this is not a Perfetto trace; it looks like a JSON trace\n"
+            "ferretto: cannot read t.json: this is not a Perfetto trace; it looks like JSON, of which ferretto import \
+             makes a trace\n"
         );
         world
             .run("ferretto", &[command, "missing"])
@@ -154,6 +236,54 @@ fn what_is_no_trace_is_an_error() {
         let expected = format!("ferretto: cannot open {path}: {reason}\n");
         assert_eq!(outcome.stderr, expected);
     }
+}
+
+#[test]
+fn files_that_nothing_can_be_made_of_are_refused_by_all_with_their_names() {
+    let world = World::new();
+    world.write("empty", "");
+    world.write("noise", [0x81; 64]);
+    world.write("good", trace());
+    let all: &[&[&str]] = &[
+        &["summary"],
+        &["text"],
+        &["json", "-o", "out"],
+        &["view", "-o", "out"],
+        &["cut", "--to", "1s", "-o", "out"],
+        &["split", "--every", "1s", "-o", "out"],
+        &["merge", "good", "-o", "out"],
+        &["import", "-o", "out"],
+        &["folded", "-o", "out"],
+        &["pprof", "-o", "out"],
+        &["flamegraph", "-o", "out"],
+        &["symbolize", "-o", "out"],
+    ];
+    for command in all {
+        let run = |file| world.run("ferretto", &[command, &[file][..]].concat());
+        let empty = run("empty").returned(1);
+        assert_eq!(
+            empty.stderr, "ferretto: cannot read empty: the file is empty\n",
+            "{command:?}"
+        );
+        let noise = run("noise").returned(1).stderr;
+        assert!(noise.starts_with("ferretto: cannot "), "{noise}");
+        assert!(
+            noise.contains("noise: ") && !noise.contains("ERR"),
+            "{noise}"
+        );
+        let folder = run(".").returned(1).stderr;
+        assert_eq!(folder, "ferretto: cannot open .: it is a directory\n");
+    }
+    assert_eq!(
+        world.names(),
+        ["empty", "good", "noise"],
+        "nothing is written"
+    );
+    world.write("text", "main;work 3\n");
+    world
+        .run("ferretto", &["summary", "text"])
+        .returned(1)
+        .complained("ferretto import makes traces of collapsed stacks");
 }
 
 #[test]
@@ -182,6 +312,10 @@ fn wrong_command_lines_return_2_and_say_why() {
             "a command goes behind --: ferretto record -q -- ./prog -x y",
         ),
         (&["record", "--perf", "999"], "--perf=999"),
+        (
+            &["record", "--perf=many"],
+            "expected samples a second, from 1 to 10000",
+        ),
         (
             &["record", "--perf", "make"],
             "ferretto record --perf -- make",

@@ -2,13 +2,13 @@
 //! terminal.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Stdio;
 
 use ferretto_wire::encode;
 
 use crate::symbolize::sample;
-use crate::world::World;
+use crate::world::{World, until};
 
 #[test]
 fn no_command_writes_over_its_input() {
@@ -59,6 +59,55 @@ fn standard_output_may_not_be_the_input_either() {
             .complained("standard output is the same file as t");
         assert_eq!(world.read("t"), trace);
     }
+}
+
+#[test]
+fn a_file_that_is_not_whole_does_not_take_the_place_of_another() {
+    let world = World::new();
+    let trace = sample("/nowhere/program", &[7; 20], 0x40_0010);
+    // Unpacked it is damaged at once, or only after its first packets were read.
+    world.write("cut.json", r#"{"traceEvents":[{"ph":"X","#);
+    world.write("out", "old");
+    let outcome = world.run("ferretto", &["json", "cut.json", "-o", "out"]);
+    let outcome = outcome.returned(1).complained("cannot read cut.json: ");
+    assert!(!outcome.stderr.contains("ERR"), "{}", outcome.stderr);
+    assert_eq!(world.read("out"), b"old");
+    // A link stays one, and the file has the permissions of others that the user makes.
+    world.write("m.pf", &trace);
+    symlink("out", world.path("link")).unwrap();
+    let args = ["folded", "m.pf", "-o", "link"];
+    world.run("ferretto", &args).returned(0);
+    assert_ne!(world.read("out"), b"old");
+    assert!(world.path("link").is_symlink());
+    let mode = |name: &str| world.path(name).metadata().unwrap().permissions().mode();
+    assert_eq!(mode("out"), mode("m.pf"));
+    assert_eq!(world.names(), ["cut.json", "link", "m.pf", "out"]);
+}
+
+#[test]
+fn a_signal_leaves_nothing_of_a_file_that_is_not_whole() {
+    let world = World::new();
+    let packet = sample("/nowhere/program", &[7; 20], 0x40_0010);
+    world.write("t", packet.repeat(5000));
+    let is_begun = || {
+        world
+            .names()
+            .iter()
+            .any(|name| name.starts_with(".ferretto-"))
+    };
+    let mut running = world.start("ferretto", &["json", "t", "-o", "out"]);
+    until("the file is begun", || {
+        (is_begun() || running.child().try_wait().unwrap().is_some()).then_some(())
+    });
+    running.signal(rustix::process::Signal::TERM);
+    let code = running.finish().code;
+    // It may have been quicker.
+    let rest: &[&str] = match code {
+        0 => &["out", "t"],
+        _ => &["t"],
+    };
+    assert!(matches!(code, 0 | 143), "{code}");
+    assert_eq!(world.names(), rest);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use ferretto_wire::encode;
+
 use crate::world::World;
 
 /// Records a command that lives for so many seconds.
@@ -88,6 +90,54 @@ fn a_trace_in_chromes_format_has_its_slices_and_counters() {
         assert!(slice["args"].to_string().contains('7'), "{slice}");
         assert_eq!(of("i")["name"], "now");
         assert_eq!(of("C")["args"]["value"], 2.5);
+    }
+}
+
+#[test]
+fn parts_may_go_to_standard_output_and_say_why_they_cannot_be_made() {
+    let world = World::new();
+    let trace = encode(|trace| {
+        trace.nested(1, |packet| {
+            packet.nested(6, |snapshot| {
+                for clock in [1, 6] {
+                    snapshot.nested(1, |reading| {
+                        reading.varint(1, clock);
+                        reading.varint(2, 1_000_000_000 * (7 - clock));
+                    });
+                }
+            });
+        });
+        for second in 1..=3u64 {
+            trace.nested(1, |packet| {
+                packet.varint(8, second * 1_000_000_000);
+                packet.nested(11, |event| event.varint(9, 3));
+            });
+        }
+    });
+    world.write("t", &trace);
+    for command in [
+        &["cut", "t", "--to", "1s", "-o", "-"][..],
+        &["merge", "t", "t", "-o", "-"],
+    ] {
+        let part = world.run("ferretto", command).returned(0);
+        assert!(!part.stdout.is_empty(), "{command:?}");
+        let mut full = world.command("ferretto", command);
+        full.stdout(
+            fs::OpenOptions::new()
+                .write(true)
+                .open("/dev/full")
+                .unwrap(),
+        );
+        let full = full.stderr(std::process::Stdio::piped()).output().unwrap();
+        assert_eq!(full.status.code(), Some(1), "{command:?}");
+    }
+    assert_eq!(world.names(), ["t"]);
+    for (args, complaint) in [
+        (&["--from", "9s"][..], "cannot cut t: nothing lies between"),
+        (&["--from", "2s", "--to", "1s"], "--from is after --to"),
+    ] {
+        let outcome = world.run("ferretto", &[&["cut", "t"], args].concat());
+        outcome.returned(1).complained(complaint);
     }
 }
 

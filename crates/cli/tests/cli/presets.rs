@@ -45,6 +45,18 @@ fn a_preset_replaces_the_default_and_presets_add_up() {
 }
 
 #[test]
+fn memory_is_recorded_in_steps_and_page_faults_are_counted() {
+    let Some(memory) = config(&["--memory"]) else {
+        return;
+    };
+    assert!(memory.contains("throttle_rss_stat: true"), "{memory}");
+    assert!(!memory.contains("page_fault"), "{memory}");
+    assert!(memory.contains("vmstat_period_ms: 100"), "{memory}");
+    let each = config(&["--memory", "--event", "kmem/rss_stat"]).unwrap();
+    assert!(!each.contains("throttle_rss_stat"), "{each}");
+}
+
+#[test]
 fn system_calls_are_recorded_by_name() {
     let Some(config) = config(&["--syscalls=read,sys_futex"]) else {
         return;

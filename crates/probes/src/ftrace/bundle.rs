@@ -13,6 +13,7 @@ use super::metadata::Metadata;
 use super::page::{Page, ParseStatus, ParsedPage, Record};
 use super::print_filter::PrintFilter;
 use super::symbols;
+use super::throttle::RssLayout;
 use crate::PacketSink;
 
 /// Field number of `FtraceEvent.generic`.
@@ -30,6 +31,8 @@ pub enum Action {
     CompactWaking,
     /// `ftrace/print`, if the filter lets it through.
     Filtered(Arc<EventDecoder>),
+    /// `kmem/rss_stat`, if the memory is of another size than before.
+    Throttled(Arc<EventDecoder>),
     /// Any other event.
     Event(Arc<EventDecoder>),
 }
@@ -49,6 +52,8 @@ pub struct Plan {
     pub strings: Arc<StringTable>,
     /// Rules for `ftrace/print`.
     pub print_filter: Option<PrintFilter>,
+    /// The fields of `kmem/rss_stat` that say whether a record is written.
+    pub throttle: Option<RssLayout>,
     /// Write events without a message of their own as names and values.
     pub legacy_generic: bool,
     /// System calls whose result is a new file descriptor.
@@ -67,6 +72,7 @@ impl Plan {
             compact: None,
             strings: Arc::default(),
             print_filter: None,
+            throttle: None,
             legacy_generic: false,
             opening_syscalls: Vec::new(),
             symbols: None,
@@ -184,10 +190,16 @@ impl Bundler {
                     self.ensure_open(batch, previous_end);
                     self.compact_event(plan, action, &record, metadata)?;
                 }
-                Action::Filtered(decoder) | Action::Event(decoder) => {
-                    if let (Action::Filtered(_), Some(filter)) = (action, &plan.print_filter)
-                        && !filter.allows(record.data)
-                    {
+                Action::Filtered(decoder) | Action::Throttled(decoder) | Action::Event(decoder) => {
+                    let (time, data) = (record.timestamp, record.data);
+                    let is_wanted = match (action, &plan.print_filter, plan.throttle) {
+                        (Action::Filtered(_), Some(filter), _) => filter.allows(data),
+                        (Action::Throttled(_), _, Some(layout)) => {
+                            metadata.throttle.takes(layout, time, data)
+                        }
+                        _ => true,
+                    };
+                    if !is_wanted {
                         continue;
                     }
                     self.ensure_open(batch, previous_end);

@@ -234,6 +234,13 @@ impl EventDecoder {
             .map(|field| field.offset)
     }
 
+    /// Offset of the field of this name, if it has so many bytes.
+    pub(super) fn offset_of(&self, name: &str, size: usize) -> Option<usize> {
+        let mut fields = self.fields.iter();
+        let field = fields.find(|field| &*field.name == name && field.size == size);
+        field.map(|field| field.offset)
+    }
+
     /// The quick way of writing records of this event, if there is one.
     #[inline]
     pub(super) fn short(&self) -> Option<&ShortEvent> {

@@ -2,6 +2,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::throttle::Throttle;
+
 /// Pids below this are remembered in a bitmap so that repeats cost nothing.
 const SMALL_PID: usize = 32768;
 
@@ -20,6 +22,8 @@ pub struct Metadata {
     own_pid: Option<i32>,
     addresses: FxHashMap<u64, u32>,
     address_list: Vec<u64>,
+    /// The memory of processes, as last told. Stays from pass to pass.
+    pub(super) throttle: Throttle,
     /// The number of addresses that have had their name written in this pass.
     pub(crate) symbols_written: usize,
 }

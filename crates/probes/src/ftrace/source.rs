@@ -16,6 +16,7 @@ use super::selection::{EventKey, select};
 use super::stats::{Sample, SetupReport};
 use super::symbols;
 use super::syscalls::{self, Wanted};
+use super::throttle::RssLayout;
 use super::tracefs::Tracefs;
 use super::translator::{Lookup, Translator};
 use crate::PacketSink;
@@ -184,6 +185,13 @@ fn plan(
                     plan.set_action(id, Action::Event(decoder));
                 }
             }
+        } else if options.throttle_rss_stat
+            && group == "kmem"
+            && &*decoder.name == "rss_stat"
+            && let Some(layout) = RssLayout::of(&decoder)
+        {
+            plan.throttle = Some(layout);
+            plan.set_action(id, Action::Throttled(decoder));
         } else {
             plan.set_action(id, Action::Event(decoder));
         }

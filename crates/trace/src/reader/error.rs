@@ -93,7 +93,19 @@ impl fmt::Display for Hint<'_> {
             [0x1f, 0x8b, ..] => f.write_str("; it is gzip-compressed, unpack it first"),
             [0x28, 0xb5, 0x2f, 0xfd] => f.write_str("; it is zstd-compressed, unpack it first"),
             [b'P', b'K', ..] => f.write_str("; it is a zip archive, unpack it first"),
-            [b'{' | b'[', ..] => f.write_str("; it looks like a JSON trace"),
+            [b'{' | b'[', ..] => {
+                f.write_str("; it looks like JSON, of which ferretto import makes a trace")
+            }
+            b"PERF" | b"2ELI" => {
+                f.write_str("; it is perf.data, of which ferretto import makes a trace")
+            }
+            [0x7f, b'E', b'L', b'F'] => f.write_str("; it is a program or library"),
+            text if text.iter().all(|byte| matches!(byte, b'\t' | b'\n' | b' '..=b'~')) => {
+                f.write_str(
+                    "; it looks like text: ferretto import makes traces of collapsed stacks and of the output of perf \
+                     script",
+                )
+            }
             _ => Ok(()),
         }
     }

@@ -1,5 +1,5 @@
 //! Work of the kernel that has a beginning and an end: system calls, interrupts, requests to disks;
-//! and packets of the network.
+//! and events that are counted: packets of the network, calls of functions.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,29 @@ const SOFTIRQ_EXIT: u32 = 25;
 const IRQ_HANDLER_ENTRY: u32 = 36;
 const IRQ_HANDLER_EXIT: u32 = 37;
 const BLOCK_RQ_ISSUE: u32 = 45;
+const DIRECT_RECLAIM_BEGIN: u32 = 46;
+const DIRECT_RECLAIM_END: u32 = 47;
+const KSWAPD_WAKE: u32 = 48;
+const WORK_END: u32 = 57;
+const WORK_START: u32 = 58;
+const COMPACTION_BEGIN: u32 = 99;
+const COMPACTION_END: u32 = 103;
 const BLOCK_RQ_COMPLETE: u32 = 125;
 const SYS_ENTER: u32 = 329;
 const SYS_EXIT: u32 = 330;
+const MARK_VICTIM: u32 = 334;
 const NETIF_RECEIVE_SKB: u32 = 360;
 const NET_DEV_XMIT: u32 = 361;
+const INET_SOCK_SET_STATE: u32 = 362;
+const TCP_RETRANSMIT_SKB: u32 = 363;
+const KFREE_SKB: u32 = 367;
+const LOCAL_TIMER_ENTRY: u32 = 559;
+const LOCAL_TIMER_EXIT: u32 = 560;
+
+/// The state of a TCP connection that is established.
+const TCP_ESTABLISHED: u64 = 1;
+/// Groups of events that `record --uprobe` and `--kprobe` made are called so.
+const PROBES: &str = "ferretto_";
 
 /// Names and unfinished pieces of work beyond these numbers are left out, so that memory stays
 /// bounded on any input.
@@ -48,6 +66,14 @@ pub enum ActivityKind {
     DiskRequest,
     /// Packets of the network, by device and direction.
     NetworkPacket,
+    /// Other events of the network.
+    Network,
+    /// The kernel looks for memory that it can give away.
+    Memory,
+    /// Work that the kernel does in the background.
+    Work,
+    /// Calls of functions of programs and of the kernel, or returns from there, by probe.
+    Probe,
 }
 
 /// Work of one kind and name, summed up.
@@ -108,6 +134,8 @@ pub(super) struct KernelEvent<'a> {
     pub(super) at: u64,
     /// Number of the field of `FtraceEvent`.
     pub(super) kind: u32,
+    /// Group and name of an event that has no field of its own.
+    pub(super) described: Option<(&'a str, &'a str)>,
     pub(super) body: &'a [u8],
 }
 
@@ -151,7 +179,22 @@ impl Activity {
 
     /// Reads an event.
     pub(super) fn event(&mut self, event: KernelEvent<'_>) {
-        use ActivityKind::{DiskRequest, Interrupt, NetworkPacket, SoftInterrupt, SystemCall};
+        use ActivityKind::{
+            DiskRequest, Interrupt, Memory, Network, NetworkPacket, Probe, SoftInterrupt,
+            SystemCall, Work,
+        };
+        if let Some((group, name)) = event.described {
+            if group.starts_with(PROBES) {
+                self.count(Probe, Name::Text(name.to_owned()), 0);
+            } else if group == "irq_vectors" {
+                let (vector, is_entry) = match name.strip_suffix("_entry") {
+                    Some(vector) => (vector, true),
+                    None => (name.trim_end_matches("_exit"), false),
+                };
+                self.vector(&event, vector, is_entry);
+            }
+            return;
+        }
         let number = |field| Fields::find(field, event.body).and_then(|field| field.as_u64());
         let text = |field| {
             let field = Fields::find(field, event.body);
@@ -165,6 +208,42 @@ impl Activity {
                 self.begin((SystemCall, machine, thread, 0), event.at, name, 0);
             }
             SYS_EXIT => self.end((SystemCall, machine, thread, 0), event.at),
+            LOCAL_TIMER_ENTRY => self.vector(&event, "local_timer", true),
+            LOCAL_TIMER_EXIT => self.vector(&event, "local_timer", false),
+            WORK_START => {
+                let name = Name::Text("pieces of work".to_owned());
+                self.begin((Work, machine, thread, 0), event.at, name, 0);
+            }
+            WORK_END => self.end((Work, machine, thread, 0), event.at),
+            DIRECT_RECLAIM_BEGIN => {
+                let name = Name::Text("a program waited until memory was free".to_owned());
+                self.begin((Memory, machine, thread, 0), event.at, name, 0);
+            }
+            DIRECT_RECLAIM_END => self.end((Memory, machine, thread, 0), event.at),
+            COMPACTION_BEGIN => {
+                let name = Name::Text("pages were moved to make room in a row".to_owned());
+                self.begin((Memory, machine, thread, 1), event.at, name, 0);
+            }
+            COMPACTION_END => self.end((Memory, machine, thread, 1), event.at),
+            KSWAPD_WAKE => {
+                let name = "memory was freed in the background".to_owned();
+                self.count(Memory, Name::Text(name), 0);
+            }
+            MARK_VICTIM => {
+                let name = "a process was killed for want of memory".to_owned();
+                self.count(Memory, Name::Text(name), 0);
+            }
+            KFREE_SKB => {
+                self.count(Network, Name::Text("packets dropped".to_owned()), 0);
+            }
+            TCP_RETRANSMIT_SKB => {
+                let name = "TCP segments sent again".to_owned();
+                self.count(Network, Name::Text(name), 0);
+            }
+            INET_SOCK_SET_STATE if number(4) == Some(TCP_ESTABLISHED) => {
+                let name = "TCP connections established".to_owned();
+                self.count(Network, Name::Text(name), 0);
+            }
             IRQ_HANDLER_ENTRY => {
                 let name = Name::Text(text(2));
                 self.begin((Interrupt, machine, cpu, 0), event.at, name, 0);
@@ -201,6 +280,17 @@ impl Activity {
                 self.count(NetworkPacket, name, number(1).unwrap_or(0));
             }
             _ => {}
+        }
+    }
+
+    /// Notes the beginning or the end of an interrupt that CPUs have for themselves.
+    fn vector(&mut self, event: &KernelEvent<'_>, name: &str, is_entry: bool) {
+        // Apart from those of devices, which they may come into.
+        let cpu = u64::from(event.cpu);
+        let place = (ActivityKind::Interrupt, event.machine, cpu, 1);
+        match is_entry {
+            true => self.begin(place, event.at, Name::Text(name.to_owned()), 0),
+            false => self.end(place, event.at),
         }
     }
 

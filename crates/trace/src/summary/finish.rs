@@ -88,6 +88,7 @@ impl Summarizer {
         let processes = threads.by_process();
         let command = self.command.finish(&threads, !cpus.is_empty());
         let thread_count = threads.len();
+        let memory = self.memory.finish(&threads);
         let mut stacks = self.stacks;
         let profile = Profile::new(self.samples, self.sequences.into_clocks(), threads);
         losses.extend(profile::losses(&profile, &config.perf));
@@ -122,6 +123,8 @@ impl Summarizer {
             threads: thread_count,
             processes,
             counters: self.counters.finish(),
+            frequencies: self.frequencies.finish(),
+            memory,
             machines: self.machines.finish(),
             track_events: self.track_events.finish(),
             losses,

@@ -42,8 +42,8 @@ pub(super) struct Ftrace {
     /// in `generic`, and all others under [`FIRST_GENERIC`].
     pub(super) events: BTreeMap<u32, u64>,
     pub(super) generic: BTreeMap<String, u64>,
-    /// Names of generic events by machine, sequence and field number.
-    descriptions: BTreeMap<(u32, u32, u32), String>,
+    /// Groups and names of generic events by machine, sequence and field number.
+    descriptions: BTreeMap<(u32, u32, u32), (String, String)>,
     /// System calls, interrupts and the like, if they are to be summed up.
     pub(super) activity: Option<Activity>,
     /// First and last timestamp, if in the default clock.
@@ -166,8 +166,9 @@ impl Ftrace {
                 }
             }
         }
-        match self.descriptions.get(&(cpu.0, sequence, kind?)) {
-            Some(name) => bump(&mut self.generic, name.clone(), 1, MAX_KINDS),
+        let described = self.descriptions.get(&(cpu.0, sequence, kind?));
+        match described {
+            Some((_, name)) => bump(&mut self.generic, name.clone(), 1, MAX_KINDS),
             None => bump(&mut self.events, kind?.min(FIRST_GENERIC), 1, MAX_KINDS),
         }
         let at = at?;
@@ -188,6 +189,7 @@ impl Ftrace {
                         pid,
                         at,
                         kind,
+                        described: described.map(|(group, name)| (&**group, &**name)),
                         body,
                     });
                 }
@@ -203,12 +205,14 @@ impl Ftrace {
         let name = Fields::find(2, bytes)
             .and_then(|descriptor| Fields::find(1, descriptor.as_bytes()?))
             .and_then(|name| name.as_bytes());
+        let group = Fields::find(3, bytes).and_then(|group| group.as_bytes());
         if let (Some(number), Some(name)) = (number, name)
             && number >= FIRST_GENERIC
             && self.descriptions.len() < MAX_KINDS
         {
             let key = (machine, sequence, number);
-            self.descriptions.insert(key, printable(name));
+            let group = printable(group.unwrap_or_default());
+            self.descriptions.insert(key, (group, printable(name)));
         }
     }
 

@@ -10,10 +10,12 @@ mod config;
 mod counters;
 mod ending;
 mod finish;
+mod frequency;
 mod ftrace;
 mod heap;
 mod loss;
 mod machines;
+mod memory;
 mod names;
 mod part;
 mod profile;
@@ -36,9 +38,11 @@ pub use self::activity::{ActivityKind, ActivitySummary};
 pub use self::command::{COMMAND_ATTRIBUTE, COMMAND_PID_ATTRIBUTE, CommandSummary, SliceSummary};
 pub use self::config::RING_SESSION;
 pub use self::counters::CounterSummary;
+pub use self::frequency::FrequencySummary;
 pub use self::heap::{HeapSite, HeapSummary};
 pub use self::loss::{Cause, Loss, human_bytes, human_time};
 pub use self::machines::{MachineClockSummary, MachineSummary};
+pub use self::memory::{Level, MemorySummary, ProcessMemory};
 pub use self::part::{PART_FROM_ATTRIBUTE, PART_TO_ATTRIBUTE};
 pub use self::profile::ProfileSummary;
 pub use self::sched::CpuSummary;
@@ -51,8 +55,10 @@ use self::command::{Command, SliceState};
 use self::config::Config;
 use self::counters::Counters;
 use self::ending::Ending;
+use self::frequency::Frequencies;
 use self::ftrace::Ftrace;
 use self::machines::Machines;
+use self::memory::Memory;
 use self::part::Part;
 use self::remarks::Remarks;
 use self::sched::Sched;
@@ -106,7 +112,11 @@ pub struct Summary {
     pub cpus: Vec<CpuSummary>,
     /// Processes by CPU time, the longest first.
     pub processes: Vec<ProcessSummary>,
-    /// System calls, interrupts, requests to disks and packets of the network, by kind, those of
+    /// Frequencies of CPUs, for traces that have them.
+    pub frequencies: Vec<FrequencySummary>,
+    /// The memory of the machine and its processes.
+    pub memory: MemorySummary,
+    /// System calls, interrupts, requests to disks and other work of the kernel, by kind, those of
     /// the longest time first.
     pub activity: Vec<ActivitySummary>,
     /// Callstack samples: of running, then of waiting.
@@ -218,6 +228,8 @@ pub struct Summarizer {
     machines: Machines,
     ftrace: Ftrace,
     counters: Counters,
+    frequencies: Frequencies,
+    memory: Memory,
     track_events: TrackEvents,
     remarks: Remarks,
     sequences: SequenceReader<SequenceSummary>,
@@ -319,6 +331,8 @@ impl Summarizer {
             ftrace: Ftrace::with_activity(),
             machines: Machines::default(),
             counters: Counters::default(),
+            frequencies: Frequencies::default(),
+            memory: Memory::default(),
             track_events: TrackEvents::default(),
             remarks: Remarks::default(),
             sequences: SequenceReader::new(&budget),
@@ -418,8 +432,17 @@ impl Summarizer {
             }
             packet_field::FTRACE_STATS => self.ftrace.stats(machine, body),
             packet_field::PROCESS_TREE => self.threads.process_tree(machine, body),
-            packet_field::PROCESS_STATS => self.counters.process_stats(body),
-            packet_field::SYS_STATS => self.counters.sys_stats(body),
+            packet_field::PROCESS_STATS => {
+                self.counters.process_stats(body);
+                self.memory.process_stats(machine, body);
+            }
+            packet_field::SYS_STATS => {
+                self.counters.sys_stats(body);
+                if machine == 0 {
+                    self.memory.sys_stats(body);
+                    self.frequencies.sys_stats(body);
+                }
+            }
             packet_field::TRACK_EVENT => {
                 self.track_events.event(body);
                 self.remarks.event(body);

@@ -1,0 +1,106 @@
+//! Fewer events of the memory of processes: one for each change of some size.
+//!
+//! Kernels with synthetic events do this themselves; here it is done with what is read of others.
+
+use rustc_hash::FxHashMap;
+
+use super::decoder::EventDecoder;
+
+/// Sizes are told apart in steps of so many bytes, as upstream's trigger does.
+const STEP: i64 = 0x8_0000;
+/// Memory of more processes is forgotten all at once, so that some events come twice.
+const MAX_KNOWN: usize = 1 << 16;
+
+/// The places of fields in a record of `kmem/rss_stat`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RssLayout {
+    mm_id: usize,
+    member: usize,
+    size: usize,
+}
+
+impl RssLayout {
+    /// Returns the layout of this kernel's records, if they have all fields in the sizes known.
+    pub(super) fn of(decoder: &EventDecoder) -> Option<Self> {
+        Some(Self {
+            mm_id: decoder.offset_of("mm_id", 4)?,
+            member: decoder.offset_of("member", 4)?,
+            size: decoder.offset_of("size", 8)?,
+        })
+    }
+
+    fn read(self, record: &[u8]) -> Option<(Counter, i64)> {
+        let word = |at: usize| record.get(at..)?.first_chunk().copied();
+        let mm_id = u32::from_le_bytes(word(self.mm_id)?);
+        let member = u32::from_le_bytes(word(self.member)?);
+        let size = record.get(self.size..)?.first_chunk()?;
+        Some(((mm_id, member), i64::from_le_bytes(*size)))
+    }
+}
+
+/// One address space, and a kind of its memory.
+type Counter = (u32, u32);
+
+/// The latest step of each counter, and when it was.
+#[derive(Debug, Default)]
+pub(super) struct Throttle(FxHashMap<Counter, (i64, u64)>);
+
+impl Throttle {
+    /// Returns true if the record tells of another step than the latest one. Buffers of CPUs are
+    /// read one after the other, so a record may be older than those before it.
+    pub(super) fn takes(&mut self, layout: RssLayout, time: u64, record: &[u8]) -> bool {
+        let Some((counter, size)) = layout.read(record) else {
+            // Refused where it is decoded.
+            return true;
+        };
+        let step = size.div_euclid(STEP);
+        if self.0.len() >= MAX_KNOWN && !self.0.contains_key(&counter) {
+            self.0.clear();
+        }
+        let Some(latest) = self.0.get_mut(&counter) else {
+            self.0.insert(counter, (step, time));
+            return true;
+        };
+        let is_other = latest.0 != step;
+        if time >= latest.1 {
+            *latest = (step, time);
+        }
+        is_other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_is_told_once_for_each_step_and_never_held_for_an_older_one() {
+        let layout = RssLayout {
+            mm_id: 0,
+            member: 4,
+            size: 8,
+        };
+        let record = |mm_id: u32, member: u32, size: i64| {
+            let mut bytes = [0; 16];
+            bytes[..4].copy_from_slice(&mm_id.to_le_bytes());
+            bytes[4..8].copy_from_slice(&member.to_le_bytes());
+            bytes[8..].copy_from_slice(&size.to_le_bytes());
+            bytes
+        };
+        let mut throttle = Throttle::default();
+        let mut takes =
+            |time, mm_id, member, size| throttle.takes(layout, time, &record(mm_id, member, size));
+        assert!(takes(10, 1, 0, 0), "the first one");
+        assert!(!takes(11, 1, 0, 4096));
+        assert!(takes(12, 1, 1, 4096), "another kind of memory");
+        assert!(takes(13, 2, 0, 4096), "another process");
+        assert!(takes(20, 1, 0, STEP));
+        assert!(!takes(21, 1, 0, 2 * STEP - 1));
+        // Of another CPU, read later: told, and not what the next one is compared with.
+        assert!(takes(15, 1, 0, 5 * STEP));
+        assert!(!takes(22, 1, 0, STEP));
+        assert!(takes(23, 1, 0, 5 * STEP));
+        assert!(takes(24, 1, 0, -1), "less than nothing is a step, too");
+        assert!(throttle.takes(layout, 0, &[0; 4]), "too short to be read");
+    }
+}
