@@ -11,6 +11,7 @@ mod slices;
 mod stats;
 mod syscalls;
 mod tasks;
+mod tcp;
 mod ufs;
 
 use ferretto_format::clock::{BOOTTIME, MONOTONIC_RAW};

@@ -4,20 +4,20 @@ use ferretto_proto::fields::{
     block_io_start_ftrace_event as block, cma_alloc_finish_ftrace_event as cma_finish,
     cma_alloc_info_ftrace_event as cma_info, cpuhp_enter_ftrace_event as cpuhp,
     ftrace_event as event, funcgraph_entry_ftrace_event as funcgraph,
-    hrtimer_expire_entry_ftrace_event as hrtimer, inet_sock_set_state_ftrace_event as socket,
-    irq_handler_entry_ftrace_event as irq, irq_handler_exit_ftrace_event as irq_exit,
-    kprobe_event as kprobe, mark_victim_ftrace_event as victim,
+    hrtimer_expire_entry_ftrace_event as hrtimer, irq_handler_entry_ftrace_event as irq,
+    irq_handler_exit_ftrace_event as irq_exit, kprobe_event as kprobe,
+    mark_victim_ftrace_event as victim,
     mm_alloc_contig_migrate_range_info_ftrace_event as migrated,
     mm_shrink_slab_end_ftrace_event as shrunk, mm_shrink_slab_start_ftrace_event as shrink,
     mm_vmscan_direct_reclaim_begin_ftrace_event as reclaim,
     mm_vmscan_direct_reclaim_end_ftrace_event as reclaimed,
     napi_gro_receive_entry_ftrace_event as napi, signal_deliver_ftrace_event as delivered,
     signal_generate_ftrace_event as signal, softirq_entry_ftrace_event as softirq,
-    suspend_resume_ftrace_event as suspend, tcp_retransmit_skb_ftrace_event as retransmit,
-    workqueue_execute_start_ftrace_event as work,
+    suspend_resume_ftrace_event as suspend, workqueue_execute_start_ftrace_event as work,
 };
 use rustc_hash::FxHashMap;
 
+use super::tcp::{self, Streams};
 use super::{Context, Head};
 use crate::import::message::Message;
 use crate::schema::ArgValue;
@@ -41,38 +41,16 @@ const SOFTIRQS: [&str; 10] = [
     "RCU",
 ];
 
-const TCP_STATES: [&str; 13] = [
-    "TCP_UNKNOWN",
-    "TCP_ESTABLISHED",
-    "TCP_SYN_SENT",
-    "TCP_SYN_RECV",
-    "TCP_FIN_WAIT1",
-    "TCP_FIN_WAIT2",
-    "TCP_TIME_WAIT",
-    "TCP_CLOSE",
-    "TCP_CLOSE_WAIT",
-    "TCP_LAST_ACK",
-    "TCP_LISTEN",
-    "TCP_CLOSING",
-    "TCP_NEW_SYN_RECV",
-];
 /// The type of tracks of suspending.
 const SUSPEND: &str = "suspend_resume";
 
-const TCP_ESTABLISHED: usize = 1;
-const TCP_SYN_SENT: usize = 2;
-const IPPROTO_TCP: u32 = 6;
-/// IP and IPv6 among families of addresses.
-const AF_INET: [u32; 2] = [2, 10];
-
-/// Sockets and threads beyond this number are left out.
+/// Threads beyond this number are left out.
 const MAX_KEYS: usize = 1 << 16;
 
 /// Slices under way that need more than their track to be ended.
 #[derive(Debug, Default)]
 pub(super) struct Slices {
-    /// The numbers of streams, by address of their socket.
-    streams: FxHashMap<u64, u32>,
+    streams: Streams,
     /// Pages that were migrated, reclaimed and mapped, by thread.
     migrated: FxHashMap<u32, [u64; 3]>,
     suspend: Suspend,
@@ -342,20 +320,8 @@ impl Slices {
                     _ => None,
                 };
             }
-            event::INET_SOCK_SET_STATE => self.socket(cx, head, body),
-            event::TCP_RETRANSMIT_SKB => {
-                let body = Message::<8>::read(body);
-                let (from, to) = (body.u32(retransmit::SPORT), body.u32(retransmit::DPORT));
-                let label = cx.store.strings.intern("TCP Retransmit Skb");
-                let spec = TrackSpec::slices("net_tcp_retransmit_skb", &[]).named(label);
-                let start = SliceStart {
-                    ts: head.ts,
-                    track: cx.tracks.intern(&mut cx.store, spec),
-                    category: cx.store.strings.intern("tcp_event"),
-                    name: cx.store.strings.intern(&format!("sport={from},dport={to}")),
-                };
-                cx.slices.complete(&mut cx.store, start, 0, &mut args);
-            }
+            event::INET_SOCK_SET_STATE => self.streams.state_changed(cx, head, body),
+            event::TCP_RETRANSMIT_SKB => tcp::retransmitted(cx, head, body),
             event::SUSPEND_RESUME => self.suspend(cx, head, body),
             _ => {}
         }
@@ -423,50 +389,6 @@ impl Slices {
             }
             _ => {}
         }
-    }
-
-    fn socket(&mut self, cx: &mut Context, head: &Head<'_>, body: &[u8]) {
-        let body = Message::<10>::read(body);
-        let state = |field| {
-            let state = usize::try_from(body.int(field)).ok()?;
-            TCP_STATES.get(state).map(|name| (state, *name))
-        };
-        let (Some((state, name)), Some(_)) = (state(socket::NEWSTATE), state(socket::OLDSTATE))
-        else {
-            return;
-        };
-        if body.u32(socket::PROTOCOL) != IPPROTO_TCP || !AF_INET.contains(&body.u32(socket::FAMILY))
-        {
-            return;
-        }
-        let next = self.streams.len() as u32 + 1;
-        let address = body.uint(socket::SKADDR);
-        if self.streams.len() >= MAX_KEYS && !self.streams.contains_key(&address) {
-            return;
-        }
-        let stream = *self.streams.entry(address).or_insert(next);
-        let name = match state {
-            TCP_SYN_SENT => format!("{name}(pid={})", head.tid),
-            TCP_ESTABLISHED => {
-                let (from, to) = (body.u32(socket::SPORT), body.u32(socket::DPORT));
-                format!("{name}(sport={from},dport={to})")
-            }
-            _ => name.to_owned(),
-        };
-        let label = cx.store.strings.intern(&format!("TCP stream#{stream}"));
-        let dimensions = [Dimension::Int("tcp_stream_idx", stream.into())];
-        let spec = TrackSpec::slices("net_socket_set_state", &dimensions).named(label);
-        let track = cx.tracks.intern(&mut cx.store, spec);
-        let mut args = ArgSet::default();
-        let any = (StringId::NULL, StringId::NULL);
-        cx.slices.end(&mut cx.store, head.ts, track, any, &mut args);
-        let start = SliceStart {
-            ts: head.ts,
-            track,
-            category: cx.store.strings.intern("tcp_state"),
-            name: cx.store.strings.intern(&name),
-        };
-        cx.slices.begin(&mut cx.store, start, &mut args);
     }
 
     fn suspend(&mut self, cx: &mut Context, head: &Head<'_>, body: &[u8]) {

@@ -7,7 +7,9 @@ mod descriptor;
 mod event;
 mod names;
 mod resolved;
+mod subject;
 mod tokenizer;
+mod tracks;
 
 pub(crate) use self::event::Glance;
 pub(crate) use self::resolved::{Annotation, Resolved};
@@ -16,11 +18,12 @@ use std::num::NonZeroU32;
 
 use rustc_hash::FxHashMap;
 
-use self::apply::{Applying, Subject};
+use self::apply::Applying;
 use self::args::ArgsReader;
-use self::descriptor::Tracks;
 use self::event::Event;
+use self::subject::Subject;
 use self::tokenizer::{Extra, SequenceState};
+use self::tracks::Tracks;
 use super::context::{Context, EventState};
 use super::profiles::Profiles;
 use crate::stats::Stat;

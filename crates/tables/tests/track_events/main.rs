@@ -1,6 +1,9 @@
 //! Track events in tables.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod old;
+mod tracks;
 
 use common::{args, import, rows, stat};
 use ferretto_tables::Trace;
@@ -201,186 +204,6 @@ fn query_039_a_state_has_one_value_at_a_time() {
 }
 
 #[test]
-fn query_040_events_without_a_described_track() {
-    let trace = import(
-        &("packet { trusted_packet_sequence_id: 1 incremental_state_cleared: true }\n".to_owned()
-            + &event(1, "type: TYPE_INSTANT name: \"a\"")
-            + &instant(2, 77, "b")
-            + &instant(3, 78, "b")),
-    );
-    assert_eq!(
-        tracks_of_slices(&trace),
-        [
-            "Default Track global_merged_track_event",
-            "b global_merged_track_event",
-            "b global_merged_track_event"
-        ]
-    );
-    // Both are merged by their name.
-    assert_eq!(rows(&trace, "slice", "track_id"), ["0", "1", "1"]);
-}
-
-#[test]
-fn query_041_threads_share_their_track_with_the_system() {
-    let trace = import(
-        &(THREAD.to_owned()
-            + &descriptor(
-                "uuid: 2 name: \"own\" disallow_merging_with_system_tracks: true thread { pid: 5 tid: 8 }",
-            )
-            + &instant(1, 1, "a")
-            + &instant(2, 2, "b")),
-    );
-    assert_eq!(
-        tracks_of_slices(&trace),
-        [" thread_execution", "own thread_track_event"]
-            .map(|text| text.replace(" thread_execution", "NULL thread_execution"))
-    );
-}
-
-#[test]
-fn query_042_children_of_processes() {
-    let trace = import(
-        &(THREAD.to_owned()
-            + &descriptor("uuid: 2 process { pid: 5 process_name: \"app\" }")
-            + &descriptor("uuid: 3 parent_uuid: 2 name: \"child\"")
-            + &descriptor("uuid: 4 parent_uuid: 3 name: \"grandchild\"")
-            + &instant(1, 3, "a")
-            + &instant(2, 4, "b")),
-    );
-    let of = rows(&trace, "slice", "track_id");
-    let all = rows(&trace, "track", "name parent_id upid");
-    let child: usize = of[0].parse().expect("id");
-    let grandchild: usize = of[1].parse().expect("id");
-    assert_eq!(all[child], "child NULL 1");
-    assert_eq!(all[grandchild], format!("grandchild {child} 1"));
-    assert_eq!(rows(&trace, "process", "pid name")[1], "5 app");
-}
-
-#[test]
-fn query_043_siblings_of_one_name_are_lanes() {
-    let lanes = |merging: &str| {
-        import(
-            &(THREAD.to_owned()
-                + &descriptor(&format!("uuid: 2 name: \"net\" {merging}"))
-                + &descriptor(&format!("uuid: 3 name: \"net\" {merging}"))
-                + &begin(1, 2, "a")
-                + &begin(2, 3, "b")
-                + &end(5, 2)
-                + &end(6, 3)
-                + &begin(7, 3, "c")),
-        )
-    };
-    let merged = lanes("");
-    assert_eq!(
-        rows(&merged, "slice", "name dur track_id"),
-        ["a 4 0", "b 4 1", "c -1 1"]
-    );
-    assert_eq!(rows(&merged, "track", "track_group_id"), ["0", "0"]);
-    let apart = lanes("sibling_merge_behavior: SIBLING_MERGE_BEHAVIOR_NONE");
-    assert_eq!(
-        rows(&apart, "slice", "name track_id"),
-        ["a 0", "b 1", "c 1"]
-    );
-    assert_eq!(
-        rows(&apart, "track", "type track_group_id"),
-        ["global_track_event NULL", "global_track_event NULL"]
-    );
-}
-
-#[test]
-fn query_044_a_second_uuid_of_a_thread_is_another_thread() {
-    let trace = import(
-        &(THREAD.to_owned()
-            + &descriptor("uuid: 2 thread { pid: 5 tid: 7 }")
-            + &instant(1, 1, "a")
-            + &instant(2, 2, "b")),
-    );
-    assert_eq!(rows(&trace, "thread", "tid upid")[2..], ["7 1", "7 1"]);
-    assert_eq!(rows(&trace, "slice", "track_id"), ["0", "1"]);
-}
-
-#[test]
-fn query_045_tracks_with_faulty_parents_have_no_events() {
-    let mut text = THREAD.to_owned()
-        + &descriptor("uuid: 3 parent_uuid: 99 name: \"child\"")
-        + &descriptor("uuid: 4 parent_uuid: 5 name: \"a\"")
-        + &descriptor("uuid: 5 parent_uuid: 4 name: \"b\"");
-    for uuid in 1000..1200 {
-        text += &descriptor(&format!("uuid: {uuid} parent_uuid: {}", uuid + 1));
-    }
-    let trace =
-        import(&(text + &instant(1, 3, "a") + &instant(2, 4, "b") + &instant(3, 1000, "c")));
-    assert_eq!(trace.tables().slice.len(), 0);
-    assert!(stat(&trace, "track_hierarchy_missing_uuid") > 0);
-    assert!(stat(&trace, "track_event_track_hierarchy_loop") > 0);
-    assert!(stat(&trace, "track_event_track_hierarchy_too_deep") > 0);
-    assert!(stat(&trace, "track_event_parser_errors") > 2);
-}
-
-fn counter(ts: u64, value: i64) -> String {
-    event(
-        ts,
-        &format!("type: TYPE_COUNTER track_uuid: 2 counter_value: {value}"),
-    )
-}
-
-#[test]
-fn query_046_counters_count_from_the_last_value() {
-    let text = THREAD.to_owned()
-        + &descriptor(
-            "uuid: 2 name: \"n\" counter { unit: UNIT_SIZE_BYTES unit_multiplier: 1000 is_incremental: true }",
-        )
-        + &counter(1, 1)
-        + &counter(2, 2)
-        + "packet { trusted_packet_sequence_id: 1 incremental_state_cleared: true }\n"
-        + &counter(3, 5);
-    let trace = import(&text);
-    assert_eq!(
-        rows(&trace, "counter", "ts value"),
-        ["1 1000", "2 3000", "3 5000"]
-    );
-    assert_eq!(
-        rows(&trace, "track", "name type counter_unit"),
-        ["n global_counter_track_event bytes"]
-    );
-}
-
-#[test]
-fn query_047_a_counter_needs_its_descriptor_first() {
-    let trace = import(&(THREAD.to_owned() + &counter(1, 1) + &descriptor("uuid: 2 counter {}")));
-    assert_eq!(trace.tables().counter.len(), 0);
-    assert_eq!(stat(&trace, "track_event_counter_invalid_track_uuid"), 1);
-}
-
-#[test]
-fn query_048_thread_time_comes_from_a_counter() {
-    let trace = import(
-        &(THREAD.to_owned()
-            + &descriptor("uuid: 2 parent_uuid: 1 counter { type: COUNTER_THREAD_TIME_NS }")
-            + r#"packet { trusted_packet_sequence_id: 1 timestamp: 0
-                trace_packet_defaults { track_event_defaults { extra_counter_track_uuids: 2 } } }"#
-            + &event(
-                1,
-                "type: TYPE_SLICE_BEGIN track_uuid: 1 name: \"a\" extra_counter_values: 100",
-            )
-            + &event(
-                9,
-                "type: TYPE_SLICE_END track_uuid: 1 extra_counter_values: 104",
-            )
-            + &event(
-                10,
-                "type: TYPE_INSTANT track_uuid: 1 name: \"b\" extra_counter_values: [1,2,3,4,5,6,7,8,9] extra_counter_track_uuids: [2,2,2,2,2,2,2,2,2]",
-            )),
-    );
-    assert_eq!(
-        rows(&trace, "slice", "name thread_ts thread_dur"),
-        ["a 100 4"]
-    );
-    assert_eq!(rows(&trace, "counter", "ts value"), ["1 100", "9 104"]);
-    assert_eq!(stat(&trace, "track_event_extra_counter_exceeds_max"), 1);
-}
-
-#[test]
 fn query_049_categories_are_joined() {
     let trace = import(
         &(THREAD.to_owned()
@@ -529,59 +352,6 @@ fn query_051_extensions_are_read_by_descriptors_in_the_trace() {
 }
 
 #[test]
-fn query_052_phases_of_old_traces() {
-    let legacy = |ts, phase: char, rest: &str| {
-        event(
-            ts,
-            &format!(
-                "track_uuid: 1 name: \"n\" categories: \"c\" legacy_event {{ phase: {} {rest} }}",
-                phase as u32
-            ),
-        )
-    };
-    let trace = import(
-        &(THREAD.to_owned()
-            + &legacy(1, 'X', "duration_us: 2 thread_duration_us: 1")
-            + &legacy(10_000, 'b', "local_id: 5")
-            + &legacy(20_000, 'e', "local_id: 5")
-            + &legacy(30_000, 'n', "global_id: 6")
-            + &legacy(40_000, 'i', "instant_event_scope: SCOPE_GLOBAL")
-            + &legacy(50_000, 'i', "instant_event_scope: SCOPE_PROCESS")
-            + &legacy(60_000, 'S', "unscoped_id: 9")
-            + &legacy(70_000, 'F', "unscoped_id: 9")),
-    );
-    assert_eq!(
-        rows(&trace, "slice", "ts dur"),
-        [
-            "1 2000",
-            "10000 10000",
-            "30000 0",
-            "40000 0",
-            "50000 0",
-            "60000 10000"
-        ]
-    );
-    assert_eq!(
-        tracks_of_slices(&trace),
-        [
-            "NULL thread_execution",
-            "n legacy_async_process_slice",
-            "n legacy_async_global_slice",
-            "NULL legacy_chrome_global_instants",
-            "NULL chrome_process_instant",
-            "n legacy_async_global_slice"
-        ]
-    );
-    assert_eq!(
-        slice_args(&trace, 1),
-        [
-            "legacy_trace_source_id=5",
-            "legacy_event.passthrough_utid=2u"
-        ]
-    );
-}
-
-#[test]
 fn query_053_events_without_type_or_phase_are_errors() {
     let trace = import(&(THREAD.to_owned() + &event(1, "track_uuid: 1 name: \"a\"")));
     assert_eq!(trace.tables().slice.len(), 0);
@@ -605,32 +375,6 @@ fn query_054_055_flows_lead_from_slice_to_slice() {
         rows(&trace, "flow", "slice_out slice_in trace_id"),
         ["0 1 1", "1 2 1"]
     );
-}
-
-#[test]
-fn query_058_flows_of_old_traces() {
-    let flow = |ts, phase: char, rest: &str| {
-        event(
-            ts,
-            &format!(
-                "track_uuid: 1 name: \"n\" categories: \"c\" legacy_event {{ phase: {} unscoped_id: 4 {rest} }}",
-                phase as u32
-            ),
-        )
-    };
-    let trace = import(
-        &(THREAD.to_owned()
-            + &begin(0, 1, "a")
-            + &flow(1, 't', "")
-            + &flow(2, 's', "")
-            + &end(3, 1)
-            + &flow(4, 'f', "")
-            + &begin(5, 1, "b")),
-    );
-    assert_eq!(rows(&trace, "flow", "slice_out slice_in"), ["0 1"]);
-    assert_eq!(stat(&trace, "flow_step_without_start"), 1);
-    let set = trace.tables().flow.arg_set_id().get(0);
-    assert_eq!(args(&trace, set), ["name=\"n\"", "cat=\"c\""]);
 }
 
 #[test]
@@ -660,26 +404,6 @@ fn arguments_of_begin_and_end_are_one_set() {
             "debug.c[0]=1",
             "debug.c[1]=2"
         ]
-    );
-}
-
-#[test]
-fn times_of_old_traces_are_differences() {
-    let trace = import(
-        r#"packet { trusted_packet_sequence_id: 1 incremental_state_cleared: true
-            thread_descriptor { pid: 5 tid: 7 reference_timestamp_us: 1000 reference_thread_time_us: 20 } }
-        packet { trusted_packet_sequence_id: 1
-            track_event { timestamp_delta_us: 10 thread_time_delta_us: 5 name: "a" legacy_event { phase: 66 } } }
-        packet { trusted_packet_sequence_id: 1
-            track_event { timestamp_delta_us: 10 thread_time_delta_us: 3 legacy_event { phase: 69 } } }"#,
-    );
-    assert_eq!(
-        rows(&trace, "slice", "ts dur name thread_ts thread_dur"),
-        ["1010000 10000 a 25000 3000"]
-    );
-    assert_eq!(
-        rows(&trace, "thread", "tid")[1..],
-        ["5", "7"].map(str::to_owned)
     );
 }
 

@@ -1,0 +1,504 @@
+//! The tracks that descriptors lead to.
+
+use ferretto_proto::fields::track_descriptor as field;
+use ferretto_wire::Fields;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::super::Input;
+use super::super::context::Context;
+use super::descriptor::{Descriptor, Merging};
+use super::names::{name_process, name_thread};
+use crate::schema::ArgValue;
+use crate::stats::Stat;
+use crate::strings::StringId;
+use crate::trackers::args::ArgSet;
+use crate::trackers::process::ThreadNameSource;
+use crate::trackers::track::{Dimension, EventKind, TrackSpec};
+
+/// Tracks above each other beyond this number are a fault.
+const MAX_ANCESTORS: usize = 100;
+/// Descriptors beyond this number are left out.
+const MAX_TRACKS: usize = 1 << 22;
+
+/// The tracks by machine and uuid.
+#[derive(Debug, Default)]
+pub(super) struct Tracks {
+    by_uuid: FxHashMap<(u32, u64), Track>,
+    /// The uuids that described threads and processes last.
+    of_threads: FxHashMap<u32, u64>,
+    of_processes: FxHashMap<u32, u64>,
+    /// Sequences of which the first packet is there.
+    pub(super) with_first_packet: FxHashSet<u32>,
+    /// The processes that wrote descriptors, as the service saw them.
+    writers: FxHashMap<(u32, u64), i64>,
+}
+
+/// A track as it was described, and what became of it.
+#[derive(Debug, Clone, Default)]
+struct Track {
+    descriptor: Descriptor,
+    resolved: Option<Resolved>,
+    place: Option<Place>,
+}
+
+/// The owner of a track.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Owner {
+    Thread(u32),
+    Process(u32),
+    Nobody,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Resolved {
+    pub(super) owner: Owner,
+    is_counter: bool,
+    is_state: bool,
+    /// It is the track of the thread or process itself.
+    is_root: bool,
+}
+
+/// The rows that a descriptor leads to.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Place {
+    Track(u32),
+    Lanes(u32),
+}
+
+/// The part of a slice that an event is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Begin,
+    End,
+    Instant,
+    /// For events that need a track that is no group of lanes.
+    Alone,
+    /// A value of a state.
+    State,
+    /// None: the track is the parent of another one.
+    Parent,
+}
+
+impl Tracks {
+    /// Notes a `TrackDescriptor`. Returns true if it is to be parsed, and the encoded
+    /// `ThreadDescriptor` in it.
+    pub(super) fn describe<'a>(
+        &mut self,
+        cx: &mut Context,
+        input: &Input<'a>,
+    ) -> (bool, Option<&'a [u8]>) {
+        let log = |cx: &mut Context, stat| {
+            cx.store.log_at(stat, input.offset);
+            (false, None)
+        };
+        let (uuid, mut descriptor, parts) = match Descriptor::read(cx, input.bytes) {
+            Ok(read) => read,
+            Err(stat) => return log(cx, stat),
+        };
+        if let Some(pid) = input.header.pid {
+            self.writers.insert((cx.store.machine, uuid), pid.into());
+        }
+        if let Err(stat) = descriptor.read_parts(cx, &parts) {
+            return log(cx, stat);
+        }
+        self.add(cx, uuid, descriptor);
+        (true, parts.thread)
+    }
+
+    fn add(&mut self, cx: &mut Context, uuid: u64, new: Descriptor) {
+        if uuid == 0 && new.parent != 0 {
+            let mut args = ArgSet::default();
+            args.put(&mut cx.store, "parent_uuid", ArgValue::Uint(new.parent));
+            let stat = Stat::track_descriptor_default_track_with_parent;
+            cx.store.log(stat, None, args);
+            return;
+        }
+        let key = (cx.store.machine, uuid);
+        let has_room = self.by_uuid.len() < MAX_TRACKS;
+        let Some(track) = self.by_uuid.get_mut(&key) else {
+            if has_room {
+                let track = Track {
+                    descriptor: new,
+                    ..Track::default()
+                };
+                self.by_uuid.insert(key, track);
+            }
+            return;
+        };
+        let known = &mut track.descriptor;
+        if !known.is_same_track(&new) {
+            fault(cx, Stat::track_descriptor_conflicting_reservation, uuid);
+            return;
+        }
+        let is_alone = new.merging == Merging::Never;
+        if !new.name.is_null() {
+            if known.name.is_null() || is_alone {
+                known.name = new.name;
+            }
+            if let (true, Some(Place::Track(row))) = (is_alone, track.place) {
+                cx.store.tables.track.name.set(row, new.name);
+            }
+        }
+    }
+
+    /// Returns the value of a counter that a value in an event stands for, as far as that does not
+    /// depend on earlier ones, and whether it is to be added to the last one. `None` if there is no
+    /// such counter.
+    #[inline]
+    pub(super) fn counter_value(&self, cx: &Context, uuid: u64, value: f64) -> Option<(f64, bool)> {
+        let track = self.by_uuid.get(&(cx.store.machine, uuid))?;
+        let counter = track.descriptor.counter.as_ref()?;
+        let value = match counter.multiplier {
+            1..=i64::MAX => value * counter.multiplier as f64,
+            _ => value,
+        };
+        Some((value, counter.is_incremental))
+    }
+
+    /// Reads a `TrackDescriptor` in the order of time.
+    pub(super) fn parse(&mut self, cx: &mut Context, bytes: &[u8]) {
+        let uuid = Fields::find(field::UUID, bytes).and_then(|uuid| uuid.as_u64());
+        if self.resolve(cx, uuid.unwrap_or(0)).is_none() {
+            cx.store.stats.add(Stat::track_event_parser_errors, 1);
+            return;
+        }
+        for part in Fields::new(bytes).map_while(Result::ok) {
+            let bytes = part.as_bytes().unwrap_or_default();
+            match part.number {
+                field::THREAD => return name_thread(cx, bytes),
+                field::PROCESS => return name_process(cx, bytes),
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns who a track belongs to; `None` if the tracks above it are faulty.
+    #[inline]
+    pub(super) fn resolve(&mut self, cx: &mut Context, uuid: u64) -> Option<Resolved> {
+        let track = self.by_uuid.get(&(cx.store.machine, uuid));
+        match track.and_then(|track| track.resolved) {
+            Some(resolved) => Some(resolved),
+            None => self.find(cx, uuid),
+        }
+    }
+
+    #[cold]
+    fn find(&mut self, cx: &mut Context, uuid: u64) -> Option<Resolved> {
+        let machine = cx.store.machine;
+        let key = (machine, uuid);
+        if !self.by_uuid.contains_key(&key) {
+            let mut track = Track::default();
+            if uuid == 0 {
+                track.descriptor.name = cx.store.strings.intern("Default Track");
+            }
+            if self.by_uuid.len() >= MAX_TRACKS {
+                return None;
+            }
+            self.by_uuid.insert(key, track);
+        }
+        if !self.has_valid_ancestors(cx, uuid) {
+            return None;
+        }
+        let mut of = self.by_uuid.get(&key)?.descriptor.clone();
+        if let Some(writer) = self.writers.get(&key).copied() {
+            let outer = |cx: &mut Context, number| {
+                let outer = cx.processes.outer_tid(&cx.store, writer, number);
+                outer.unwrap_or(number)
+            };
+            of.pid = of.pid.map(|pid| outer(cx, pid));
+            of.tid = of.tid.map(|tid| outer(cx, tid));
+        }
+        let parent = match of.parent {
+            0 => None,
+            parent => self.resolve(cx, parent),
+        };
+        let default = self.by_uuid.get(&(machine, 0));
+        let are_ordered = default.map_or((false, false), |track| {
+            let root = &track.descriptor;
+            (root.threads_are_ordered, root.processes_are_ordered)
+        });
+        let (owner, is_root) = match (of.tid, of.pid) {
+            (Some(tid), Some(pid)) => {
+                let utid = self.own_thread(cx, uuid, tid, pid);
+                if let (true, Some(rank)) = (are_ordered.0, of.rank) {
+                    cx.processes.set_thread_sort_index(utid, rank.into());
+                }
+                (Owner::Thread(utid), true)
+            }
+            (_, Some(pid)) => {
+                let upid = self.own_process(cx, uuid, pid);
+                if let (true, Some(rank)) = (are_ordered.1, of.rank) {
+                    cx.processes.set_process_sort_index(upid, rank.into());
+                }
+                (Owner::Process(upid), true)
+            }
+            _ => (parent.map_or(Owner::Nobody, |parent| parent.owner), false),
+        };
+        let resolved = Resolved {
+            owner,
+            is_counter: of.counter.is_some(),
+            is_state: of.is_state,
+            is_root,
+        };
+        self.by_uuid.get_mut(&key)?.resolved = Some(resolved);
+        Some(resolved)
+    }
+
+    /// Returns the thread that only this uuid describes. If another one does, the number was used
+    /// again.
+    fn own_thread(&mut self, cx: &mut Context, uuid: u64, tid: i64, pid: i64) -> u32 {
+        let utid = cx.processes.thread_in_process(&mut cx.store, tid, pid);
+        if self.of_threads.insert(utid, uuid).is_none() {
+            return utid;
+        }
+        cx.processes.new_thread(&mut cx.store, tid, None);
+        cx.processes.thread_in_process(&mut cx.store, tid, pid)
+    }
+
+    fn own_process(&mut self, cx: &mut Context, uuid: u64, pid: i64) -> u32 {
+        let upid = cx.processes.process(&mut cx.store, pid);
+        if self.of_processes.insert(upid, uuid).is_none() {
+            return upid;
+        }
+        let source = ThreadNameSource::TrackDescriptor;
+        let store = &mut cx.store;
+        cx.processes
+            .new_process(store, pid, None, None, StringId::NULL, source)
+    }
+
+    fn has_valid_ancestors(&self, cx: &mut Context, uuid: u64) -> bool {
+        let (mut seen, mut current) = (Vec::new(), uuid);
+        let stat = loop {
+            if current == 0 {
+                return true;
+            }
+            if seen.contains(&current) {
+                break Stat::track_event_track_hierarchy_loop;
+            }
+            let Some(track) = self.by_uuid.get(&(cx.store.machine, current)) else {
+                break Stat::track_hierarchy_missing_uuid;
+            };
+            seen.push(current);
+            if seen.len() >= MAX_ANCESTORS {
+                break Stat::track_event_track_hierarchy_too_deep;
+            }
+            current = track.descriptor.parent;
+        };
+        fault(cx, stat, uuid);
+        false
+    }
+
+    /// Returns the row of an event on this track. `name` is that of the event, and `sequence` that
+    /// of its packet.
+    pub(super) fn row(
+        &mut self,
+        cx: &mut Context,
+        uuid: u64,
+        name: StringId,
+        sequence: Option<u32>,
+        part: Part,
+    ) -> Option<u32> {
+        let track = self.by_uuid.get(&(cx.store.machine, uuid));
+        let place = match track.and_then(|track| track.place) {
+            Some(place) => place,
+            None => self.place(cx, uuid, name, sequence)?,
+        };
+        if part == Part::State && !self.resolve(cx, uuid)?.is_state {
+            return None;
+        }
+        let group = match place {
+            Place::Track(row) => return Some(row),
+            Place::Lanes(group) => group,
+        };
+        let cookie = uuid as i64;
+        let lane = match part {
+            Part::Begin => cx.lanes.begin(group, cookie, super::Nesting::Nested),
+            Part::End => cx.lanes.end(group, cookie),
+            Part::Instant => cx.lanes.instant(group, cookie),
+            Part::Parent => cx.lanes.first(group),
+            Part::Alone | Part::State => return None,
+        };
+        if let (_, _, Some(row)) = lane {
+            return Some(row);
+        }
+        let parent = self.parent_row(cx, uuid, sequence);
+        let args = self.source_args(cx, uuid, sequence, uuid == 0);
+        let (type_, dimensions, own_name) = self.lane_identity(cx, uuid, name)?;
+        let row = cx.lanes.track(&mut cx.store, lane, |_| {
+            let spec = TrackSpec::slices(type_, &[]);
+            (
+                spec.named(own_name).under(parent).with_source(args),
+                dimensions,
+            )
+        });
+        Some(row)
+    }
+
+    /// Returns what the lanes of a group have in common, and the name of a new one.
+    fn lane_identity(
+        &self,
+        cx: &Context,
+        uuid: u64,
+        event_name: StringId,
+    ) -> Option<(&'static str, Vec<Dimension>, StringId)> {
+        let track = self.by_uuid.get(&(cx.store.machine, uuid))?;
+        let of = &track.descriptor;
+        let name = of.name.or(event_name);
+        let key = match of.merging {
+            Merging::ByKey => of.merge_key,
+            _ => name,
+        };
+        let owner = track.resolved.map_or(Owner::Nobody, |known| known.owner);
+        let (type_, mut dimensions) = match owner {
+            Owner::Thread(utid) => ("thread_merged_track_event", vec![Dimension::Utid(utid)]),
+            Owner::Process(upid) => ("process_merged_track_event", vec![Dimension::Upid(upid)]),
+            Owner::Nobody => ("global_merged_track_event", Vec::new()),
+        };
+        dimensions.push(Dimension::Int("parent_track_uuid", of.parent as i64));
+        dimensions.push(Dimension::Int("merge_key_type", of.merging as i64));
+        dimensions.push(Dimension::Text("merge_key_value", key));
+        Some((type_, dimensions, name))
+    }
+
+    /// The row of the parent, unless that is the track of a thread or process itself.
+    fn parent_row(&mut self, cx: &mut Context, uuid: u64, sequence: Option<u32>) -> Option<u32> {
+        let parent = self
+            .by_uuid
+            .get(&(cx.store.machine, uuid))?
+            .descriptor
+            .parent;
+        if parent == 0 {
+            return None;
+        }
+        let resolved = self.resolve(cx, parent)?;
+        let row = self.row(cx, parent, StringId::NULL, sequence, Part::Parent);
+        let is_root = resolved.is_root && resolved.owner != Owner::Nobody;
+        row.filter(|_| !is_root)
+    }
+
+    #[cold]
+    fn place(
+        &mut self,
+        cx: &mut Context,
+        uuid: u64,
+        name: StringId,
+        sequence: Option<u32>,
+    ) -> Option<Place> {
+        let resolved = self.resolve(cx, uuid)?;
+        let key = (cx.store.machine, uuid);
+        let of = self.by_uuid.get(&key)?.descriptor.clone();
+        let parent = self.parent_row(cx, uuid, sequence);
+        let is_plain_root = resolved.is_root && !resolved.is_counter;
+        let place = match resolved.owner {
+            Owner::Thread(utid) if is_plain_root && !of.is_separate => {
+                Place::Track(cx.tracks.of_thread(&mut cx.store, utid))
+            }
+            _ if resolved.is_root
+                || resolved.is_counter
+                || resolved.is_state
+                || of.merging == Merging::Never =>
+            {
+                let is_root = resolved.is_root || uuid == 0;
+                let source = self.source_args(cx, uuid, sequence, is_root);
+                let own_name = match resolved.is_root || resolved.is_counter {
+                    true => of.name,
+                    false => of.name.or(name),
+                };
+                let unit = of.counter.map_or(StringId::NULL, |counter| counter.unit);
+                let kind = match (resolved.is_counter, resolved.is_state) {
+                    (true, _) => EventKind::Counter,
+                    (_, true) => EventKind::State,
+                    _ => EventKind::Slice,
+                };
+                let mut dimensions = Vec::new();
+                let types = match resolved.owner {
+                    Owner::Thread(utid) => {
+                        dimensions.push(Dimension::Utid(utid));
+                        [
+                            "thread_track_event",
+                            "thread_counter_track_event",
+                            "thread_state_track_event",
+                        ]
+                    }
+                    Owner::Process(upid) => {
+                        dimensions.push(Dimension::Upid(upid));
+                        [
+                            "process_track_event",
+                            "process_counter_track_event",
+                            "process_state_track_event",
+                        ]
+                    }
+                    Owner::Nobody => [
+                        "global_track_event",
+                        "global_counter_track_event",
+                        "global_state_track_event",
+                    ],
+                };
+                dimensions.push(Dimension::Int("track_uuid", uuid as i64));
+                let spec = TrackSpec {
+                    kind,
+                    type_: types[kind as usize],
+                    dimensions: &dimensions,
+                    name: own_name,
+                    parent,
+                    unit,
+                    source,
+                };
+                Place::Track(cx.tracks.intern(&mut cx.store, spec))
+            }
+            _ => {
+                let (type_, dimensions, _) = self.lane_identity(cx, uuid, name)?;
+                Place::Lanes(cx.lanes.group(&cx.store, type_, &dimensions))
+            }
+        };
+        self.by_uuid.get_mut(&key)?.place = Some(place);
+        Some(place)
+    }
+
+    fn source_args(
+        &self,
+        cx: &mut Context,
+        uuid: u64,
+        sequence: Option<u32>,
+        is_root: bool,
+    ) -> ArgSet {
+        let mut args = ArgSet::default();
+        let Some(track) = self.by_uuid.get(&(cx.store.machine, uuid)) else {
+            return args;
+        };
+        let of = &track.descriptor;
+        let store = &mut cx.store;
+        args.text(store, "source", "descriptor");
+        args.int(store, "trace_id", uuid as i64);
+        args.put(store, "is_root_in_scope", ArgValue::Bool(is_root));
+        let mut text = |key, text: StringId| {
+            if !text.is_null() {
+                args.put(store, key, ArgValue::Text(text));
+            }
+        };
+        if let Some(counter) = &of.counter {
+            text("category", counter.category);
+            text("builtin_counter_type", counter.builtin);
+            text("y_axis_share_key", counter.y_axis);
+        }
+        if sequence.is_some_and(|id| self.with_first_packet.contains(&id)) {
+            args.put(store, "has_first_packet_on_sequence", ArgValue::Bool(true));
+        }
+        if let Some(ordering) = of.ordering {
+            args.text(store, "child_ordering", ordering);
+        }
+        if let Some(rank) = of.rank {
+            args.int(store, "sibling_order_rank", rank.into());
+        }
+        if !of.description.is_null() {
+            args.put(store, "description", ArgValue::Text(of.description));
+        }
+        args
+    }
+}
+
+fn fault(cx: &mut Context, stat: Stat, uuid: u64) {
+    let mut args = ArgSet::default();
+    args.put(&mut cx.store, "track_uuid", ArgValue::Uint(uuid));
+    cx.store.log(stat, None, args);
+}
