@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::ops::Range;
 
 use rustc_hash::FxBuildHasher;
 
@@ -77,7 +78,7 @@ impl StringPool {
     #[inline]
     pub fn intern(&mut self, text: &str) -> StringId {
         let text = cut(text);
-        let hash = self.hash(text);
+        let hash = self.hash(text.as_bytes());
         let mut slot = self.slot(hash);
         let mut probes = 0;
         loop {
@@ -90,7 +91,7 @@ impl StringPool {
                     }
                     return id;
                 }
-                id if self.text_at(id) == text => return StringId(id),
+                id if self.bytes_at(id) == text.as_bytes() => return StringId(id),
                 _ => slot = (slot + 1) & (self.slots.len() - 1),
             }
             probes += 1;
@@ -100,6 +101,10 @@ impl StringPool {
     /// Returns the number of a text that may not be UTF-8.
     #[inline]
     pub fn intern_bytes(&mut self, text: &[u8]) -> StringId {
+        // Most texts are there, and need not be looked at again.
+        if let Some(known) = self.find_bytes(text) {
+            return known;
+        }
         match std::str::from_utf8(text) {
             Ok(text) => self.intern(text),
             Err(_) => self.intern(&String::from_utf8_lossy(text)),
@@ -108,12 +113,16 @@ impl StringPool {
 
     /// Returns the number of a text if it is there.
     pub fn find(&self, text: &str) -> Option<StringId> {
-        let text = cut(text);
+        self.find_bytes(cut(text).as_bytes())
+    }
+
+    #[inline]
+    fn find_bytes(&self, text: &[u8]) -> Option<StringId> {
         let mut slot = self.slot(self.hash(text));
         loop {
             match self.slots[slot] {
                 0 => return None,
-                id if self.text_at(id) == text => return Some(StringId(id)),
+                id if self.bytes_at(id) == text => return Some(StringId(id)),
                 _ => slot = (slot + 1) & (self.slots.len() - 1),
             }
         }
@@ -159,17 +168,27 @@ impl StringPool {
 
     #[inline]
     fn text_at(&self, id: u32) -> &str {
+        self.text.get(self.place_of(id)).unwrap_or("")
+    }
+
+    #[inline]
+    fn bytes_at(&self, id: u32) -> &[u8] {
+        self.text.as_bytes().get(self.place_of(id)).unwrap_or(&[])
+    }
+
+    #[inline]
+    fn place_of(&self, id: u32) -> Range<usize> {
         let place = id as usize;
         let start = match place {
             0 => 0,
             place => self.ends.get(place - 1).copied().unwrap_or(0),
         };
         let end = self.ends.get(place).copied().unwrap_or(0);
-        self.text.get(start as usize..end as usize).unwrap_or("")
+        start as usize..end as usize
     }
 
     #[inline]
-    fn hash(&self, text: &str) -> u64 {
+    fn hash(&self, text: &[u8]) -> u64 {
         match &self.keyed {
             None => FxBuildHasher.hash_one(text),
             Some(keyed) => keyed.hash_one(text),
@@ -204,7 +223,7 @@ impl StringPool {
     fn place_all(&mut self, length: usize) {
         self.slots = vec![0; length];
         for id in 1..self.ends.len() as u32 {
-            let mut slot = self.slot(self.hash(self.text_at(id)));
+            let mut slot = self.slot(self.hash(self.bytes_at(id)));
             while self.slots[slot] != 0 {
                 slot = (slot + 1) & (length - 1);
             }
@@ -228,7 +247,7 @@ mod tests {
     fn texts_chosen_to_have_one_place_do_no_harm() {
         let mut pool = StringPool::default();
         // All of them have one place among 2^12.
-        let place = |text: &str| FxBuildHasher.hash_one(text) >> 20 & 0xfff;
+        let place = |text: &str| FxBuildHasher.hash_one(text.as_bytes()) >> 20 & 0xfff;
         let texts = (0..).map(|n| format!("{n}"));
         let texts: Vec<_> = texts.filter(|text| place(text) == 7).take(700).collect();
         let ids: Vec<_> = texts.iter().map(|text| pool.intern(text)).collect();

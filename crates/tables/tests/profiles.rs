@@ -403,3 +403,63 @@ fn memory_maps_are_read_in_both_forms() {
     );
     assert_eq!(stat(&trace, "smaps_parser_errors"), 1);
 }
+
+#[test]
+fn callstacks_that_part_share_the_callsites_before() {
+    let stack = |iid: u32, frames: &[u32]| {
+        let frames: Vec<_> = frames
+            .iter()
+            .map(|iid| format!("frame_ids: {iid}"))
+            .collect();
+        format!("callstacks {{ iid: {iid} {} }}", frames.join(" "))
+    };
+    let stacks: [&[u32]; 6] = [
+        &[1, 2, 1],
+        &[1, 1, 2],
+        &[1, 2, 2],
+        &[2],
+        &[1, 1],
+        &[1, 1, 2, 1],
+    ];
+    let (mut interned, mut samples) = (String::new(), String::new());
+    for (iid, frames) in (10..).zip(stacks) {
+        interned += &stack(iid, frames);
+        let fields = format!("pid: 5 tid: 5 callstack_iid: {iid}");
+        samples += &sample(u64::from(iid), &fields);
+    }
+    let more = format!(
+        "packet {{ trusted_packet_sequence_id: 1 timestamp: 2 interned_data {{ {interned} }} }}"
+    );
+    let trace = import(&(SESSION.to_owned() + &more + &samples));
+    assert_eq!(
+        rows(&trace, "stack_profile_callsite", "depth parent_id frame_id"),
+        [
+            "0 NULL 0", "1 0 1", "2 1 0", "1 0 0", "2 3 1", "2 1 1", "0 NULL 1", "3 4 0"
+        ]
+    );
+    assert_eq!(
+        rows(&trace, "profiler_sample", "callsite_id"),
+        ["2", "4", "5", "6", "3", "7"]
+    );
+}
+
+#[test]
+fn samples_of_a_number_that_is_used_again_are_of_another_thread() {
+    let at = |ts| sample(ts, "pid: 5 tid: 6");
+    let event = |ts: u64, event: &str| {
+        format!(
+            "packet {{ ftrace_events {{ cpu: 0 event {{ timestamp: {ts} pid: 1 {event} }} }} }}"
+        )
+    };
+    let ends = event(30, r#"sched_process_free { pid: 5 comm: "a" prio: 120 }"#);
+    let begins = event(60, r#"task_newtask { pid: 5 comm: "b" clone_flags: 0 }"#);
+    let trace = import(
+        &(SESSION.to_owned() + &[10, 20, 40, 50, 70, 80].map(at).join("") + &(ends + &begins)),
+    );
+    let contexts = rows(&trace, "profiler_task_context", "upid utid");
+    assert_eq!(contexts.len(), 3, "{contexts:?}");
+    assert_eq!(
+        rows(&trace, "profiler_sample", "task_context_id"),
+        ["0", "0", "1", "1", "2", "2"]
+    );
+}

@@ -29,6 +29,23 @@ impl Bitmap {
         }
     }
 
+    /// Appends so many rows, 64 at most: the lowest bits of `bits`, above which there are none.
+    #[inline]
+    pub(crate) fn push_bits(&mut self, bits: u64, count: usize) {
+        let place = self.len % 64;
+        if place == 0 {
+            self.words.push(bits);
+        } else {
+            if let Some(word) = self.words.last_mut() {
+                *word = *word & !(u64::MAX << place) | bits << place;
+            }
+            if place + count > 64 {
+                self.words.push(bits >> (64 - place));
+            }
+        }
+        self.len += count;
+    }
+
     /// Appends rows without a value until there are so many.
     pub(crate) fn pad(&mut self, len: usize) {
         while !self.len.is_multiple_of(64) && self.len < len {

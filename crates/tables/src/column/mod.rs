@@ -205,6 +205,8 @@ pub trait Keep: Default {
     fn packing() -> Self;
     /// Appends a value.
     fn push(&mut self, value: Self::Value);
+    /// Appends values. It takes less time than to append them one by one.
+    fn extend(&mut self, values: impl ExactSizeIterator<Item = Self::Value> + Clone);
     /// Packs all values, of which there will be no more.
     fn pack(&mut self);
     /// Returns a view of all values.
@@ -314,6 +316,14 @@ impl<T: Cell> Keep for Column<T> {
         }
     }
 
+    #[inline]
+    fn extend(&mut self, values: impl ExactSizeIterator<Item = T> + Clone) {
+        match &mut self.packed {
+            None => self.values.extend(values),
+            Some(packed) => packed.numbers.extend(values.map(T::to_number)),
+        }
+    }
+
     fn pack(&mut self) {
         match &mut self.packed {
             Some(packed) => packed.numbers.shrink(),
@@ -378,15 +388,18 @@ impl<T: Cell> NullableColumn<T> {
         self.len == 0
     }
 
-    /// Appends the first value behind rows without one, or the first row without one.
-    #[cold]
-    fn push_first(&mut self, value: Option<T>) {
-        let have_values = !self.values.is_empty();
-        self.validity = Bitmap::of(self.len, have_values);
-        self.fill(value.unwrap_or_default());
+    /// Appends a value where there is a bitmap, or is one from now on.
+    #[inline(never)]
+    fn push_beside(&mut self, value: Option<T>) {
+        if self.validity.is_empty() {
+            let have_values = !self.values.is_empty();
+            self.validity = Bitmap::of(self.len, have_values);
+            self.fill(value.unwrap_or_default());
+        }
         self.validity.push(value.is_some());
-        self.values
-            .push(value.unwrap_or_else(|| self.values.filler()));
+        let value = value.unwrap_or_else(|| self.values.filler());
+        self.values.push(value);
+        self.len += 1;
     }
 
     /// Gives rows that have no value this one, for what they keep in memory.
@@ -427,18 +440,44 @@ impl<T: Cell> Keep for NullableColumn<T> {
 
     #[inline]
     fn push(&mut self, value: Option<T>) {
-        if !self.validity.is_empty() {
-            self.validity.push(value.is_some());
-            let value = value.unwrap_or_else(|| self.values.filler());
-            self.values.push(value);
-        } else {
-            match value {
-                None if self.values.is_empty() => {}
-                Some(value) if self.values.len() == self.len => self.values.push(value),
-                _ => self.push_first(value),
+        match value {
+            None if self.values.is_empty() => {}
+            Some(value) if self.validity.is_empty() && self.values.len() == self.len => {
+                self.values.push(value);
             }
+            _ => return self.push_beside(value),
         }
         self.len += 1;
+    }
+
+    #[inline]
+    fn extend(&mut self, mut values: impl ExactSizeIterator<Item = Option<T>> + Clone) {
+        if self.validity.is_empty() {
+            let count = values.clone().filter(Option::is_some).count();
+            if count == 0 && self.values.is_empty() {
+                self.len += values.len();
+                return;
+            }
+            let have_none = count < values.len();
+            // There is a bitmap from the first row that differs.
+            while self.validity.is_empty() && (have_none || self.values.len() < self.len) {
+                match values.next() {
+                    Some(value) => self.push(value),
+                    None => return,
+                }
+            }
+        }
+        let filler = self.values.filler();
+        self.values
+            .extend(values.clone().map(move |value| value.unwrap_or(filler)));
+        self.len += values.len();
+        while !self.validity.is_empty() && values.len() > 0 {
+            let (count, mut bits) = (values.len().min(64), 0);
+            for (place, value) in values.by_ref().take(count).enumerate() {
+                bits |= u64::from(value.is_some()) << place;
+            }
+            self.validity.push_bits(bits, count);
+        }
     }
 
     fn pack(&mut self) {
@@ -472,6 +511,39 @@ impl<T: Cell> Keep for NullableColumn<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_are_the_same_one_by_one_and_together() {
+        let mut state = 5_u32;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state >> 24
+        };
+        for round in 0..300 {
+            let (mut one, mut together) = match round % 2 {
+                0 => (NullableColumn::<i64>::default(), NullableColumn::default()),
+                _ => (NullableColumn::packing(), NullableColumn::packing()),
+            };
+            for _ in 0..next() % 40 {
+                // None, all, or some have a value.
+                let kind = next() % 3;
+                let values = (0..next() * 7).map(|n| match kind {
+                    0 => None,
+                    1 => Some(i64::from(n)),
+                    _ => (next() % 3 == 0).then_some(i64::from(n)),
+                });
+                let values: Vec<_> = values.collect();
+                values.iter().for_each(|value| one.push(*value));
+                together.extend(values.iter().copied());
+            }
+            assert_eq!(one.len(), together.len());
+            assert_eq!(one.values.len(), together.values.len());
+            assert_eq!(one.validity.len(), together.validity.len());
+            for row in 0..one.len() as u32 {
+                assert_eq!(one.get(row), together.get(row), "round {round}");
+            }
+        }
+    }
 
     #[test]
     fn a_nullable_column_holds_what_was_put_in() {

@@ -103,6 +103,22 @@ impl Packed {
         }
     }
 
+    /// Appends numbers.
+    #[inline]
+    pub(crate) fn extend(&mut self, mut numbers: impl ExactSizeIterator<Item = i64>) {
+        self.len += numbers.len();
+        while numbers.len() > BLOCK - self.rest.len() {
+            self.rest
+                .extend(numbers.by_ref().take(BLOCK - self.rest.len()));
+            self.seal();
+        }
+        // They are of one block, so that none of them is looked at by itself.
+        self.rest.extend(numbers);
+        if self.rest.len() == BLOCK {
+            self.seal();
+        }
+    }
+
     #[inline(never)]
     fn seal(&mut self) {
         let block = Block::of(&self.rest);

@@ -4,6 +4,7 @@
 //! event. The tables that follow from it take several times as much, though they are packed, and
 //! few questions need all of them.
 
+mod filling;
 mod log;
 mod raw;
 mod states;

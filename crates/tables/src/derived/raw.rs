@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::Derive;
+use super::filling::Filling;
 use super::log::{Entry, SchedLog, columns, of_switch, of_wake};
 use crate::column::Packed;
 use crate::schema::{Arg, ArgValue, FtraceEventRow, FtraceEventTable, TableId};
@@ -75,6 +76,7 @@ impl Derive for FtraceEventTable {
             table.pack();
             return table;
         };
+        let mut table = Filling::new(table);
         // Sets of switches come first, then those of wake-ups.
         let mut switch_set = log.first_args;
         let mut wake_set = log.first_args.map(|set| set + log.raw[0] * SWITCH_ARGS);
@@ -122,6 +124,7 @@ impl Derive for FtraceEventTable {
         for row in copied..rows.len() {
             rows.row(row).map(|row| table.push(row));
         }
+        let mut table = table.finish();
         table.pack();
         table
     }

@@ -1,5 +1,6 @@
 //! Threads on CPUs, and the states they are in.
 
+use super::filling::{Filling, Place};
 use super::log::{Entry, SchedLog, Spurious, Switch, Wake, columns, of_switch, of_wake};
 use super::{Created, Derive};
 use crate::column::{Column, NullableColumn};
@@ -23,6 +24,7 @@ impl Derive for SchedSliceTable {
         let mut table = Self::packing();
         // Both are told when a row ends.
         (table.dur, table.end_state) = (Column::default(), Column::default());
+        let mut table = Filling::new(table);
         // The last rows, by row of `cpu`.
         let mut cpus: Vec<u32> = Vec::new();
         let mut copied = 0;
@@ -40,7 +42,7 @@ impl Derive for SchedSliceTable {
                         cpus.resize(place + 1, NONE);
                     }
                     if switch.ends {
-                        table.end(cpus[place], switch.ts, switch.state.1);
+                        end(&mut table, cpus[place], switch.ts, switch.state.1);
                     }
                     cpus[place] = table.push(SchedSliceRow {
                         ts: switch.ts,
@@ -53,7 +55,7 @@ impl Derive for SchedSliceTable {
                 }
                 Entry::End { ts, ucpu, state } => {
                     let row = cpus.get(ucpu as usize).copied().unwrap_or(NONE);
-                    table.end(row, ts, state);
+                    end(&mut table, row, ts, state);
                 }
                 Entry::Rows([count, ..]) => {
                     for row in copied..copied + count {
@@ -67,18 +69,26 @@ impl Derive for SchedSliceTable {
         for row in copied..rows.len() {
             rows.row(row).map(|row| table.push(row));
         }
+        let mut table = table.finish();
         table.pack();
         table
     }
 }
 
-impl SchedSliceTable {
-    /// Ends a row in this state, if there is one.
-    #[inline]
-    fn end(&mut self, row: u32, ts: i64, state: StringId) {
-        if row != NONE {
-            self.dur.set(row, ts.wrapping_sub(self.ts.get(row)));
-            self.end_state.set(row, state);
+/// Ends a row in this state, if there is one.
+#[inline]
+fn end(table: &mut Filling<SchedSliceTable>, row: u32, ts: i64, state: StringId) {
+    if row == NONE {
+        return;
+    }
+    match table.place(row) {
+        Place::OnItsWay(row) => {
+            row.dur = ts.wrapping_sub(row.ts);
+            row.end_state = state;
+        }
+        Place::Taken(table) => {
+            table.dur.set(row, ts.wrapping_sub(table.ts.get(row)));
+            table.end_state.set(row, state);
         }
     }
 }
@@ -113,7 +123,7 @@ impl Derive for ThreadStateTable {
             states.spurious.pack();
             *wakes = Spurious::There(Box::new(states.spurious));
         }
-        let mut table = states.table.unwrap_or_default();
+        let mut table = states.table.map(Filling::finish).unwrap_or_default();
         table.pack();
         table
     }
@@ -176,7 +186,7 @@ struct More {
 struct States<'a> {
     log: &'a SchedLog,
     /// `None` if only the spurious wake-ups are wanted.
-    table: Option<ThreadStateTable>,
+    table: Option<Filling<ThreadStateTable>>,
     spurious: SpuriousSchedWakeupTable,
     /// The number of rows of `thread_state` so far.
     rows: u32,
@@ -188,7 +198,7 @@ impl<'a> States<'a> {
     fn new(log: &'a SchedLog, table: Option<ThreadStateTable>) -> Self {
         Self {
             log,
-            table,
+            table: table.map(Filling::new),
             spurious: SpuriousSchedWakeupTable::packing(),
             rows: 0,
             last: vec![NO_STATE; log.threads.len()],
@@ -274,11 +284,19 @@ impl<'a> States<'a> {
     fn blocked(&mut self, utid: u32, io_wait: Option<bool>, function: Option<StringId>) {
         let row = self.last(utid).blocked;
         if let (Some(table), true) = (&mut self.table, row != NONE) {
-            if io_wait.is_some() {
-                table.io_wait.set(row, io_wait);
-            }
-            if let Some(function) = function {
-                table.blocked_function.set(row, function);
+            match table.place(row) {
+                Place::OnItsWay(row) => {
+                    row.io_wait = io_wait.or(row.io_wait);
+                    row.blocked_function = function.unwrap_or(row.blocked_function);
+                }
+                Place::Taken(table) => {
+                    if io_wait.is_some() {
+                        table.io_wait.set(row, io_wait);
+                    }
+                    if let Some(function) = function {
+                        table.blocked_function.set(row, function);
+                    }
+                }
             }
         }
     }
@@ -323,7 +341,11 @@ impl<'a> States<'a> {
         if let Some(table) = &mut self.table {
             // The first state of a thread has none before it.
             if last.row != NONE {
-                table.dur.set(last.row, ts.wrapping_sub(last.ts));
+                let dur = ts.wrapping_sub(last.ts);
+                match table.place(last.row) {
+                    Place::OnItsWay(row) => row.dur = dur,
+                    Place::Taken(table) => table.dur.set(last.row, dur),
+                }
             }
         }
     }

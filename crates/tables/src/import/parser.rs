@@ -31,7 +31,7 @@ impl Take for Parser<'_> {
             let before = out.len();
             let bytes = self.arena.bytes(span);
             let topics = &mut self.topics;
-            topics.expand(context, cpu, kind, bytes, |ts, event| {
+            topics.expand(context, cpu, kind, (bytes, span), |ts, event| {
                 out.push(Token { ts, event, ..token });
             });
             let events = out.len() - before;

@@ -1,13 +1,12 @@
 //! Events in the order of time.
 
+mod order;
 mod packed;
 mod queue;
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use rustc_hash::FxHashMap;
 
+use self::order::Order;
 use self::queue::Queue;
 use super::context::Context;
 use super::event::Event;
@@ -206,13 +205,15 @@ impl Sorter {
 
     fn take_until(&mut self, context: &mut Context, limit: Option<u32>, taker: &mut impl Take) {
         let Self { queues, taken, .. } = self;
-        let first = |(place, queue): (usize, &Queue)| Reverse((queue.min, queue.rank, place));
-        let waiting = queues.iter().enumerate();
-        let waiting = waiting.filter(|(_, queue)| !queue.is_empty());
         // Of equal ones the stream that began first comes first.
-        let mut order: BinaryHeap<_> = waiting.map(first).collect();
-        while let Some(Reverse((_, rank, place))) = order.pop() {
-            let second = order.peek().map_or(i64::MAX, |Reverse((min, ..))| *min);
+        let mut order = Order::default();
+        for (place, queue) in queues.iter().enumerate() {
+            if !queue.is_empty() {
+                order.push((queue.min, queue.rank, place));
+            }
+        }
+        while let Some(place) = order.first() {
+            let second = order.second();
             let queue = &mut queues[place];
             queue.sort(context, taker);
             let mut count = 0_usize;
@@ -237,8 +238,9 @@ impl Sorter {
             if count == 0 {
                 break;
             }
-            if !queue.is_empty() {
-                order.push(Reverse((queue.min, rank, place)));
+            match queue.is_empty() {
+                true => order.remove_first(),
+                false => order.update_first(queue.min),
             }
         }
     }

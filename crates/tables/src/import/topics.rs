@@ -2,6 +2,7 @@
 
 use ferretto_proto::fields::trace_packet as field;
 
+use super::arena::Span;
 use super::context::{Context, EventState};
 use super::event::{CompactKind, Event};
 use super::ftrace::Ftrace;
@@ -104,7 +105,7 @@ impl Topics {
         cx: &mut Context,
         cpu: u16,
         kind: CompactKind,
-        bytes: &[u8],
+        bytes: (&[u8], Span),
         each: impl FnMut(i64, Event),
     ) {
         self.ftrace.expand(cx, cpu, kind, bytes, each);

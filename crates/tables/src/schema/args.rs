@@ -339,11 +339,12 @@ impl ArgsTable {
             let is_real = |value| matches!(value, ArgValue::Real(_));
             let mut real: Bitmap = own().map(is_real).collect();
             for part in self.raw().iter().flat_map(RawArgs::parts) {
-                let numbers = 0..part.args() as usize;
+                // The same for each event.
+                let args = part.args() as usize;
+                let numbers = (0..args).map(|number| u64::from(!part.is_text(number)) << number);
+                let bits = numbers.fold(0, |bits, bit| bits | bit);
                 for _ in 0..part.rows() / part.args() {
-                    numbers
-                        .clone()
-                        .for_each(|number| int.push(!part.is_text(number)));
+                    int.push_bits(bits, args);
                 }
             }
             real.pad(self.rows());
@@ -368,20 +369,22 @@ impl ArgsTable {
         let begin = out.len();
         match place {
             place::SET => {
-                for event in events {
-                    let set = part.set + event * args;
-                    out.extend(std::iter::repeat_n(i64::from(set), args as usize));
+                out.resize(begin + events.len() * args as usize, 0);
+                let places = out[begin..].chunks_exact_mut(args as usize);
+                for (places, event) in places.zip(events) {
+                    places.fill((part.set + event * args).into());
                 }
             }
             place::INT | place::TEXT => {
                 let events = events.start as usize..events.end as usize;
-                let values = |number| match part.is_text(number) == (place == place::TEXT) {
-                    true => part.values(number, events.clone()).into_iter(),
-                    false => vec![0; events.len()].into_iter(),
-                };
-                let mut columns: Vec<_> = (0..args as usize).map(values).collect();
-                for _ in events.clone() {
-                    out.extend(columns.iter_mut().filter_map(Iterator::next));
+                let args = args as usize;
+                out.resize(begin + events.len() * args, 0);
+                for number in 0..args {
+                    if part.is_text(number) == (place == place::TEXT) {
+                        let values = part.values(number, events.clone());
+                        let places = out[begin + number..].iter_mut().step_by(args);
+                        places.zip(values).for_each(|(place, value)| *place = value);
+                    }
                 }
             }
             _ => {
@@ -389,7 +392,13 @@ impl ArgsTable {
                 let numbers = (0..args as usize).map(|number| part.arg(0, number));
                 let numbers = numbers.map(|arg| self.number(place, (part.set, arg)));
                 let numbers: Vec<i64> = numbers.collect();
-                events.for_each(|_| out.extend_from_slice(&numbers));
+                let mut left = events.len() * numbers.len();
+                let many = numbers.repeat(EVENTS_TOGETHER.min(events.len()));
+                while left > 0 {
+                    let some = &many[..left.min(many.len())];
+                    out.extend_from_slice(some);
+                    left -= some.len();
+                }
             }
         }
         // The first and the last event may have arguments that are not wanted.
@@ -407,6 +416,9 @@ impl ArgsTable {
         self.key_numbers = FxHashMap::default();
     }
 }
+
+/// Events of which values that do not differ are copied together.
+const EVENTS_TOGETHER: usize = 64;
 
 /// Compares arguments, floating-point numbers by their bits.
 fn same(one: &Arg, other: &Arg) -> bool {

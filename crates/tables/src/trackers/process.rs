@@ -1,7 +1,10 @@
 //! Threads and processes: numbers that are used again, and names from many sources.
 
+mod machine;
+
 use rustc_hash::FxHashMap;
 
+use self::machine::{Machine, Namespaced};
 use crate::schema::{ProcessRow, ThreadRow};
 use crate::stats::Stat;
 use crate::store::Store;
@@ -56,37 +59,6 @@ struct SortIndexes {
     processes: Vec<(u32, i64)>,
 }
 
-/// The threads and processes of one machine.
-#[derive(Debug, Default)]
-struct Machine {
-    is_started: bool,
-    idle_utid: u32,
-    idle_upid: u32,
-    /// The threads that had a number, those that ended excepted.
-    by_tid: FxHashMap<i64, Vec<u32>>,
-    /// The living thread that has a number now.
-    live: FxHashMap<i64, u32>,
-    by_pid: FxHashMap<i64, u32>,
-    threads_of: FxHashMap<u32, Vec<u32>>,
-    /// Threads that belong to one process, whichever it is.
-    same_process: Vec<(u32, u32)>,
-    /// Threads whose process created a process.
-    created_by: Vec<(u32, u32)>,
-    /// By number of the process outside of its namespace.
-    namespaced: FxHashMap<i64, Namespaced>,
-}
-
-/// A process in a pid namespace.
-#[derive(Debug, Default)]
-struct Namespaced {
-    /// The depth of its namespace.
-    level: usize,
-    /// Its number in there.
-    pid: i64,
-    /// Numbers of threads by those in there.
-    threads: FxHashMap<i64, i64>,
-}
-
 /// Pairs of threads that wait for each other's process beyond this number are left out.
 const MAX_PENDING: usize = 1 << 14;
 
@@ -123,6 +95,7 @@ impl ProcessTracker {
         if machine.by_pid.get(&0) == Some(&upid) {
             return;
         }
+        machine.changed();
         machine.by_tid.insert(0, vec![utid]);
         machine.live.insert(0, utid);
         machine.by_pid.insert(0, upid);
@@ -168,15 +141,38 @@ impl ProcessTracker {
             return upid;
         }
         let upid = new_process(store, pid, None);
-        self.machine(store).by_pid.insert(pid, upid);
+        let machine = self.machine(store);
+        machine.changed();
+        machine.by_pid.insert(pid, upid);
         upid
     }
 
     /// Returns the living thread with this number in the process with that number. Both are added
     /// if they are new.
+    #[inline]
     pub(crate) fn thread_in_process(&mut self, store: &mut Store, tid: i64, pid: i64) -> u32 {
+        self.thread_and_process(store, tid, pid).0
+    }
+
+    /// Does the same, and returns the process, too.
+    #[inline]
+    pub(crate) fn thread_and_process(
+        &mut self,
+        store: &mut Store,
+        tid: i64,
+        pid: i64,
+    ) -> (u32, u32) {
+        match self.machine(store).recent(tid, pid) {
+            Some(rows) => rows,
+            None => self.look_up(store, tid, pid),
+        }
+    }
+
+    fn look_up(&mut self, store: &mut Store, tid: i64, pid: i64) -> (u32, u32) {
         let upid = self.process(store, pid);
-        self.thread_of(store, tid, upid, tid == pid)
+        let rows = (self.thread_of(store, tid, upid, tid == pid), upid);
+        self.machine(store).remember(tid, pid, rows);
+        rows
     }
 
     /// Returns the living thread with this number in this process, which is added if it is new.
@@ -193,12 +189,15 @@ impl ProcessTracker {
         let utid = known.unwrap_or_else(|| self.new_thread(store, tid, None));
         let machine = &mut self.machines[number];
         if known.is_some() {
-            machine.live.insert(tid, utid);
+            if machine.live.insert(tid, utid) != Some(utid) {
+                machine.changed();
+            }
             if let Some(all) = machine.by_tid.get_mut(&tid)
                 && all.last() != Some(&utid)
             {
                 all.retain(|other| *other != utid);
                 all.push(utid);
+                machine.changed();
             }
         }
         let process = store.tables.thread.upid.get(utid);
@@ -223,6 +222,7 @@ impl ProcessTracker {
             arg_set_id: None,
         });
         let machine = self.machine(store);
+        machine.changed();
         machine.by_tid.entry(tid).or_default().push(utid);
         machine.live.insert(tid, utid);
         utid
@@ -239,6 +239,7 @@ impl ProcessTracker {
         source: ThreadNameSource,
     ) -> u32 {
         let machine = self.machine(store);
+        machine.changed();
         let before = machine.by_pid.remove(&pid);
         machine.by_tid.remove(&pid);
         machine.live.remove(&pid);
@@ -265,6 +266,7 @@ impl ProcessTracker {
         };
         store.tables.thread.end_ts.set(utid, Some(ts));
         let machine = self.machine(store);
+        machine.changed();
         if let Some(all) = machine.by_tid.get_mut(&tid) {
             all.retain(|other| *other != utid);
         }
@@ -525,93 +527,4 @@ fn new_process(store: &mut Store, pid: i64, start_ts: Option<i64>) -> u32 {
         arg_set_id: None,
         machine_id: store.machine,
     })
-}
-
-impl Machine {
-    fn is_alive(&self, store: &Store, utid: u32) -> bool {
-        if store.tables.thread.end_ts.get(utid).is_some() {
-            return false;
-        }
-        let Some(upid) = store.tables.thread.upid.get(utid) else {
-            return true;
-        };
-        if store.tables.process.end_ts.get(upid).is_some() {
-            return false;
-        }
-        let pid = store.tables.process.pid.get(upid);
-        self.by_pid.get(&pid).is_none_or(|now| *now == upid)
-    }
-
-    /// The living thread with this number that is in a process with that number, or in no known
-    /// one.
-    fn thread_in(&self, store: &Store, tid: i64, pid: i64) -> Option<u32> {
-        let all = self.by_tid.get(&tid)?;
-        let fits = |utid: &u32| {
-            self.is_alive(store, *utid)
-                && store
-                    .tables
-                    .thread
-                    .upid
-                    .get(*utid)
-                    .is_none_or(|upid| store.tables.process.pid.get(upid) == pid)
-        };
-        all.iter().rev().copied().find(fits)
-    }
-
-    /// Finds out which living thread has a number now.
-    fn refresh(&mut self, store: &Store, tid: i64) {
-        let all = self.by_tid.get(&tid);
-        let mut all = all.into_iter().flatten().rev();
-        match all.find(|utid| self.is_alive(store, **utid)) {
-            Some(utid) => self.live.insert(tid, *utid),
-            None => self.live.remove(&tid),
-        };
-    }
-
-    /// The process is gone, and its threads with it.
-    fn forget_threads(&mut self, store: &Store, upid: u32) {
-        for utid in self.threads_of.get(&upid).cloned().unwrap_or_default() {
-            self.refresh(store, store.tables.thread.tid.get(utid));
-        }
-    }
-
-    fn put_into(&mut self, store: &mut Store, utid: u32, upid: u32, is_main: bool) {
-        store.tables.thread.upid.set(utid, Some(upid));
-        store.tables.thread.is_main_thread.set(utid, Some(is_main));
-        self.threads_of.entry(upid).or_default().push(utid);
-    }
-
-    /// The process of a thread is known, and so is that of threads that belong to the same one.
-    fn resolve(&mut self, store: &mut Store, utid: u32, upid: u32) {
-        if self.same_process.is_empty() && self.created_by.is_empty() {
-            return;
-        }
-        let mut resolved = vec![utid];
-        while let Some(utid) = resolved.pop() {
-            self.created_by.retain(|(creator, created)| {
-                if *creator == utid {
-                    store.tables.process.parent_upid.set(*created, Some(upid));
-                }
-                *creator != utid
-            });
-            let mut others = Vec::new();
-            self.same_process.retain(|(one, other)| {
-                let other = match (*one == utid, *other == utid) {
-                    (true, _) => *other,
-                    (_, true) => *one,
-                    _ => return true,
-                };
-                others.push(other);
-                false
-            });
-            for other in others {
-                if store.tables.thread.upid.get(other).is_none() {
-                    let tid = store.tables.thread.tid.get(other);
-                    let is_main = tid == store.tables.process.pid.get(upid);
-                    self.put_into(store, other, upid, is_main);
-                }
-                resolved.push(other);
-            }
-        }
-    }
 }

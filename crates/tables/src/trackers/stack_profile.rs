@@ -3,7 +3,8 @@
 use rustc_hash::FxHashMap;
 
 use crate::schema::{
-    StackProfileCallsiteRow, StackProfileFrameRow, StackProfileMappingRow, StackProfileSymbolRow,
+    StackProfileCallsiteRow, StackProfileCallsiteTable, StackProfileFrameRow,
+    StackProfileMappingRow, StackProfileSymbolRow,
 };
 use crate::store::Store;
 use crate::strings::StringId;
@@ -47,6 +48,56 @@ pub(crate) struct SourceFrame {
     pub(crate) line: Option<u32>,
 }
 
+/// The callsites that each callsite calls.
+///
+/// Most call one alone: callstacks part near their roots, and go on by themselves.
+#[derive(Debug, Default)]
+struct Callees {
+    /// The first one of each callsite, by row.
+    first: Vec<u32>,
+    /// Callsites without a caller, and those behind the first one, by caller and frame.
+    others: FxHashMap<u64, u32>,
+}
+
+impl Callees {
+    const NONE: u32 = u32::MAX;
+
+    fn key(caller: Option<u32>, frame: u32) -> u64 {
+        // The caller one more than it is, as 0 is none.
+        let caller = caller.map_or(0, |caller| u64::from(caller) + 1);
+        caller << 32 | u64::from(frame)
+    }
+
+    #[inline]
+    fn find(
+        &self,
+        caller: Option<u32>,
+        frame: u32,
+        table: &StackProfileCallsiteTable,
+    ) -> Option<u32> {
+        if let Some(caller) = caller {
+            match self.first.get(caller as usize).copied() {
+                None | Some(Self::NONE) => return None,
+                Some(first) if table.frame_id.get(first) == frame => return Some(first),
+                Some(_) => {}
+            }
+        }
+        self.others.get(&Self::key(caller, frame)).copied()
+    }
+
+    /// Adds a callsite, which is the next row.
+    #[inline]
+    fn add(&mut self, caller: Option<u32>, frame: u32, row: u32) {
+        self.first.resize(row as usize + 1, Self::NONE);
+        match caller.and_then(|caller| self.first.get_mut(caller as usize)) {
+            Some(first) if *first == Self::NONE => *first = row,
+            _ => {
+                self.others.insert(Self::key(caller, frame), row);
+            }
+        }
+    }
+}
+
 /// Mappings, frames and callsites of all callstacks.
 #[derive(Debug, Default)]
 pub(crate) struct StackProfileTracker {
@@ -55,7 +106,7 @@ pub(crate) struct StackProfileTracker {
     by_name: FxHashMap<(StringId, StringId), Vec<u32>>,
     frames: FxHashMap<(u32, i64, StringId), u32>,
     source_frames: FxHashMap<(u32, SourceFrame), u32>,
-    callsites: FxHashMap<u64, u32>,
+    callees: Callees,
     /// The frames of each mapping and address, up to `indexed_frames`. Made when symbols come.
     frames_at: FxHashMap<(u32, i64), Vec<u32>>,
     indexed_frames: u32,
@@ -157,13 +208,10 @@ impl StackProfileTracker {
         parent_id: Option<u32>,
         frame_id: u32,
     ) -> Option<u32> {
-        // The caller one more than it is, as 0 is none.
-        let caller = parent_id.map_or(0, |parent| u64::from(parent) + 1);
-        let key = caller << 32 | u64::from(frame_id);
-        if let Some(id) = self.callsites.get(&key) {
-            return Some(*id);
-        }
         let table = &mut store.tables.stack_profile_callsite;
+        if let Some(id) = self.callees.find(parent_id, frame_id, table) {
+            return Some(id);
+        }
         let depth = parent_id.map_or(0, |parent| table.depth.get(parent) + 1);
         if depth >= MAX_DEPTH {
             return None;
@@ -173,7 +221,7 @@ impl StackProfileTracker {
             parent_id,
             frame_id,
         });
-        self.callsites.insert(key, id);
+        self.callees.add(parent_id, frame_id, id);
         Some(id)
     }
 

@@ -310,27 +310,39 @@ fn packed(packet: &[u8]) -> Option<Packed<'_>> {
     }
 }
 
-/// Returns false if the first byte of neither tag is anywhere in a packet, which takes less time to
-/// see than its fields.
+/// Returns false if neither tag is anywhere in a packet, which takes less time to see than its
+/// fields.
 #[inline]
 fn may_be_packed(packet: &[u8]) -> bool {
     const MANY: usize = 256;
+    const WORD: usize = size_of::<u64>();
     const ONES: u64 = 0x0101_0101_0101_0101;
-    /// The first byte of a tag that has several, however many.
-    const fn first_byte(number: u32) -> u64 {
-        (number << 3 | 2) as u64 & 0x7f | 0x80
+    /// The first two bytes of a tag that has several, however many, without the highest bits.
+    const fn first_bytes(number: u32) -> [u64; 2] {
+        let tag = (number << 3 | 2) as u64;
+        [tag & 0x7f, tag >> 7 & 0x7f]
     }
-    let has_tag = |bytes: &[u8; 8]| {
-        let word = u64::from_le_bytes(*bytes);
+    let has_tag = |bytes: &[u8]| {
+        let word = bytes
+            .first_chunk()
+            .map_or(0, |word| u64::from_le_bytes(*word));
+        let next = word >> 8 & (ONES * 0x7f);
+        // A byte that is 0 is the first one of a tag of which the second one is behind it.
+        let differs = |number| {
+            let [first, second] = first_bytes(number);
+            word ^ (ONES * (first | 0x80)) | next ^ (ONES * second)
+        };
         let has_zero = |word: u64| word.wrapping_sub(ONES) & !word & (ONES << 7);
-        let deflate = word ^ (ONES * first_byte(trace_packet::COMPRESSED_PACKETS));
-        let zstd = word ^ (ONES * first_byte(trace_packet::ZSTD_COMPRESSED_PACKETS));
-        has_zero(deflate) | has_zero(zstd) != 0
+        let deflate = has_zero(differs(trace_packet::COMPRESSED_PACKETS));
+        let zstd = has_zero(differs(trace_packet::ZSTD_COMPRESSED_PACKETS));
+        deflate | zstd != 0
     };
-    let (words, _) = packet.as_chunks();
-    match packet.last_chunk() {
-        // Those with few fields are long, and those that are short are seen at once.
-        Some(last) if packet.len() < MANY => has_tag(last) || words.iter().any(has_tag),
+    // Those with few fields are long, and those that are short are seen at once.
+    match packet.last_chunk::<WORD>() {
+        // Pairs of bytes, of which a word has one fewer than bytes.
+        Some(last) if packet.len() < MANY => {
+            has_tag(last) || packet.windows(WORD).step_by(WORD - 1).any(has_tag)
+        }
         _ => true,
     }
 }

@@ -3,7 +3,7 @@
 //! They wait for their time as they are, as events of their own would take four times the memory.
 
 use ferretto_proto::fields::ftrace_event_bundle::compact_sched as field;
-use ferretto_wire::{Field, Fields, Value, Varints};
+use ferretto_wire::{Field, Fields, Value, Varints, decode_varint};
 
 use super::{Context, Out};
 use crate::import::arena::Span;
@@ -16,10 +16,11 @@ use crate::trackers::clock::ClockId;
 /// Reads the compact form.
 #[derive(Debug, Default)]
 pub(super) struct Compact {
-    /// The names of the bundle at hand, when they are needed.
-    names: Vec<StringId>,
-    /// The number of its names.
+    /// The number of names of the bundle at hand.
     count: usize,
+    /// The bundle of each CPU of which names were read last, and these: it has wake-ups as well as
+    /// switches.
+    names: Vec<(Span, Vec<StringId>)>,
 }
 
 /// Names of one bundle beyond this number are left out.
@@ -56,7 +57,6 @@ impl Compact {
     ) {
         self.count = 0;
         let columns = columns(bytes, |_| self.count = MAX_NAMES.min(self.count + 1));
-        let mut has_names = false;
         for kind in [CompactKind::Switches, CompactKind::Wakings] {
             let extent = self.extent(kind, &columns);
             if !extent.is_whole {
@@ -80,10 +80,8 @@ impl Compact {
                 out.push_until(&mut cx.store, stream, times, event);
                 continue;
             }
-            if !std::mem::replace(&mut has_names, true) {
-                self.columns_and_names(cx, bytes);
-            }
-            self.read(kind, &columns, cpu, |time, event| {
+            let names = self.names(cx, cpu, bytes, span);
+            read(kind, &columns, names, cpu, |time, event| {
                 if let Ok(ts) = cx.clocks.trace_time(clock, time) {
                     out.push(&mut cx.store, stream, ts, event);
                 }
@@ -97,22 +95,30 @@ impl Compact {
         cx: &mut Context,
         cpu: u16,
         kind: CompactKind,
-        bytes: &[u8],
+        (bytes, span): (&[u8], Span),
         each: impl FnMut(i64, Event),
     ) {
-        let columns = self.columns_and_names(cx, bytes);
-        self.read(kind, &columns, cpu, each);
+        let names = self.names(cx, cpu, bytes, span);
+        read(kind, &columns(bytes, |_| ()), names, cpu, each);
     }
 
-    /// Finds the columns, and reads the names.
-    fn columns_and_names<'a>(&mut self, cx: &mut Context, bytes: &'a [u8]) -> Columns<'a> {
-        self.names.clear();
-        let names = &mut self.names;
-        columns(bytes, |name| {
-            if names.len() < MAX_NAMES {
-                names.push(cx.store.strings.intern_bytes(name));
-            }
-        })
+    /// Returns the names of a bundle.
+    fn names(&mut self, cx: &mut Context, cpu: u16, bytes: &[u8], span: Span) -> &[StringId] {
+        let place = usize::from(cpu);
+        if self.names.len() <= place {
+            self.names.resize(place + 1, (Span::EMPTY, Vec::new()));
+        }
+        let (known, names) = &mut self.names[place];
+        if *known != span {
+            *known = span;
+            names.clear();
+            columns(bytes, |name| {
+                if names.len() < MAX_NAMES {
+                    names.push(cx.store.strings.intern_bytes(name));
+                }
+            });
+        }
+        names
     }
 
     /// Reads when events happened, and if all of them can be read.
@@ -142,43 +148,44 @@ impl Compact {
         });
         extent
     }
+}
 
-    fn read(
-        &self,
-        kind: CompactKind,
-        columns: &Columns<'_>,
-        cpu: u16,
-        mut row: impl FnMut(i64, Event),
-    ) {
-        let of_kind = kind.columns().map(|number| columns[number as usize]);
-        let mut flags = varints(columns[field::WAKING_COMMON_FLAGS as usize]);
-        let mut time = 0_i64;
-        each(of_kind, |[ahead, one, two, prio, name]| {
-            let Some(comm) = self.names.get(name as usize).copied() else {
-                return false;
-            };
-            time = time.wrapping_add(ahead as i64);
-            let event = match kind {
-                CompactKind::Switches => Event::Switch(CompactSwitch {
-                    cpu,
-                    prev_state: one as i32,
-                    next_pid: two as i32,
-                    next_prio: prio as i32,
-                    next_comm: comm,
-                }),
-                CompactKind::Wakings => Event::Waking(CompactWaking {
-                    cpu,
-                    target_cpu: two as u16,
-                    prio: prio as u16,
-                    common_flags: flags.next().unwrap_or(0) as u16,
-                    pid: one as i32,
-                    comm,
-                }),
-            };
-            row(time, event);
-            true
-        });
-    }
+/// Hands all events of a kind to `row`, with their times.
+fn read(
+    kind: CompactKind,
+    columns: &Columns<'_>,
+    names: &[StringId],
+    cpu: u16,
+    mut row: impl FnMut(i64, Event),
+) {
+    let of_kind = kind.columns().map(|number| columns[number as usize]);
+    let mut flags = varints(columns[field::WAKING_COMMON_FLAGS as usize]);
+    let mut time = 0_i64;
+    each(of_kind, |[ahead, one, two, prio, name]| {
+        let Some(comm) = names.get(name as usize).copied() else {
+            return false;
+        };
+        time = time.wrapping_add(ahead as i64);
+        let event = match kind {
+            CompactKind::Switches => Event::Switch(CompactSwitch {
+                cpu,
+                prev_state: one as i32,
+                next_pid: two as i32,
+                next_prio: prio as i32,
+                next_comm: comm,
+            }),
+            CompactKind::Wakings => Event::Waking(CompactWaking {
+                cpu,
+                target_cpu: two as u16,
+                prio: prio as u16,
+                common_flags: flags.next().unwrap_or(0) as u16,
+                pid: one as i32,
+                comm,
+            }),
+        };
+        row(time, event);
+        true
+    });
 }
 
 impl CompactKind {
@@ -224,25 +231,47 @@ fn varints(packed: &[u8]) -> Varints<'_> {
     field.as_varints()
 }
 
+/// Rows of columns that are decoded together.
+const ROWS: usize = 128;
+
 /// Hands the rows of packed columns to `row` as long as it wants more. Returns true if all columns
 /// were of one length, well formed, and taken.
 #[inline]
-fn each<const N: usize>(columns: [&[u8]; N], mut row: impl FnMut([u64; N]) -> bool) -> bool {
-    let mut columns = columns.map(varints);
+fn each<const N: usize>(mut columns: [&[u8]; N], mut row: impl FnMut([u64; N]) -> bool) -> bool {
+    let mut decoded = [[0; ROWS]; N];
     loop {
-        let mut values = [0; N];
-        let mut count = 0;
-        for (column, value) in columns.iter_mut().zip(&mut values) {
-            if let Some(next) = column.next() {
-                *value = next;
-                count += 1;
+        let mut counts = [0; N];
+        let of_column = columns.iter_mut().zip(&mut decoded);
+        for ((column, values), count) in of_column.zip(&mut counts) {
+            *count = decode(column, values);
+        }
+        let rows = counts.into_iter().min().unwrap_or(0);
+        for place in 0..rows {
+            if !row(decoded.each_ref().map(|values| values[place])) {
+                return false;
             }
         }
-        match count {
-            0 => return true,
-            count if count < N => return false,
-            _ if !row(values) => return false,
-            _ => {}
+        if rows < ROWS {
+            return counts.iter().all(|count| *count == rows);
         }
     }
+}
+
+/// Takes numbers off a packed column, as many as there is room for, and returns how many there
+/// were.
+#[inline]
+fn decode(column: &mut &[u8], values: &mut [u64; ROWS]) -> usize {
+    for (place, value) in values.iter_mut().enumerate() {
+        match decode_varint(column) {
+            Some((number, length)) => {
+                *value = number;
+                *column = column.get(length..).unwrap_or_default();
+            }
+            None => {
+                *column = &[];
+                return place;
+            }
+        }
+    }
+    ROWS
 }

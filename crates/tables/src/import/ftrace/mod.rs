@@ -27,6 +27,7 @@ use self::generic::Generic;
 pub(crate) use self::print::Print;
 use self::slices::Slices;
 use self::syscalls::Syscalls;
+use super::arena::Span;
 use super::context::{Context, EventState};
 use super::event::{CompactKind, Event};
 use super::message::Message;
@@ -241,7 +242,7 @@ impl Ftrace {
         cx: &mut Context,
         cpu: u16,
         kind: CompactKind,
-        bytes: &[u8],
+        bytes: (&[u8], Span),
         each: impl FnMut(i64, Event),
     ) {
         self.compact.expand(cx, cpu, kind, bytes, each);

@@ -13,15 +13,41 @@ type TaskKey = (Option<u32>, Option<u32>, Option<u32>);
 #[derive(Debug, Default)]
 pub(super) struct Contexts {
     tasks: FxHashMap<TaskKey, u32>,
-    executions: FxHashMap<(Option<u32>, StringId), u32>,
+    /// The process and the row that each thread had last, without a task, by row of `thread`.
+    threads: Vec<Option<(Option<u32>, u32)>>,
+    executions: FxHashMap<u64, u32>,
 }
 
 impl Contexts {
     /// Returns the row of what was sampled.
     pub(super) fn task(&mut self, cx: &mut Context, task: ProfilerTaskContextRow) -> u32 {
+        let thread = match task.async_context_id {
+            None => task.utid,
+            Some(_) => None,
+        };
+        let known = thread.and_then(|utid| *self.threads.get(utid as usize)?);
+        match known {
+            Some((upid, row)) if upid == task.upid => row,
+            _ => self.look_up(cx, task, thread),
+        }
+    }
+
+    fn look_up(
+        &mut self,
+        cx: &mut Context,
+        task: ProfilerTaskContextRow,
+        thread: Option<u32>,
+    ) -> u32 {
         let key = (task.upid, task.utid, task.async_context_id);
         let table = &mut cx.store.tables.profiler_task_context;
-        *self.tasks.entry(key).or_insert_with(|| table.push(task))
+        let row = *self.tasks.entry(key).or_insert_with(|| table.push(task));
+        if let Some(place) = thread.map(|utid| utid as usize) {
+            if self.threads.len() <= place {
+                self.threads.resize(place + 1, None);
+            }
+            self.threads[place] = Some((task.upid, row));
+        }
+        row
     }
 
     /// Returns the row of a CPU and its mode.
@@ -33,9 +59,12 @@ impl Contexts {
     ) -> u32 {
         let table = &mut cx.store.tables.profiler_execution_context;
         let row = ProfilerExecutionContextRow { ucpu, cpu_mode };
+        // The CPU one more than it is, as 0 is none.
+        let cpu = ucpu.map_or(0, |ucpu| u64::from(ucpu) + 1);
+        let key = cpu << 32 | u64::from(cpu_mode.raw());
         *self
             .executions
-            .entry((ucpu, cpu_mode))
+            .entry(key)
             .or_insert_with(|| table.push(row))
     }
 }

@@ -145,8 +145,7 @@ impl PerfSessions {
         }
         let counter_set_id = counter_set.id();
         let (tid, pid) = (sample.tid.into(), sample.pid.into());
-        let utid = cx.processes.thread_in_process(&mut cx.store, tid, pid);
-        let upid = cx.processes.process(&mut cx.store, pid);
+        let (utid, upid) = cx.processes.thread_and_process(&mut cx.store, tid, pid);
         let callsite_id = sample
             .callstack
             .and_then(|iid| stacks.callstack(cx, state, Some(upid), iid));

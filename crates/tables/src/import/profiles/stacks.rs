@@ -38,18 +38,61 @@ impl Default for SequenceStacks {
     }
 }
 
-/// The process that something belongs to, and its number.
-type Key = (Option<u32>, u64);
-
 /// The rows of one start of incremental state of a sequence.
 #[derive(Debug, Default)]
 struct Resolved {
     generation: u32,
-    mappings: FxHashMap<Key, u32>,
-    frames: FxHashMap<Key, u32>,
-    callstacks: FxHashMap<Key, u32>,
+    processes: FxHashMap<Option<u32>, OfProcess>,
     /// Callstacks that some process had: these are paid for by their own bytes.
     known: FxHashSet<u64>,
+}
+
+/// The rows of one process, by number.
+#[derive(Debug, Default)]
+struct OfProcess {
+    mappings: FxHashMap<u64, u32>,
+    frames: Rows,
+    callstacks: FxHashMap<u64, u32>,
+}
+
+/// Rows by numbers, of which most are small.
+#[derive(Debug, Default)]
+struct Rows {
+    near: Vec<u32>,
+    far: FxHashMap<u64, u32>,
+    count: usize,
+}
+
+impl Rows {
+    const NONE: u32 = u32::MAX;
+    /// Places beside each other for each row, at most, and places that are free.
+    const PLACES: usize = 4;
+    const FREE: usize = 64;
+
+    #[inline]
+    fn get(&self, number: u64) -> Option<u32> {
+        let near = usize::try_from(number).ok();
+        match near.and_then(|place| self.near.get(place)) {
+            Some(row) if *row != Self::NONE => Some(*row),
+            _ => self.far.get(&number).copied(),
+        }
+    }
+
+    fn insert(&mut self, number: u64, row: u32) {
+        self.count += 1;
+        let room = Self::FREE + Self::PLACES * self.count;
+        match usize::try_from(number) {
+            Ok(place) if place < room => {
+                if self.near.len() <= place {
+                    self.near.resize(place + 1, Self::NONE);
+                }
+                self.near[place] = row;
+            }
+            _ => {
+                self.far.insert(number, row);
+            }
+        }
+    }
 }
 
 impl SequenceStacks {
@@ -69,7 +112,8 @@ impl SequenceStacks {
                 ..Resolved::default()
             };
         }
-        if let Some(callsite) = resolved.callstacks.get(&(upid, iid)) {
+        let rows_of = resolved.processes.entry(upid).or_default();
+        if let Some(callsite) = rows_of.callstacks.get(&iid) {
             return Some(*callsite);
         }
         let Some(bytes) = state.message(interned_data::CALLSTACKS, iid) else {
@@ -96,7 +140,11 @@ impl SequenceStacks {
         let before = rows(cx);
         let mut frames = Vec::with_capacity(iids.len());
         for iid in iids {
-            frames.push(resolved.frame(cx, state, upid, iid, &mut self.no_mapping)?);
+            let frame = match rows_of.frames.get(iid) {
+                Some(frame) => frame,
+                None => rows_of.frame(cx, state, upid, iid, &mut self.no_mapping)?,
+            };
+            frames.push(frame);
         }
         let callsite = cx.stacks.callstack(&mut cx.store, frames);
         if is_shared {
@@ -104,7 +152,7 @@ impl SequenceStacks {
         }
         match callsite {
             Some(callsite) => {
-                resolved.callstacks.insert((upid, iid), callsite);
+                rows_of.callstacks.insert(iid, callsite);
             }
             None => cx.store.stats.add(Stat::stackprofile_empty_callstack, 1),
         }
@@ -124,7 +172,8 @@ fn rows(cx: &Context) -> u64 {
     .sum()
 }
 
-impl Resolved {
+impl OfProcess {
+    /// Returns the row of a frame that was not referred to before.
     fn frame(
         &mut self,
         cx: &mut Context,
@@ -133,9 +182,6 @@ impl Resolved {
         iid: u64,
         no_mapping: &mut Option<u32>,
     ) -> Option<u32> {
-        if let Some(frame) = self.frames.get(&(upid, iid)) {
-            return Some(*frame);
-        }
         let Some(bytes) = state.message(interned_data::FRAMES, iid) else {
             missing(cx, Stat::stackprofile_invalid_frame_id);
             return None;
@@ -186,7 +232,7 @@ impl Resolved {
         if !kind.is_null() {
             cx.store.tables.stack_profile_frame.type_.set(row, kind);
         }
-        self.frames.insert((upid, iid), row);
+        self.frames.insert(iid, row);
         Some(row)
     }
 
@@ -197,7 +243,7 @@ impl Resolved {
         upid: Option<u32>,
         iid: u64,
     ) -> Option<u32> {
-        if let Some(mapping) = self.mappings.get(&(upid, iid)) {
+        if let Some(mapping) = self.mappings.get(&iid) {
             return Some(*mapping);
         }
         let Some(bytes) = state.message(interned_data::MAPPINGS, iid) else {
@@ -259,7 +305,7 @@ impl Resolved {
             Some(_) if !is_empty => cx.stacks.add_mapping(&mut cx.store, of),
             _ => cx.stacks.mapping(&mut cx.store, of),
         };
-        self.mappings.insert((upid, iid), row);
+        self.mappings.insert(iid, row);
         Some(row)
     }
 }
