@@ -35,6 +35,8 @@ const WAKINGS: [u32; 6] = [
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bundle<'a> {
     pub(crate) cpu: u32,
+    /// The time from which on the events of the CPU are known, if this is the first bundle of it.
+    pub(crate) begin: Option<u64>,
     /// Added to times in the bundle, it makes them boot time.
     shift: u64,
     bytes: &'a [u8],
@@ -58,6 +60,7 @@ impl<'a> Bundle<'a> {
     /// Reads the head of a `FtraceEventBundle`.
     pub(crate) fn read(bytes: &'a [u8], clocks: &Clocks) -> Self {
         let (mut cpu, mut clock, mut there, mut boot) = (0, 0, 0, 0);
+        let (mut end, mut read) = (None, None);
         for field in Fields::new(bytes).map_while(Result::ok) {
             let number = field.as_u64().unwrap_or(0);
             match field.number {
@@ -65,6 +68,8 @@ impl<'a> Bundle<'a> {
                 bundle::FTRACE_CLOCK => clock = number,
                 bundle::FTRACE_TIMESTAMP => there = number,
                 bundle::BOOT_TIMESTAMP => boot = number,
+                bundle::PREVIOUS_BUNDLE_END_TIMESTAMP => end = Some(number),
+                bundle::LAST_READ_EVENT_TIMESTAMP => read = Some(number),
                 _ => {}
             }
         }
@@ -73,7 +78,16 @@ impl<'a> Bundle<'a> {
             MONO_RAW => clocks.to_boot(1 << 40, MONOTONIC_RAW).unwrap_or(1 << 40) - (1 << 40),
             _ => 0,
         };
-        Self { cpu, shift, bytes }
+        let begin = end.or(read).map(|time| match time {
+            0 => 0,
+            time => time.wrapping_add(shift),
+        });
+        Self {
+            cpu,
+            begin,
+            shift,
+            bytes,
+        }
     }
 
     /// Hands all events to `each`, with their boot times: those in compact form and the others each
@@ -255,9 +269,9 @@ fn push(column: &mut Vec<u8>, value: u64) {
     column.extend_from_slice(&bytes[..length]);
 }
 
-/// Writes a packet with a bundle of one event.
+/// Writes a packet with a bundle of events; the events of all CPUs are known from `whole_from` on.
 pub(crate) fn packet_of(
-    cpu: u32,
+    (cpu, whole_from): (u32, u64),
     head: impl FnOnce(&mut Encoder<'_, Vec<u8>>),
     events: &[Vec<u8>],
 ) -> Vec<u8> {
@@ -265,8 +279,7 @@ pub(crate) fn packet_of(
         head(out);
         out.nested(trace_packet::FTRACE_EVENTS, |out| {
             out.varint(bundle::CPU, cpu.into());
-            // The events of all CPUs are known from here on.
-            out.varint(bundle::PREVIOUS_BUNDLE_END_TIMESTAMP, 0);
+            out.varint(bundle::PREVIOUS_BUNDLE_END_TIMESTAMP, whole_from);
             events
                 .iter()
                 .for_each(|event| out.bytes(bundle::EVENT, event));

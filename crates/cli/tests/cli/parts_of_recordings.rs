@@ -100,8 +100,7 @@ fn middle(path: &Path) -> Option<Window> {
 /// measurement.
 fn is_of_before(line: &str) -> bool {
     let is_over = line.contains(" X 0 to ") || line.contains(" Z 0 to ");
-    // Counters of processes have one name for all, so the last value may be of one that ended.
-    let before = ["counter diskstat.", "counter cpu-clock ", "counter mem."];
+    let before = ["counter diskstat.", "counter cpu-clock "];
     let is_rate = before.iter().any(|name| line.starts_with(name));
     (line.starts_with("state") && is_over) || (is_rate && line.ends_with(" before"))
 }
@@ -122,14 +121,7 @@ fn compare(world: &World, path: &Path, window: Window) {
     let mut of_whole = said(&whole, window);
     let mut of_part = said(&part, window);
     of_part.retain(|line| !is_of_before(line));
-    // A new thread that has not run yet may begin when it runs.
-    let may_begin = |line: &String| line.starts_with("state") && line.contains(" R 0 to ");
-    let is_said = |line: &String| of_part.contains(line);
-    of_whole.retain(|line| !is_of_before(line) && (!may_begin(line) || is_said(line)));
-    // Readers ignore wake-ups of a thread that they hold for running. In the whole that may be by
-    // an event from before the rings of all CPUs begin, which a part does not have.
-    let is_runnable = |line: &String| line.starts_with("state") && line.contains(" R ");
-    of_part.retain(|line| !is_runnable(line) || of_whole.contains(line));
+    of_whole.retain(|line| !is_of_before(line));
     for kind in ["slice", "cpu", "state", "counter"] {
         assert!(of_part.iter().any(|line| line.starts_with(kind)), "{kind}");
     }

@@ -1,7 +1,7 @@
 //! The state of a machine as its kernel's events tell it: what runs where, why other threads do
 //! not, which intervals are open, and the values of counters.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ferretto_format::budget::{Budget, entry_bytes};
 use ferretto_proto::fields::ftrace_event as event;
@@ -15,6 +15,7 @@ use ferretto_proto::fields::{
 };
 use ferretto_wire::{Fields, encode};
 
+use super::When;
 use super::stack::Stack;
 use crate::bundle::{Bundle, Event, packet_of};
 use crate::packet::rewrite;
@@ -22,7 +23,8 @@ use crate::state::sequence::Writer;
 
 /// Bits of `prev_state` of threads that are no more.
 const DEAD: u64 = 0x30;
-/// Wake-ups of a thread that are kept, the newest, until it is known whether it ran then.
+/// Wake-ups of a thread that are kept, the first and the newest, until it is known whether it ran
+/// then.
 const MAX_SINCE: usize = 8;
 
 /// Intervals by the numbers of the events that begin and end them, and whose they are.
@@ -74,17 +76,29 @@ enum Whose {
 /// A thread as its last context switch left it.
 #[derive(Debug, Default)]
 struct Task {
-    /// The time of the last event that told of it.
+    /// The time of the last event that told of it, other than wake-ups.
     time: u64,
-    /// The CPU on which it ran last.
+    /// The CPU on which it ran last, or was woken first.
     cpu: u32,
     comm: Vec<u8>,
     priority: u64,
-    /// Why it does not run; `None` while it does, and when it is no more.
-    state: Option<u64>,
+    standing: Standing,
     /// Wake-ups and reasons for which it was blocked since then, encoded, with their times, in
     /// order.
     since: Vec<(u64, Vec<u8>)>,
+}
+
+/// The state that events other than wake-ups left a thread in.
+#[derive(Debug, Default)]
+enum Standing {
+    /// None told of it, or it is no more.
+    #[default]
+    Unknown,
+    /// It was created by this event and has not run.
+    New(Vec<u8>),
+    Running,
+    /// It does not run, for this reason.
+    Waiting(u64),
 }
 
 /// An event that holds until another one of the same key.
@@ -113,8 +127,13 @@ pub(crate) struct Kernel {
     marks: BTreeMap<u64, Stack<(u32, Vec<u8>)>>,
     /// The last event of each CPU.
     last: BTreeMap<u32, u64>,
-    /// Threads that ended since somebody asked.
-    gone: Vec<u64>,
+    /// CPUs of which there was a bundle.
+    seen: BTreeSet<u32>,
+    /// The time from which on the events of all CPUs are known. Readers take no state from earlier
+    /// ones.
+    whole_from: u64,
+    /// Threads that ended since somebody asked, and when.
+    gone: Vec<(u64, u64)>,
 }
 
 impl Kernel {
@@ -127,6 +146,8 @@ impl Kernel {
             held: BTreeMap::new(),
             marks: BTreeMap::new(),
             last: BTreeMap::new(),
+            seen: BTreeSet::new(),
+            whole_from: 0,
             gone: Vec::new(),
         }
     }
@@ -134,6 +155,9 @@ impl Kernel {
     /// Takes in the events of a bundle before `until`. The times of all go to `each`.
     pub(crate) fn add(&mut self, bundle: &Bundle<'_>, until: u64, mut each: impl FnMut(u64)) {
         let cpu = bundle.cpu;
+        if self.seen.insert(cpu) {
+            self.whole_from = bundle.begin.unwrap_or(0).max(self.whole_from);
+        }
         bundle.events(|time, event| {
             each(time);
             if time >= until {
@@ -147,7 +171,10 @@ impl Kernel {
                     self.switch(cpu, time, before, state, (pid, priority, comm));
                 }
                 Event::Waking(pid, target, priority, comm, flags) => {
-                    let waker = self.running.get(&cpu).copied().unwrap_or(0);
+                    // Readers do not take it without a waker either.
+                    let Some(waker) = self.running.get(&cpu).copied() else {
+                        return;
+                    };
                     let encoded = encode(|out| {
                         out.varint(event::TIMESTAMP, 0);
                         out.varint(event::PID, waker);
@@ -162,7 +189,7 @@ impl Kernel {
                             out.varint(waking::TARGET_CPU, target);
                         });
                     });
-                    self.since(pid, time, encoded);
+                    self.since(pid, (time, cpu), encoded);
                 }
                 Event::Full(bytes) => self.event(cpu, time, bytes),
             }
@@ -193,24 +220,22 @@ impl Kernel {
                     task.comm = text(body, switch::PREV_COMM).to_vec();
                 }
             }
-            event::SCHED_WAKING => self.since(number(body, waking::PID), time, bytes.to_vec()),
+            event::SCHED_WAKING => {
+                self.since(number(body, waking::PID), (time, cpu), bytes.to_vec());
+            }
             event::SCHED_BLOCKED_REASON => {
-                self.since(number(body, blocked::PID), time, bytes.to_vec());
+                self.since(number(body, blocked::PID), (time, cpu), bytes.to_vec());
             }
             event::SCHED_PROCESS_FREE => {
                 let pid = number(body, free::PID);
-                if let Some(task) = self.task(pid, time) {
-                    task.state = None;
-                    task.since.clear();
-                }
-                self.has_run(pid, time);
-                self.gone.push(pid);
+                self.stand(pid, (time, cpu), Standing::Unknown);
+                self.gone.push((pid, time));
             }
             event::TASK_NEWTASK => {
                 let new = number(body, newtask::PID);
-                // Its first switch may have come from another CPU before.
-                if self.tasks.get(&new).is_none_or(|task| task.time < time) {
-                    self.hold((kind, new, Vec::new()), cpu, time, Some(bytes));
+                let standing = Standing::New(bytes.to_vec());
+                if let Some(task) = self.stand(new, (time, cpu), standing) {
+                    task.comm = text(body, newtask::COMM).to_vec();
                 }
             }
             event::CPU_FREQUENCY | event::CPU_FREQUENCY_LIMITS | event::CPU_IDLE => {
@@ -261,57 +286,62 @@ impl Kernel {
         state: u64,
         (pid, priority, comm): (u64, u64, &[u8]),
     ) {
-        if let Some(before) = before.filter(|pid| *pid != 0)
-            && let Some(task) = self.task(before, time)
-        {
-            task.cpu = cpu;
+        if let Some(before) = before.filter(|pid| *pid != 0) {
             // It stays, as older news of it may come from other CPUs.
-            task.state = (state & DEAD == 0).then_some(state);
-            task.since.retain(|(at, _)| *at > time);
+            let standing = match state & DEAD {
+                0 => Standing::Waiting(state),
+                _ => Standing::Unknown,
+            };
+            self.stand(before, (time, cpu), standing);
         }
         if pid != 0
-            && let Some(task) = self.task(pid, time)
+            && let Some(task) = self.stand(pid, (time, cpu), Standing::Running)
         {
-            task.cpu = cpu;
             task.comm = comm.to_vec();
             task.priority = priority;
-            task.state = None;
-            task.since.retain(|(at, _)| *at > time);
         }
-        self.has_run(pid, time);
         self.running.insert(cpu, pid);
     }
 
-    /// That a thread is new need not be told any more.
-    fn has_run(&mut self, pid: u64, time: u64) {
-        let key = (event::TASK_NEWTASK, pid, Vec::new());
-        if self.held.get(&key).is_some_and(|held| held.time <= time) {
-            self.held.remove(&key);
-        }
-    }
-
-    /// Returns a thread, if this is news of it and there is memory.
-    fn task(&mut self, pid: u64, time: u64) -> Option<&mut Task> {
-        if !self.tasks.contains_key(&pid) && !self.budget.take(entry_bytes::<(u64, Task)>() + 256) {
-            return None;
-        }
-        let task = self.tasks.entry(pid).or_default();
+    /// Changes the state of a thread, and returns it, if this is news of it and there is memory.
+    fn stand(
+        &mut self,
+        pid: u64,
+        (time, cpu): (u64, u32),
+        standing: Standing,
+    ) -> Option<&mut Task> {
+        let task = self.task(pid, cpu)?;
         (task.time <= time).then(|| {
-            task.time = time;
+            (task.time, task.cpu, task.standing) = (time, cpu, standing);
+            task.since.retain(|(at, _)| *at > time);
             task
         })
     }
 
+    /// Returns a thread, or adds it if there is memory.
+    fn task(&mut self, pid: u64, cpu: u32) -> Option<&mut Task> {
+        if !self.tasks.contains_key(&pid) && !self.budget.take(entry_bytes::<(u64, Task)>() + 256) {
+            return None;
+        }
+        let new = || Task {
+            cpu,
+            ..Task::default()
+        };
+        Some(self.tasks.entry(pid).or_insert_with(new))
+    }
+
     /// Notes an event that explains the state of a thread that does not run. That it does not may
-    /// be told only later, by the CPU on which it ran.
-    fn since(&mut self, pid: u64, time: u64, event: Vec<u8>) {
-        if let Some(task) = self.tasks.get_mut(&pid)
+    /// be told only later, by the CPU on which it ran, or never, if it has waited for a CPU since
+    /// before the trace.
+    fn since(&mut self, pid: u64, (time, cpu): (u64, u32), event: Vec<u8>) {
+        if pid != 0
+            && let Some(task) = self.task(pid, cpu)
             && task.time <= time
         {
             let place = task.since.partition_point(|(at, _)| *at <= time);
             task.since.insert(place, (time, event));
             if task.since.len() > MAX_SINCE {
-                task.since.remove(0);
+                task.since.remove(1);
             }
         }
     }
@@ -367,24 +397,41 @@ impl Kernel {
         }
     }
 
-    /// Writes all that holds as events at `at`, or each at the last time of its CPU; `is_told`
-    /// returns true for threads of which other packets tell.
-    pub(crate) fn write(
+    /// Writes the state as events. `is_told` returns true for threads of which other packets
+    /// tell: they need not be created.
+    pub(super) fn write(
         &mut self,
-        at: Option<u64>,
+        when: When,
         is_told: impl Fn(u64) -> bool,
         out: &mut dyn FnMut(Vec<u8>),
     ) {
         let mut events: BTreeMap<u32, Vec<Vec<u8>>> = BTreeMap::new();
         let last = &self.last;
-        let when = |cpu: u32| at.or(last.get(&cpu).copied()).unwrap_or(0);
+        // The last event of a CPU may be older than news of its thread from another one.
+        let (running, tasks) = (&self.running, &self.tasks);
+        let is_outdated = |cpu: u32| {
+            let running = running.get(&cpu).and_then(|pid| tasks.get(pid));
+            running.is_some_and(|task| task.cpu != cpu)
+        };
+        let of_cpu = |cpu: u32| {
+            let last = when.of_cpu(last.get(&cpu).copied().unwrap_or(0));
+            last.saturating_sub(u64::from(is_outdated(cpu)))
+        };
+        let whole_from = self.whole_from;
         let mut cpus: BTreeMap<u32, Vec<(u64, &Task)>> =
             self.running.keys().map(|cpu| (*cpu, Vec::new())).collect();
-        for (pid, task) in self.tasks.iter().filter(|(_, task)| task.state.is_some()) {
-            cpus.entry(task.cpu).or_default().push((*pid, task));
+        for (pid, task) in &self.tasks {
+            let is_waiting = matches!(task.standing, Standing::Waiting(_));
+            if is_waiting && task.time >= whole_from {
+                cpus.entry(task.cpu).or_default().push((*pid, task));
+            }
+        }
+        // A CPU without events until now is not the last one of which events are known.
+        for cpu in &self.seen {
+            events.entry(*cpu).or_default();
         }
         for (cpu, waiting) in cpus {
-            let time = when(cpu);
+            let time = of_cpu(cpu);
             let into = events.entry(cpu).or_default();
             let running = self.running.get(&cpu).copied().unwrap_or(0);
             let idle = Task {
@@ -393,47 +440,63 @@ impl Kernel {
                 ..Task::default()
             };
             // Each is switched to the next one, so that none is missed, and in the end the one that
-            // runs.
-            let chain = [(0, &idle)].into_iter().chain(waiting.iter().copied());
-            let nexts = waiting.iter().copied();
+            // runs. It is also the first, as events before may say, if the part is merged with the
+            // one before.
             let last = (running, self.tasks.get(&running).unwrap_or(&idle));
-            for ((pid, task), (next, to)) in chain.zip(nexts.chain([last])).skip(usize::from(
-                // Without others the idle thread is the one before.
-                !waiting.is_empty(),
-            )) {
-                into.push(switched(time, (pid, task), (next, to)));
+            let chain = [last].into_iter().chain(waiting.iter().copied());
+            for (before, next) in chain.zip(waiting.iter().copied().chain([last])) {
+                into.push(switched(time, before, next));
             }
         }
-        for task in self.tasks.values().filter(|task| task.state.is_some()) {
+        for (pid, task) in &self.tasks {
+            let into = events.entry(task.cpu).or_default();
+            // Other CPUs may still tell what a thread did that has not run yet, so then each keeps
+            // its own time.
+            let is_waiting = matches!(task.standing, Standing::Waiting(_));
+            let when = |own: u64| match is_waiting && task.time >= whole_from {
+                true => of_cpu(task.cpu),
+                false => when.of(own),
+            };
+            match &task.standing {
+                Standing::Running => continue,
+                Standing::New(event) if task.time >= whole_from => {
+                    let time = when(task.time);
+                    into.push(match is_told(*pid) {
+                        true => woken(time, *pid, task, event),
+                        false => timed(event, time),
+                    });
+                    continue;
+                }
+                _ => {}
+            }
             // Those after the wake-up change nothing.
-            for (_, event) in task.since.iter().take(2) {
-                events
-                    .entry(task.cpu)
-                    .or_default()
-                    .push(timed(event, when(task.cpu)));
+            let since = task.since.iter().filter(|(time, _)| *time >= whole_from);
+            for (time, event) in since.take(2) {
+                into.push(timed(event, when(*time)));
             }
         }
-        for ((kind, of, _), held) in &self.held {
-            let is_needless = *kind == event::TASK_NEWTASK && is_told(*of);
-            if let Some(event) = held.event.as_ref().filter(|_| !is_needless) {
-                let time = when(held.cpu).max(held.time);
+        for held in self.held.values().filter(|held| held.time >= whole_from) {
+            if let Some(event) = &held.event {
+                let time = of_cpu(held.cpu).max(held.time);
                 events.entry(held.cpu).or_default().push(timed(event, time));
             }
         }
         for stack in self.marks.values_mut() {
-            for (time, (cpu, event)) in stack.open() {
-                let time = when(*cpu).max(*time);
+            let open = stack.open().iter().filter(|(time, _)| *time >= whole_from);
+            for (time, (cpu, event)) in open {
+                let time = of_cpu(*cpu).max(*time);
                 events.entry(*cpu).or_default().push(timed(event, time));
             }
         }
         for (cpu, mut events) in events {
             events.sort_by_key(|event| number(event, event::TIMESTAMP));
-            out(packet_of(cpu, |out| self.writer.write(out), &events));
+            let begin = (cpu, whole_from);
+            out(packet_of(begin, |out| self.writer.write(out), &events));
         }
     }
 
-    /// Returns the threads that ended since the last call.
-    pub(crate) fn take_gone(&mut self) -> Vec<u64> {
+    /// Returns the threads that ended since the last call, and when.
+    pub(crate) fn take_gone(&mut self) -> Vec<(u64, u64)> {
         std::mem::take(&mut self.gone)
     }
 }
@@ -447,10 +510,29 @@ fn switched(time: u64, (pid, task): (u64, &Task), (next, to): (u64, &Task)) -> V
             out.bytes(switch::PREV_COMM, &task.comm);
             out.varint(switch::PREV_PID, pid);
             out.varint(switch::PREV_PRIO, task.priority);
-            out.varint(switch::PREV_STATE, task.state.unwrap_or(0));
+            let state = match task.standing {
+                Standing::Waiting(state) => state,
+                _ => 0,
+            };
+            out.varint(switch::PREV_STATE, state);
             out.bytes(switch::NEXT_COMM, &to.comm);
             out.varint(switch::NEXT_PID, next);
             out.varint(switch::NEXT_PRIO, to.priority);
+        });
+    })
+}
+
+/// The event that a thread was woken by the one that created it with an event.
+fn woken(time: u64, pid: u64, task: &Task, created: &[u8]) -> Vec<u8> {
+    encode(|out| {
+        out.varint(event::TIMESTAMP, time);
+        out.varint(event::PID, number(created, event::PID));
+        out.nested(event::SCHED_WAKING, |out| {
+            out.bytes(waking::COMM, &task.comm);
+            out.varint(waking::PID, pid);
+            out.varint(waking::PRIO, task.priority);
+            out.varint(waking::SUCCESS, 1);
+            out.varint(waking::TARGET_CPU, task.cpu.into());
         });
     })
 }

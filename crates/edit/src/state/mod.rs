@@ -28,6 +28,34 @@ use crate::write::is_window;
 /// Snapshots of the clocks that are kept beside the first one.
 const SNAPSHOTS: usize = 2;
 
+/// Packets may come so much later than others of their time, in nanoseconds.
+const BEHIND: u64 = 5_000_000_000;
+
+/// The times at which a machine's state is told.
+#[derive(Debug, Clone, Copy)]
+struct When {
+    /// The time for all, if there is one. Otherwise each keeps its own, if packets of that time may
+    /// still come.
+    at: Option<u64>,
+    latest: u64,
+}
+
+impl When {
+    fn of(self, own: u64) -> u64 {
+        let least = self.latest.saturating_sub(BEHIND);
+        self.at.unwrap_or(own.max(least))
+    }
+
+    /// Returns the time for the state of a CPU whose last event was then: before events of this
+    /// time.
+    fn of_cpu(self, last: u64) -> u64 {
+        match self.at {
+            Some(at) => at.saturating_sub(1),
+            None => self.of(last),
+        }
+    }
+}
+
 /// The subject of a description: its kind, its sequence if it means nothing elsewhere, its uuid.
 type Described = (u32, u32, u64);
 
@@ -210,14 +238,16 @@ impl State {
                         *first = Some(first.map_or(host, |first| first.min(host)));
                         *latest = host.max(*latest);
                     });
-                    let system = self.systems.get_mut(&machine);
-                    let gone = kernel.take_gone();
-                    system.into_iter().for_each(|system| {
-                        gone.iter().for_each(|pid| system.gone(*pid));
-                    });
+                    for (pid, time) in kernel.take_gone() {
+                        self.system(machine).gone(pid, time);
+                    }
                 }
-                kind::PROCESS_TREE if is_early => self.system(machine).tree(writer, bytes),
-                kind::PROCESS_STATS if is_early => self.system(machine).statistics(writer, bytes),
+                kind::PROCESS_TREE if is_early => {
+                    self.system(machine).tree(writer, seen.time, bytes);
+                }
+                kind::PROCESS_STATS if is_early => {
+                    self.system(machine).statistics(writer, seen.time, bytes);
+                }
                 number if kinds::is_measurement(number) => {
                     happened = seen.time;
                     if let Some(time) = of_time() {
@@ -337,12 +367,16 @@ impl State {
             .chain(self.kernels.keys())
             .map(|machine| (*machine, self.ahead(*machine)))
             .collect();
+        let latest = self.latest;
         let of_machine = |machine: &u32| {
             let ahead = offsets.get(machine).copied().unwrap_or(0);
-            at.map(|at| at.saturating_add_signed(ahead))
+            When {
+                at: at.map(|at| at.saturating_add_signed(ahead)),
+                latest: latest.saturating_add_signed(ahead),
+            }
         };
         for (machine, system) in &self.systems {
-            system.write(of_machine(machine), self.latest, out);
+            system.write(of_machine(machine), out);
         }
         for (machine, kernel) in &mut self.kernels {
             let system = self.systems.get(machine);

@@ -6,6 +6,7 @@ use ferretto_format::budget::{Budget, entry_bytes};
 use ferretto_proto::fields::{process_stats, process_tree, sys_stats, trace_packet};
 use ferretto_wire::{Field, Fields, encode};
 
+use super::When;
 use super::events::write_time;
 use super::sequence::Writer;
 use crate::packet::copy;
@@ -23,8 +24,12 @@ pub(crate) struct System {
     writer: Writer,
     processes: BTreeMap<u64, Vec<u8>>,
     threads: BTreeMap<u64, Vec<u8>>,
-    /// The statistics of processes: all fields as they were last told.
-    statistics: BTreeMap<u64, Parts>,
+    /// The time of the last packet that told of them.
+    told: u64,
+    /// The statistics of processes: when, and all fields as they were last told.
+    statistics: BTreeMap<u64, (u64, Parts)>,
+    /// When threads ended. Packets that were written before may come later.
+    ended: BTreeMap<u64, u64>,
     /// Measurements by their writer and the packet's field: when, and all fields as they were last
     /// told.
     measurements: BTreeMap<(u32, u32), (Writer, u64, Parts)>,
@@ -37,23 +42,29 @@ impl System {
             writer: Writer::default(),
             processes: BTreeMap::new(),
             threads: BTreeMap::new(),
+            told: 0,
             statistics: BTreeMap::new(),
+            ended: BTreeMap::new(),
             measurements: BTreeMap::new(),
         }
     }
 
-    /// Reads a `ProcessTree`.
-    pub(crate) fn tree(&mut self, writer: Writer, tree: &[u8]) {
+    /// Reads a `ProcessTree` of this time.
+    pub(crate) fn tree(&mut self, writer: Writer, time: Option<u64>, tree: &[u8]) {
         self.writer = writer;
+        self.told = time.unwrap_or(0).max(self.told);
         for field in Fields::new(tree).map_while(Result::ok) {
             let Some(bytes) = field.as_bytes() else {
                 continue;
             };
             // Their first field is the number, of both.
             let number = Fields::find(process_tree::process::PID, bytes).and_then(|it| it.as_u64());
-            let (Some(number), true) = (number, self.budget.take(bytes.len() + 64)) else {
+            let Some(number) = number.filter(|number| self.is_alive(*number, time)) else {
                 continue;
             };
+            if !self.budget.take(bytes.len() + 64) {
+                continue;
+            }
             match field.number {
                 process_tree::PROCESSES => drop(self.processes.insert(number, bytes.to_vec())),
                 process_tree::THREADS => drop(self.threads.insert(number, bytes.to_vec())),
@@ -62,8 +73,8 @@ impl System {
         }
     }
 
-    /// Reads a `ProcessStats`.
-    pub(crate) fn statistics(&mut self, writer: Writer, stats: &[u8]) {
+    /// Reads a `ProcessStats` of this time.
+    pub(crate) fn statistics(&mut self, writer: Writer, time: Option<u64>, stats: &[u8]) {
         self.writer = writer;
         for field in Fields::new(stats).map_while(Result::ok) {
             if field.number != process_stats::PROCESSES {
@@ -71,13 +82,20 @@ impl System {
             }
             let bytes = field.as_bytes().unwrap_or_default();
             let pid = Fields::find(process_stats::process::PID, bytes).and_then(|it| it.as_u64());
-            let Some(pid) = pid else { continue };
+            let Some(pid) = pid.filter(|pid| self.is_alive(*pid, time)) else {
+                continue;
+            };
             if !self.statistics.contains_key(&pid)
                 && !self.budget.take(8 * entry_bytes::<(u32, Vec<u8>)>())
             {
                 continue;
             }
-            let parts = self.statistics.entry(pid).or_default();
+            let (last, parts) = self.statistics.entry(pid).or_default();
+            let time = time.unwrap_or(*last);
+            if time < *last {
+                continue;
+            }
+            *last = time;
             for part in Fields::new(bytes).map_while(Result::ok) {
                 let is_value = !matches!(
                     part.number,
@@ -106,15 +124,28 @@ impl System {
             .measurements
             .entry(key)
             .or_insert_with(|| (writer, time, Parts::new()));
-        *last = time;
+        if time < *last {
+            std::mem::swap(known, &mut parts);
+        }
+        *last = time.max(*last);
         known.append(&mut parts);
     }
 
     /// A thread ended, and a process if it was its first.
-    pub(crate) fn gone(&mut self, pid: u64) {
+    pub(crate) fn gone(&mut self, pid: u64, time: u64) {
         self.processes.remove(&pid);
         self.threads.remove(&pid);
         self.statistics.remove(&pid);
+        if self.ended.contains_key(&pid) || self.budget.take(entry_bytes::<(u64, u64)>()) {
+            let last = self.ended.entry(pid).or_default();
+            *last = time.max(*last);
+        }
+    }
+
+    /// Returns true if a thread has not ended at a time, or another one has its number.
+    fn is_alive(&self, pid: u64, time: Option<u64>) -> bool {
+        let ended = self.ended.get(&pid);
+        ended.is_none_or(|ended| time.is_none_or(|time| time > *ended))
     }
 
     /// Returns true if it is known of which process a thread is.
@@ -122,12 +153,12 @@ impl System {
         self.processes.contains_key(&pid) || self.threads.contains_key(&pid)
     }
 
-    /// Writes all that holds, measurements at `at` or their own time.
-    pub(crate) fn write(&self, at: Option<u64>, latest: u64, out: &mut dyn FnMut(Vec<u8>)) {
+    /// Writes the state as packets.
+    pub(super) fn write(&self, when: When, out: &mut dyn FnMut(Vec<u8>)) {
         if !self.processes.is_empty() || !self.threads.is_empty() {
             out(encode(|out| {
                 self.writer.write(out);
-                write_time(at.unwrap_or(latest), out);
+                write_time(when.of(self.told), out);
                 out.nested(trace_packet::PROCESS_TREE, |out| {
                     let all = self.processes.values();
                     all.for_each(|it| out.bytes(process_tree::PROCESSES, it));
@@ -136,12 +167,17 @@ impl System {
                 });
             }));
         }
-        if !self.statistics.is_empty() {
+        let mut statistics: BTreeMap<u64, Vec<&Parts>> = BTreeMap::new();
+        for (time, parts) in self.statistics.values() {
+            let of_time = statistics.entry(when.of(*time)).or_default();
+            of_time.push(parts);
+        }
+        for (time, processes) in statistics {
             out(encode(|out| {
                 self.writer.write(out);
-                write_time(at.unwrap_or(latest), out);
+                write_time(time, out);
                 out.nested(trace_packet::PROCESS_STATS, |out| {
-                    for parts in self.statistics.values() {
+                    for parts in processes {
                         out.nested(process_stats::PROCESSES, |out| {
                             parts.values().for_each(|part| out.raw(part));
                         });
@@ -152,7 +188,7 @@ impl System {
         for ((_, number), (writer, time, parts)) in &self.measurements {
             // Rates are told by two measurements, so the first one keeps its time.
             let is_rate = |part: &u32| *number == trace_packet::SYS_STATS && RATES.contains(part);
-            for (time, are_rates) in [(*time, true), (at.unwrap_or(*time), false)] {
+            for (time, are_rates) in [(*time, true), (when.of(*time), false)] {
                 let mut parts = parts.iter().filter(|(part, _)| is_rate(part) == are_rates);
                 let Some(first) = parts.next() else { continue };
                 out(encode(|out| {

@@ -48,28 +48,52 @@ pub(crate) fn said(bytes: &[u8], window: Window) -> Vec<String> {
     }
     let states = &tables.thread_state;
     let mut latest = HashMap::new();
+    let mut of_tid: HashMap<i64, Vec<(i64, u32)>> = HashMap::new();
     for row in 0..states.len() {
-        latest.insert(states.utid().get(row), row);
+        let utid = states.utid().get(row);
+        latest.insert(utid, row);
+        let of_tid = of_tid.entry(tid(utid)).or_default();
+        of_tid.push((states.ts().get(row), utid));
     }
     for row in 0..states.len() {
         // The end of one that is not the last was not seen, and threads that ended have none.
-        let (ts, dur) = (states.ts().get(row), states.dur().get(row));
-        let of = tid(states.utid().get(row));
+        let (ts, mut dur) = (states.ts().get(row), states.dur().get(row));
+        let utid = states.utid().get(row);
+        let of = tid(utid);
         let mut ends = ends.get(&of).into_iter().flatten();
         let is_over = ends.any(|end| (ts..=from).contains(end));
-        if dur < 0 && (is_over || latest[&states.utid().get(row)] != row) {
+        if dur < 0 && (is_over || latest[&utid] != row) {
             continue;
         }
-        let (tid, state) = (tid(states.utid().get(row)), text(states.state().get(row)));
-        if let Some(when) = clipped(states.ts().get(row), states.dur().get(row)) {
-            said.push(format!("state {tid:?} {state} {when}"));
+        // A thread that exits may run again, in tables as another one.
+        let mut others = of_tid[&of].iter();
+        let again = others.find(|(at, other)| *at > ts && *other != utid);
+        if let (true, Some((at, _))) = (dur < 0, again) {
+            dur = at - ts;
+        }
+        let state = text(states.state().get(row));
+        if let Some(when) = clipped(ts, dur) {
+            said.push(format!("state {of:?} {state} {when}"));
         }
     }
     let counters = &tables.counter;
     let mut before = std::collections::BTreeMap::new();
     for row in 0..counters.len() {
         let (ts, value) = (counters.ts().get(row), counters.value().get(row));
-        let of = track(counters.track_id().get(row));
+        let track = counters.track_id().get(row);
+        let upid = tables.track.upid().get(track);
+        if upid.is_some_and(|upid| {
+            tables
+                .process
+                .end_ts()
+                .get(upid)
+                .is_some_and(|end| end <= from)
+        }) {
+            continue;
+        }
+        let pid = upid.map(|upid| tables.process.pid().get(upid));
+        let whose = pid.map_or_else(String::new, |pid| format!(" of {pid}"));
+        let of = format!("{}{whose}", text(tables.track.name().get(track)));
         match ts {
             _ if ts <= from => drop(before.insert(of, value)),
             _ if ts < to => said.push(format!("counter {of} {value} {}", ts - from)),

@@ -5,3 +5,4 @@ mod cut;
 mod merge;
 mod recording;
 mod split;
+mod state;

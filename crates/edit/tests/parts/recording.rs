@@ -39,7 +39,7 @@ pub(crate) fn snapshot(out: &mut Out<'_>, clocks: &[(u64, u64, bool)]) {
     });
 }
 
-fn packed(numbers: impl IntoIterator<Item = u64>) -> Vec<u8> {
+pub(crate) fn packed(numbers: impl IntoIterator<Item = u64>) -> Vec<u8> {
     let mut out = Vec::new();
     for number in numbers {
         let mut bytes = [0; 10];

@@ -59,7 +59,9 @@ fn packets_of_parts_are_those_of_the_whole_and_each_part_opens_alone() {
             let summary = ferretto_trace::summarize(&part[..]).unwrap();
             let bounds = extent(&part[..]).unwrap();
             let told = summary.duration_ns.unwrap();
-            assert!(told.abs_diff(bounds.to - bounds.from) < SECOND, "{told}");
+            // The state at its beginning may be of some seconds before.
+            let length = bounds.to - bounds.from;
+            assert!(length.abs_diff(told) < 6 * SECOND, "{told} {length}");
         }
         let of = |query: &dyn Fn(&Trace) -> usize| -> usize {
             parts.iter().map(|part| count(part, query)).sum()

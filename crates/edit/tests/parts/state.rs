@@ -1,0 +1,296 @@
+//! The state that a part begins in: by which events it is known, and in which order they come.
+
+use std::io::Cursor;
+
+use ferretto_edit::{Every, Window, cut};
+use ferretto_proto::fields::ftrace_event_bundle::{self as bundle, compact_sched as compact};
+use ferretto_proto::fields::{
+    ftrace_event as event, process_stats, process_tree, sched_process_free_ftrace_event as free,
+    task_newtask_ftrace_event as newtask, trace_packet as packet, tracing_service_event as service,
+};
+use ferretto_tables::{Options, Trace};
+
+use crate::content::{check_upstream, differences, errors, said};
+use crate::recording::{MS, START, packed, write};
+use crate::split::split;
+
+/// The thread of which a test speaks.
+const THREAD: u64 = 40;
+/// In all of them the part begins here, between two events, and takes 100 ms.
+const WINDOW: Window = Window {
+    from: START + 95 * MS,
+    to: START + 195 * MS,
+};
+
+/// An event of the scheduler, with its time in milliseconds.
+enum Sched {
+    /// The thread before goes on (`R`) or sleeps (`S`), and this one runs.
+    Runs(u64, char, u64),
+    Wakes(u64, u64),
+    /// A thread creates another one in its process.
+    Creates(u64, u64),
+    Ends(u64, u64),
+}
+use Sched::{Creates, Ends, Runs, Wakes};
+
+/// Writes a bundle; the events of the CPU are known from `begin` on.
+fn bundle(trace: &mut Vec<u8>, cpu: u64, begin: u64, events: &[Sched]) {
+    let deltas = |times: Vec<u64>| {
+        let mut last = 0;
+        let ahead = |time: u64| time - std::mem::replace(&mut last, time);
+        packed(times.into_iter().map(ahead).collect::<Vec<_>>())
+    };
+    let at = |ms: &u64| START + ms * MS;
+    write(trace, 3, |out| {
+        out.nested(packet::FTRACE_EVENTS, |out| {
+            out.varint(bundle::CPU, cpu);
+            out.varint(bundle::PREVIOUS_BUNDLE_END_TIMESTAMP, START + begin * MS);
+            for told in events {
+                let (time, number) = match told {
+                    Creates(time, _) => (time, event::TASK_NEWTASK),
+                    Ends(time, _) => (time, event::SCHED_PROCESS_FREE),
+                    Runs(..) | Wakes(..) => continue,
+                };
+                out.nested(bundle::EVENT, |out| {
+                    out.varint(event::TIMESTAMP, at(time));
+                    out.varint(event::PID, 10 + cpu);
+                    out.nested(number, |out| match told {
+                        Ends(_, thread) => {
+                            out.string(free::COMM, "name");
+                            out.varint(free::PID, *thread);
+                        }
+                        Creates(_, thread) | Wakes(_, thread) | Runs(_, _, thread) => {
+                            out.varint(newtask::PID, *thread);
+                            out.string(newtask::COMM, "name");
+                            out.varint(newtask::CLONE_FLAGS, 0x10000);
+                        }
+                    });
+                });
+            }
+            out.nested(bundle::COMPACT_SCHED, |out| {
+                out.string(compact::INTERN_TABLE, "name");
+                let runs = events.iter().filter_map(|event| match event {
+                    Runs(time, state, next) => Some((at(time), u64::from(*state == 'S'), *next)),
+                    _ => None,
+                });
+                let runs: Vec<_> = runs.collect();
+                let times = runs.iter().map(|it| it.0).collect();
+                out.bytes(compact::SWITCH_TIMESTAMP, &deltas(times));
+                out.bytes(
+                    compact::SWITCH_PREV_STATE,
+                    &packed(runs.iter().map(|it| it.1)),
+                );
+                out.bytes(
+                    compact::SWITCH_NEXT_PID,
+                    &packed(runs.iter().map(|it| it.2)),
+                );
+                let same = |number: u64, count| packed(vec![number; count]);
+                out.bytes(compact::SWITCH_NEXT_PRIO, &same(120, runs.len()));
+                out.bytes(compact::SWITCH_NEXT_COMM_INDEX, &same(0, runs.len()));
+                let wakes = events.iter().filter_map(|event| match event {
+                    Wakes(time, thread) => Some((at(time), *thread)),
+                    _ => None,
+                });
+                let wakes: Vec<_> = wakes.collect();
+                let times = wakes.iter().map(|it| it.0).collect();
+                out.bytes(compact::WAKING_TIMESTAMP, &deltas(times));
+                out.bytes(compact::WAKING_PID, &packed(wakes.iter().map(|it| it.1)));
+                out.bytes(compact::WAKING_TARGET_CPU, &same(1, wakes.len()));
+                out.bytes(compact::WAKING_PRIO, &same(120, wakes.len()));
+                out.bytes(compact::WAKING_COMM_INDEX, &same(0, wakes.len()));
+                out.bytes(compact::WAKING_COMMON_FLAGS, &same(0, wakes.len()));
+            });
+        });
+    });
+}
+
+/// Writes how much memory a process has at some millisecond.
+fn statistics(trace: &mut Vec<u8>, time: u64, pid: u64) {
+    write(trace, 3, |out| {
+        out.varint(packet::TIMESTAMP, START + time * MS);
+        out.nested(packet::PROCESS_STATS, |out| {
+            out.nested(process_stats::PROCESSES, |out| {
+                out.varint(process_stats::process::PID, pid);
+                out.varint(process_stats::process::VM_RSS_KB, pid + time);
+            });
+        });
+    });
+}
+
+/// Compares the part with the whole, in which the thread is told of in these words.
+#[track_caller]
+fn compare(whole: &[u8], expected: &[&str]) {
+    let mut part = Vec::new();
+    cut(Cursor::new(whole), WINDOW, [9; 16], &mut part).unwrap();
+    let (of_whole, of_part) = (said(whole, WINDOW), said(&part, WINDOW));
+    let states = |said: &[String]| -> Vec<String> {
+        let of_thread = format!("state {THREAD} ");
+        let states = said.iter().filter_map(|line| line.strip_prefix(&of_thread));
+        states.map(str::to_owned).collect()
+    };
+    assert_eq!(states(&of_whole), expected, "the whole");
+    assert_eq!(states(&of_part), expected, "the part");
+    assert_eq!(differences(&of_whole, &of_part), "");
+    for trace in [whole, &part] {
+        assert_eq!(errors(trace), [] as [&str; 0]);
+        check_upstream(trace);
+    }
+}
+
+/// Switches of a CPU between two threads of its own, each 20 ms, from `from` to 200 ms.
+fn turns(cpu: u64, from: u64) -> Vec<Sched> {
+    let times = (from + cpu..200).step_by(20).enumerate();
+    times
+        .map(|(turn, time)| Runs(time, 'R', 10 + cpu + 10 * (turn as u64 % 2)))
+        .collect()
+}
+
+#[test]
+fn a_thread_that_was_only_woken_waits() {
+    let mut whole = Vec::new();
+    let mut events = turns(0, 0);
+    events.extend([Wakes(50, THREAD), Wakes(150, THREAD)]);
+    bundle(&mut whole, 0, 0, &events);
+    bundle(&mut whole, 1, 0, &turns(1, 0));
+    compare(&whole, &["R 0 to 100000000"]);
+}
+
+#[test]
+fn a_thread_waits_if_its_last_run_is_told_after_it_was_woken() {
+    let mut whole = Vec::new();
+    let mut events = turns(0, 0);
+    events.extend((2..9).chain([60, 70]).map(|time| Wakes(time, THREAD)));
+    bundle(&mut whole, 0, 0, &events);
+    let events = [
+        Runs(1, 'R', 11),
+        Runs(30, 'R', THREAD),
+        Runs(40, 'S', 11),
+        Runs(130, 'R', THREAD),
+        Runs(140, 'S', 11),
+    ];
+    bundle(&mut whole, 1, 0, &events);
+    let expected = [
+        "R 0 to 35000000",
+        "Running 35000000 to 45000000",
+        "S 45000000 to 100000000",
+    ];
+    compare(&whole, &expected);
+}
+
+#[test]
+fn a_new_thread_waits_also_if_its_process_is_told() {
+    let mut whole = Vec::new();
+    write(&mut whole, 3, |out| {
+        out.varint(packet::TIMESTAMP, START + 60 * MS);
+        out.nested(packet::PROCESS_TREE, |out| {
+            out.nested(process_tree::PROCESSES, |out| {
+                out.varint(process_tree::process::PID, 10);
+                out.string(process_tree::process::CMDLINE, "program");
+            });
+            out.nested(process_tree::THREADS, |out| {
+                out.varint(process_tree::thread::TID, THREAD);
+                out.varint(process_tree::thread::TGID, 10);
+            });
+        });
+    });
+    let mut events = turns(0, 0);
+    events.push(Creates(50, THREAD));
+    bundle(&mut whole, 0, 0, &events);
+    bundle(&mut whole, 1, 0, &turns(1, 0));
+    compare(&whole, &["R 0 to 100000000"]);
+}
+
+/// In a ring, each CPU begins at a time of its own, and readers take no state from before all have
+/// begun.
+#[test]
+fn a_part_of_a_ring_knows_no_more_than_the_ring() {
+    let mut whole = Vec::new();
+    let mut events = turns(0, 0);
+    events.push(Wakes(150, THREAD));
+    bundle(&mut whole, 0, 0, &events);
+    bundle(&mut whole, 0, 45, &[Creates(47, 50), Wakes(48, 51)]);
+    let events = [Runs(10, 'R', THREAD), Runs(20, 'R', 11), Runs(90, 'R', 21)];
+    bundle(&mut whole, 1, 5, &events);
+    // An idle one.
+    bundle(
+        &mut whole,
+        2,
+        60,
+        &[Runs(61, 'S', 0), Runs(62, 'S', 12), Runs(63, 'S', 0)],
+    );
+    compare(&whole, &["R 55000000 to 100000000"]);
+}
+
+#[test]
+fn news_of_a_thread_from_another_cpu_are_newer_than_what_the_last_one_tells() {
+    let mut whole = Vec::new();
+    let events = [Runs(0, 'R', 10), Runs(50, 'R', THREAD), Runs(60, 'S', 10)];
+    bundle(&mut whole, 0, 0, &events);
+    // Of this one the rest is missing.
+    bundle(&mut whole, 1, 0, &[Runs(1, 'R', 11), Runs(40, 'R', THREAD)]);
+    bundle(&mut whole, 0, 0, &[Runs(180, 'R', 20)]);
+    compare(&whole, &["S 0 to 100000000"]);
+}
+
+#[test]
+fn a_process_that_ended_is_not_told_of_though_its_statistics_come_later() {
+    let mut whole = Vec::new();
+    let mut events = turns(0, 0);
+    events.extend([Ends(50, THREAD), Ends(60, 41)]);
+    bundle(&mut whole, 0, 0, &events);
+    bundle(&mut whole, 1, 0, &turns(1, 0));
+    // Another process got the number of the second one.
+    for (time, pid) in [(40, THREAD), (40, 41), (70, 41), (70, 42)] {
+        statistics(&mut whole, time, pid);
+    }
+    compare(&whole, &[]);
+    let told = said(&whole, WINDOW).into_iter();
+    let told: Vec<String> = told.filter(|line| line.starts_with("counter")).collect();
+    let expected = [
+        "counter mem.rss of 41 113664 before",
+        "counter mem.rss of 42 114688 before",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn a_segment_begins_with_what_happened_before_packets_that_come_later() {
+    let mut whole = Vec::new();
+    let speaks = |trace: &mut Vec<u8>, ms: u64| {
+        write(trace, 1, |out| {
+            out.varint(packet::TIMESTAMP, START + ms * MS);
+            out.nested(packet::SERVICE_EVENT, |out| {
+                out.bool(service::ALL_DATA_SOURCES_FLUSHED, true);
+            });
+        });
+    };
+    let mut events = turns(0, 0);
+    events.push(Creates(50, THREAD));
+    bundle(&mut whole, 0, 0, &events);
+    statistics(&mut whole, 40, 42);
+    speaks(&mut whole, 200);
+    statistics(&mut whole, 105, 42);
+    let events = [
+        Runs(1, 'R', 11),
+        Runs(60, 'R', THREAD),
+        Runs(70, 'S', 11),
+        Runs(210, 'R', 21),
+    ];
+    bundle(&mut whole, 1, 0, &events);
+    bundle(&mut whole, 0, 0, &[Runs(220, 'R', 10)]);
+    speaks(&mut whole, 420);
+    let parts = split(&whole, Every::Nanoseconds(150 * MS));
+    assert_eq!(parts.len(), 2);
+    let trace = Trace::read(&parts[1][..], &Options::default()).unwrap();
+    let threads = &trace.tables().thread;
+    let rows = (0..threads.len()).filter(|row| threads.tid().get(*row) == THREAD as i64);
+    assert_eq!(rows.count(), 1);
+    let said = said(&parts[1], WINDOW);
+    for expected in [
+        format!("state {THREAD} S 0 to 100000000"),
+        "counter mem.rss of 42 83968 before".to_owned(),
+        "counter mem.rss of 42 150528 10000000".to_owned(),
+    ] {
+        assert!(said.contains(&expected), "{expected}: {said:?}");
+    }
+}
