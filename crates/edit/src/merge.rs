@@ -5,7 +5,7 @@
 //! related by the time of day: they become machines of one trace, as if a service with relays had
 //! recorded them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Seek, Write};
 
 use ferretto_format::clock::{BOOTTIME, REALTIME};
@@ -142,13 +142,61 @@ fn of_machines<R: Read, W: Write>(
     Ok(all)
 }
 
+/// Bytes of snapshots of clocks that are written first. Those beyond stay where they are.
+const MAX_SNAPSHOTS: usize = 64 << 20;
+
+/// The snapshots of the clocks that all sequences share, by boot time, each once: parts of one
+/// recording repeat them, and readers expect clocks to go on.
+#[derive(Debug, Default)]
+struct Snapshots {
+    packets: BTreeMap<(u64, Vec<u8>), Vec<u8>>,
+    bytes: usize,
+}
+
+impl Snapshots {
+    fn add(&mut self, packet: &[u8]) {
+        let Some(key) = Self::key(packet) else {
+            return;
+        };
+        if self.bytes + packet.len() <= MAX_SNAPSHOTS && !self.packets.contains_key(&key) {
+            self.bytes += 2 * packet.len() + 128;
+            self.packets.insert(key, packet.to_vec());
+        }
+    }
+
+    fn has(&self, packet: &[u8]) -> bool {
+        Self::key(packet).is_some_and(|key| self.packets.contains_key(&key))
+    }
+
+    /// Returns the boot time in the snapshot of the service in a packet, and the snapshot.
+    fn key(packet: &[u8]) -> Option<(u64, Vec<u8>)> {
+        let snapshot = Fields::find(trace_packet::CLOCK_SNAPSHOT, packet)?;
+        let snapshot = snapshot.as_bytes()?;
+        let sequence = Fields::find(trace_packet::TRUSTED_PACKET_SEQUENCE_ID, packet)?;
+        let is_of_service = sequence.as_u32() == Some(SERVICE_SEQUENCE);
+        let is_of_host = Fields::find(trace_packet::MACHINE_ID, packet).is_none();
+        let boot = reading(snapshot, BOOTTIME).filter(|_| is_of_service && is_of_host)?;
+        Some((boot, snapshot.to_vec()))
+    }
+}
+
 /// Sequences get numbers of their own.
-fn of_one_machine<R: Read, W: Write>(
+fn of_one_machine<R: Read + Seek, W: Write>(
     traces: &mut [R],
     uuid: [u8; 16],
     mut out: W,
 ) -> Result<Vec<Taken>, EditError> {
     write_packet(&mut out, &uuid_packet(uuid))?;
+    let mut snapshots = Snapshots::default();
+    for trace in &mut *traces {
+        TraceReader::new(&mut *trace)
+            .read_all(|packet| snapshots.add(packet.bytes))
+            .map_err(EditError::Read)?;
+        rewind(trace)?;
+    }
+    for packet in snapshots.packets.values() {
+        write_packet(&mut out, packet)?;
+    }
     let mut last = SERVICE_SEQUENCE;
     let mut all = Vec::new();
     let mut tail: Vec<Vec<u8>> = Vec::new();
@@ -158,6 +206,9 @@ fn of_one_machine<R: Read, W: Write>(
         let damage: Damage = TraceReader::new(trace)
             .try_read_all(|packet| {
                 packets += 1;
+                if snapshots.has(packet.bytes) {
+                    return true;
+                }
                 let mut goes = true;
                 let mut is_last = false;
                 let mut of = |sequence: u32| {

@@ -2,12 +2,12 @@
 
 use std::io::Cursor;
 
-use ferretto_edit::{Every, Window, merge};
+use ferretto_edit::{Every, Window, cut, merge};
 use ferretto_proto::fields::{trace_packet as packet, track_event};
 use ferretto_tables::{Options, Trace};
 
-use crate::content::{errors, said};
-use crate::recording::{SECOND, START, recording, snapshot, write};
+use crate::content::{check_upstream, errors, said};
+use crate::recording::{MS, SECOND, START, recording, snapshot, write};
 use crate::split::split;
 
 #[test]
@@ -34,6 +34,31 @@ fn parts_merged_again_say_what_the_whole_says() {
             .collect()
     };
     assert_eq!(slices(&merged), slices(&whole));
+    assert_eq!(errors(&merged), [] as [&str; 0]);
+    check_upstream(&merged);
+}
+
+#[test]
+fn parts_cut_out_and_merged_in_any_order_open_without_errors() {
+    let whole = recording(30);
+    // Between events of the kernel, and at one of them.
+    let moments = [3_005, 12_005, 25_000].map(|ms| START + ms * MS);
+    let parts: Vec<Vec<u8>> = moments
+        .windows(2)
+        .map(|window| {
+            let (from, to) = (window[0], window[1]);
+            let mut part = Vec::new();
+            cut(Cursor::new(&whole), Window { from, to }, [9; 16], &mut part).unwrap();
+            part
+        })
+        .collect();
+    for order in [[0, 1], [1, 0]] {
+        let mut both = order.map(|part: usize| Cursor::new(&parts[part]));
+        let mut merged = Vec::new();
+        merge(&mut both, &["a", "b"], [3; 16], &mut merged).unwrap();
+        assert_eq!(errors(&merged), [] as [&str; 0]);
+        check_upstream(&merged);
+    }
 }
 
 #[test]
