@@ -17,12 +17,49 @@ const WAITING: usize = 1024;
 /// Entries that one look at the journal may find.
 const MAX_FOUND: usize = 100_000;
 
-/// The program while it follows the journal. It ends with this.
+/// The program, and the thread that reads its output. They end with this.
 #[derive(Debug)]
-pub(super) struct Follower {
+struct Program {
     child: Child,
+    /// `None` once no more are wanted, or there are none.
     entries: Option<Receiver<Entry>>,
     thread: Option<JoinHandle<()>>,
+}
+
+impl Program {
+    fn start(mut command: Command) -> io::Result<Self> {
+        let mut child = command.spawn()?;
+        let output = child.stdout.take();
+        let (sender, entries) = mpsc::sync_channel(WAITING);
+        let mut program = Self {
+            child,
+            entries: Some(entries),
+            thread: None,
+        };
+        let thread = std::thread::Builder::new()
+            .name("journal".to_owned())
+            .spawn(move || pass_on(output, &sender));
+        program.thread = Some(thread?);
+        Ok(program)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // The thread may wait for room, or for the program.
+        self.entries = None;
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The program while it follows the journal.
+#[derive(Debug)]
+pub(super) struct Follower {
+    program: Program,
     has_ended: bool,
 }
 
@@ -33,29 +70,20 @@ impl Follower {
         conditions: &[OsString],
     ) -> io::Result<Self> {
         let mut command = command(program, since, conditions);
-        let mut child = command.arg("--follow").arg("--no-tail").spawn()?;
-        let output = child.stdout.take();
-        let (sender, entries) = mpsc::sync_channel(WAITING);
-        let thread = std::thread::Builder::new()
-            .name("journal".to_owned())
-            .spawn(move || pass_on(output, &sender));
-        let mut follower = Self {
-            child,
-            entries: Some(entries),
-            thread: None,
+        command.arg("--follow").arg("--no-tail");
+        Ok(Self {
+            program: Program::start(command)?,
             has_ended: false,
-        };
-        follower.thread = Some(thread?);
-        Ok(follower)
+        })
     }
 
     /// Returns the next entry, if one has come.
     pub(super) fn next(&mut self) -> Option<Entry> {
-        match self.entries.as_ref()?.try_recv() {
+        match self.program.entries.as_ref()?.try_recv() {
             Ok(entry) => Some(entry),
             Err(TryRecvError::Empty) => None,
             Err(TryRecvError::Disconnected) => {
-                self.entries = None;
+                self.program.entries = None;
                 self.has_ended = true;
                 None
             }
@@ -65,18 +93,6 @@ impl Follower {
     /// Returns true once if the program has ended by itself.
     pub(super) fn has_failed(&mut self) -> bool {
         std::mem::take(&mut self.has_ended)
-    }
-}
-
-impl Drop for Follower {
-    fn drop(&mut self) {
-        // The thread may wait for room, or for the program.
-        self.entries = None;
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 
@@ -112,12 +128,10 @@ fn pass_on(output: Option<ChildStdout>, entries: &SyncSender<Entry>) {
     }
 }
 
-/// A look at what the journal has, by a program of its own. It ends with this.
+/// A look at what the journal has, by a program of its own.
 #[derive(Debug)]
 pub(super) struct Look {
-    child: Child,
-    entries: Option<Receiver<Entry>>,
-    thread: Option<JoinHandle<()>>,
+    program: Program,
     found: Vec<Entry>,
     end: Instant,
 }
@@ -130,45 +144,35 @@ impl Look {
         conditions: &[OsString],
         limit: Duration,
     ) -> io::Result<Self> {
-        let mut child = command(program, since, conditions).spawn()?;
-        let output = child.stdout.take();
-        let (sender, entries) = mpsc::sync_channel(WAITING);
-        let mut look = Self {
-            child,
-            entries: Some(entries),
-            thread: None,
+        Ok(Self {
+            program: Program::start(command(program, since, conditions))?,
             found: Vec::new(),
             end: Instant::now() + limit,
-        };
-        let thread = std::thread::Builder::new()
-            .name("journal".to_owned())
-            .spawn(move || pass_on(output, &sender));
-        look.thread = Some(thread?);
-        Ok(look)
+        })
     }
 
     /// Takes what was found so far, without waiting. Returns true if that is all, or the time is
     /// over.
     pub(super) fn go_on(&mut self) -> bool {
         loop {
-            let Some(entries) = &self.entries else {
+            let Some(entries) = &self.program.entries else {
                 return true;
             };
             match entries.try_recv() {
                 Ok(entry) if self.found.len() < MAX_FOUND => self.found.push(entry),
                 Err(TryRecvError::Empty) => return Instant::now() >= self.end,
-                _ => self.entries = None,
+                _ => self.program.entries = None,
             }
         }
     }
 
     /// Waits until all is found, or the time is over.
     pub(super) fn wait(&mut self) {
-        while let Some(entries) = &self.entries {
+        while let Some(entries) = &self.program.entries {
             let left = self.end.saturating_duration_since(Instant::now());
             match entries.recv_timeout(left) {
                 Ok(entry) if self.found.len() < MAX_FOUND => self.found.push(entry),
-                _ => self.entries = None,
+                _ => self.program.entries = None,
             }
         }
     }
@@ -177,17 +181,5 @@ impl Look {
     /// way.
     pub(super) fn take(&mut self) -> Vec<Entry> {
         std::mem::take(&mut self.found)
-    }
-}
-
-impl Drop for Look {
-    fn drop(&mut self) {
-        // The thread may wait for room, or for the program.
-        self.entries = None;
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
