@@ -6,23 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use common::World;
+use common::{FOR_TESTING, World, raw, write};
 use ferretto_shm::{
     Arbiter, ArbiterOptions, ChunkFlags, ExhaustedPolicy, Outlet, Output, PageSize, Region,
-    TraceWriter,
 };
-use ferretto_wire::encode;
-
-const FOR_TESTING: u32 = 900;
-
-/// Body of a packet of exactly `length` bytes.
-fn raw(length: usize) -> Vec<u8> {
-    encode(|m| m.bytes(1, &vec![b'x'; length - 2 - usize::from(length > 129)]))
-}
-
-fn write(writer: &mut TraceWriter, body: &[u8]) {
-    writer.write_packet(body);
-}
 
 #[test]
 fn shm_024_and_025_loss_in_the_middle_of_a_packet_is_marked() {

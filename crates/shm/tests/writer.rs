@@ -2,21 +2,10 @@
 
 mod common;
 
-use common::{World, fragments};
+use common::{FOR_TESTING, World, fragments, raw, write};
 use ferretto_shm::{ArbiterOptions, ChunkFlags, ExhaustedPolicy, Output, TraceWriter};
 use ferretto_wire::{Encoder, Fields, Sink, encode};
 use proptest::prelude::*;
-
-const FOR_TESTING: u32 = 900;
-
-/// Body of a packet of exactly `length` bytes.
-fn raw(length: usize) -> Vec<u8> {
-    encode(|m| m.bytes(1, &vec![b'x'; length - 2 - usize::from(length > 129)]))
-}
-
-fn write(writer: &mut TraceWriter, body: &[u8]) {
-    writer.write_packet(body);
-}
 
 #[test]
 fn shm_013_only_the_first_packet_of_a_writer_says_so() {

@@ -10,7 +10,10 @@ use ferretto_shm::{
     Arbiter, ArbiterOptions, ChunkFlags, ChunkHeader, Commit, ExhaustedPolicy, Outlet, Output,
     PageSize, Region, ServiceRegion, TraceWriter,
 };
-use ferretto_wire::decode_varint;
+use ferretto_wire::{decode_varint, encode};
+
+/// The field of a packet that is for tests.
+pub const FOR_TESTING: u32 = 900;
 
 /// Counts the calls of the writers' side.
 #[derive(Clone, Default)]
@@ -168,6 +171,15 @@ impl World {
             payload.to_vec(),
         )
     }
+}
+
+/// Body of a packet of exactly `length` bytes.
+pub fn raw(length: usize) -> Vec<u8> {
+    encode(|m| m.bytes(1, &vec![b'x'; length - 2 - usize::from(length > 129)]))
+}
+
+pub fn write(writer: &mut TraceWriter, body: &[u8]) {
+    writer.write_packet(body);
 }
 
 /// The fragments of a payload, as many as the header counts.
