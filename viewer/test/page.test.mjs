@@ -1,8 +1,9 @@
 // The page as people use it, with the network blocked.
 import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
 import { after, before, test } from 'node:test';
 import { clickEvent, folder, launch, open, press, row, seen, settled, span, visit, xOf } from './browser.mjs';
-import { Kind, Trace } from './fixture.mjs';
+import { embed, frame, Kind, Trace } from './fixture.mjs';
 import { deep, hostile, NAMES, nothing, server } from './traces.mjs';
 
 const MS = 1e6;
@@ -718,5 +719,69 @@ test('with a graphics card the picture is the same', async () => {
         assert.ok(different < 0.01, `${(100 * different).toFixed(2)} % of the pixels differ`);
     } finally {
         await computed.close();
+    }
+});
+
+/** A server of a recording that grows. Answers wait until they are given out, but for the first. */
+async function growing() {
+    const send = (response, generation, end) => {
+        const trace = new Trace();
+        const machine = trace.node(-1, Kind.Machine, 'Machine');
+        for (let i = 1; i <= generation; i++) trace.node(machine, Kind.Slices, `part ${i}`);
+        Object.assign(trace, { end, header: { ...trace.header, live: true, generation } });
+        response.end(trace.frames()[0][1]);
+    };
+    let listens;
+    const events = new Promise((done) => (listens = done));
+    let wanted;
+    const server = createServer((request, response) => {
+        const name = request.url.slice(1);
+        if (name === '') return response.setHeader('Content-Type', 'text/html').end(embed([]));
+        if (name === 'trace') return wanted ? wanted((generation, end) => send(response, generation, end)) : send(response, 1, 100 * MS);
+        if (name.startsWith('alive')) {
+            response.writeHead(200, { 'Content-Type': 'text/event-stream' }).write(':\n\n');
+            return listens(response);
+        }
+        let asked = '';
+        request.on('data', (part) => (asked += part));
+        request.on('end', () => {
+            const { nodes, from, to, level } = JSON.parse(asked);
+            const none = ['u32', nodes.map(() => 0)];
+            response.end(frame('tiles', { from, to, level }, [''], { node: ['u32', nodes], rows: none, points: none, start: ['f64', []] }));
+        });
+    });
+    await new Promise((done) => server.listen(0, '127.0.0.1', done));
+    return {
+        url: `http://127.0.0.1:${server.address().port}/`,
+        /** Says that there is more, and returns what answers the page when it asks for that. */
+        grow: async () => {
+            const stream = await events;
+            const asked = new Promise((done) => (wanted = done));
+            stream.write('event: more\ndata: 0\n\n');
+            return asked;
+        },
+        close: () => {
+            server.close();
+            server.closeAllConnections();
+        },
+    };
+}
+
+test('an answer about a growing trace is left unread when a newer one has come', async () => {
+    const server = await growing();
+    try {
+        await on(server.url, async (page) => {
+            assert.equal((await span(page))[1], 101 * MS);
+            const slow = await server.grow();
+            const quick = await server.grow();
+            quick(3, 300 * MS);
+            await page.locator('#labels', { hasText: 'part 3' }).waitFor();
+            slow(2, 200 * MS);
+            await settled(page);
+            assert.equal((await span(page))[1], 303 * MS);
+            assert.match(await page.locator('#labels').innerText(), /part 3/);
+        });
+    } finally {
+        server.close();
     }
 });
