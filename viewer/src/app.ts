@@ -45,7 +45,8 @@ export class App {
     hoverX: number | null = null;
     readonly labels: Labels;
     readonly panel: Panel;
-    private scheduled = false;
+    /** The number of the frame that is asked for, or 0. */
+    private scheduled = 0;
     private pending = 0;
     private link: Link;
     private asked = 0;
@@ -120,6 +121,7 @@ export class App {
     private resize(): void {
         const { width, height } = this.stage.getBoundingClientRect();
         const em = parseFloat(getComputedStyle(document.body).fontSize);
+        if (this.scene.has(width, height, devicePixelRatio, em)) return;
         const [t0, t1] = [this.axis.t0, this.axis.t1];
         const index = this.layout.indexOf(this.focus);
         const inSight = index >= 0 && this.scene.visible(this.picture).some((box) => box.node === this.layout.row(index).node);
@@ -158,12 +160,8 @@ export class App {
     /** Has the picture drawn anew with the screen's next frame. */
     invalidate(): void {
         if (this.scheduled) return;
-        this.scheduled = true;
         document.documentElement.dataset.busy = '1';
-        requestAnimationFrame(() => {
-            this.scheduled = false;
-            this.frame();
-        });
+        this.scheduled = requestAnimationFrame(() => this.frame());
     }
 
     /** Asks for what is in sight. Returns what there is already: a picture, and one in which nothing is coarse. */
@@ -173,6 +171,8 @@ export class App {
     }
 
     private frame(): void {
+        if (this.scheduled) cancelAnimationFrame(this.scheduled);
+        this.scheduled = 0;
         this.setScroll(this.scroll, false);
         const picture = this.picture;
         const got = this.want();
@@ -193,7 +193,9 @@ export class App {
     private lookForCard(): void {
         const later = new Promise((done) => setTimeout(done, 100));
         void this.task(later, () => {
-            if (this.scene.useCard()) this.resize();
+            if (!this.scene.useCard()) return;
+            this.scene.resize(this.scene.width, this.scene.height, this.scene.ratio, this.scene.em);
+            this.invalidate();
         });
     }
 

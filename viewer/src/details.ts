@@ -3,7 +3,7 @@
 import type { App } from './app';
 import { css, nameColor } from './colors';
 import { el, name } from './dom';
-import { date, clock, duration, instant } from './format';
+import { clock, count, date, duration, instant } from './format';
 import { title } from './labels';
 import type { Details, Ref } from './model';
 
@@ -48,7 +48,7 @@ export function details(app: App): HTMLElement {
             el('button', { title: ',', click: () => app.step('previous') }, 'Previous'),
             el('button', { title: '.', click: () => app.step('next') }, 'Next'),
             it.dur > 0 && el('button', { title: 'M', click: () => app.setRange({ from: it.start, to: it.start + it.dur, boxes: null }) }, 'Sum up its time'),
-            (it.children ?? 0) > 0 && el('button', { title: '>', click: () => app.step('child') }, `First of ${it.children!.toLocaleString('en-US')} within`)),
+            (it.children ?? 0) > 0 && el('button', { title: '>', click: () => app.step('child') }, `First of ${count(it.children!)} within`)),
         el('div', { class: 'columns' },
             el('section', {}, el('h3', {}, 'Event'), list(facts)),
             (it.args?.length ?? 0) > 0 && el('section', {}, el('h3', {}, 'Arguments'), list(it.args!.map(([key, value]) => [key, value]))),

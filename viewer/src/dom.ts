@@ -1,5 +1,7 @@
 // Elements of the page. Texts go in as text nodes alone: nothing from a trace is ever read as HTML.
 
+import { count } from './format';
+
 type Child = Node | string | null | undefined | false;
 
 export interface Attributes {
@@ -86,7 +88,7 @@ export function table(caption: string, heads: string[], rows: Cell[][], sorted: 
             ),
         );
         more.hidden = rows.length <= most;
-        more.textContent = `Show more of ${rows.length.toLocaleString('en-US')}`;
+        more.textContent = `Show more of ${count(rows.length)}`;
     };
     fill();
     return el('section', { class: 'table' },

@@ -10,8 +10,18 @@ const UNITS: [number, string][] = [
     [1, 'ns'],
 ];
 
-const digits = (value: number, most: number) =>
-    value.toLocaleString('en-US', { maximumFractionDigits: most, useGrouping: true });
+/** A number in groups of three digits, with so many behind the point. `toLocaleString` would take longer than a frame. */
+function decimal(value: number, least: number, most: number): string {
+    const [whole, behind = ''] = Math.abs(value).toFixed(most).split('.');
+    let end = behind.length;
+    while (end > least && behind[end - 1] === '0') end -= 1;
+    const sign = value < 0 && /[1-9]/.test(whole + behind) ? '-' : '';
+    const grouped = whole.replace(/\B(?=(\d{3})+$)/g, ',');
+    return sign + grouped + (end > 0 ? `.${behind.slice(0, end)}` : '');
+}
+
+const digits = (value: number, most: number) => decimal(value, 0, most);
+const two = (value: number) => String(value).padStart(2, '0');
 
 /** A duration with about four significant digits. */
 export function duration(ns: number): string {
@@ -31,7 +41,7 @@ export function instant(ns: number): string {
     const whole = Math.round(Math.abs(ns));
     const seconds = Math.floor(whole / 1e9);
     const fraction = String(whole % 1e9).padStart(9, '0');
-    return `${sign}${seconds.toLocaleString('en-US')}.${fraction.slice(0, 3)} ${fraction.slice(3, 6)} ${fraction.slice(6)} s`;
+    return `${sign}${count(seconds)}.${fraction.slice(0, 3)} ${fraction.slice(3, 6)} ${fraction.slice(6)} s`;
 }
 
 /** A time since the beginning for the ruler, as exact as a step between its lines asks. */
@@ -39,13 +49,13 @@ export function tick(ns: number, step: number): string {
     const [size, unit] = UNITS.find(([size]) => Math.max(Math.abs(ns), step) >= size && size <= 1e9) ?? [1, 'ns'];
     const places = Math.max(0, Math.ceil(Math.log10(size / step) - 1e-9));
     const value = ns / size;
-    return `${value.toLocaleString('en-US', { minimumFractionDigits: places, maximumFractionDigits: places })} ${unit}`;
+    return `${decimal(value, places, places)} ${unit}`;
 }
 
 /** A time of day of the place the browser is in, as exact as a step asks. */
 export function clock(unixNs: bigint, step: number): string {
     const date = new Date(Number(unixNs / 1_000_000n));
-    const base = date.toLocaleTimeString('en-GB', { hour12: false });
+    const base = [date.getHours(), date.getMinutes(), date.getSeconds()].map(two).join(':');
     const places = Math.min(9, Math.max(0, Math.ceil(Math.log10(1e9 / step) - 1e-9)));
     if (places === 0) return base;
     return `${base}.${String(unixNs % 1_000_000_000n).padStart(9, '0').slice(0, places)}`;
@@ -53,12 +63,11 @@ export function clock(unixNs: bigint, step: number): string {
 
 export function date(unixNs: bigint): string {
     const date = new Date(Number(unixNs / 1_000_000n));
-    const two = (value: number) => String(value).padStart(2, '0');
     return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
 }
 
 export function count(value: number): string {
-    return value.toLocaleString('en-US');
+    return decimal(value, 0, 3);
 }
 
 /** A value with its unit. Bytes get binary prefixes, times decimal ones. */

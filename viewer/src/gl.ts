@@ -32,10 +32,20 @@ export class RectList {
         return new Uint8Array(this.floats.buffer, 0, this.length * WORDS * 4);
     }
 
-    each(visit: (x: number, y: number, w: number, h: number, color: number) => void): void {
-        for (let i = 0; i < this.length; i++) {
-            const at = i * WORDS;
-            visit(this.floats[at], this.floats[at + 1], this.floats[at + 2], this.floats[at + 3], this.words[at + 4]);
+    /** Fills them into pixels of so many in a row. All colours are opaque, so the last one counts. */
+    fill(pixels: Uint32Array, width: number, height: number): void {
+        const { floats, words } = this;
+        for (let at = 0; at < this.length * WORDS; at += WORDS) {
+            const left = Math.max(0, Math.round(floats[at]));
+            const right = Math.min(width, Math.round(floats[at] + floats[at + 2]));
+            if (right <= left) continue;
+            const color = words[at + 4];
+            const top = Math.max(0, Math.round(floats[at + 1]));
+            const end = Math.min(height, Math.round(floats[at + 1] + floats[at + 3])) * width;
+            for (let row = top * width; row < end; row += width) {
+                if (right - left > 8) pixels.fill(color, row + left, row + right);
+                else for (let i = row + left; i < row + right; i++) pixels[i] = color;
+            }
         }
     }
 }
@@ -122,7 +132,7 @@ class GlPainter implements Painter {
     }
 }
 
-/** Fills pixels in memory and hands all over at once. All colours are opaque, so the last one counts. */
+/** Fills pixels in memory and hands all over at once. */
 class FlatPainter implements Painter {
     readonly name = '2D canvas';
     private image: ImageData | null = null;
@@ -138,17 +148,7 @@ class FlatPainter implements Painter {
         }
         const { pixels } = this;
         pixels.fill(0);
-        list.each((x, y, w, h, color) => {
-            const left = Math.max(0, Math.round(x));
-            const right = Math.min(width, Math.round(x + w));
-            if (right <= left) return;
-            const bottom = Math.min(height, Math.round(y + h));
-            for (let row = Math.max(0, Math.round(y)); row < bottom; row++) {
-                const at = row * width;
-                if (right - left > 16) pixels.fill(color, at + left, at + right);
-                else for (let i = at + left; i < at + right; i++) pixels[i] = color;
-            }
-        });
+        list.fill(pixels, width, height);
         this.context.putImageData(this.image, 0, 0);
     }
 }

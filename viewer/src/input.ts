@@ -2,6 +2,7 @@
 
 import type { App } from './app';
 import { byId } from './dom';
+import { count } from './format';
 import { openHelp } from './help';
 import { OVERVIEW, RULER } from './scene';
 import { showTip, hideTip } from './tip';
@@ -316,7 +317,7 @@ function bar(app: App): void {
     filter.addEventListener('input', () => {
         const found = app.layout.filter(filter.value);
         app.scroll = 0;
-        if (filter.value.trim()) app.say(found === 0 ? 'No track has this in its name' : `${found.toLocaleString('en-US')} tracks`);
+        if (filter.value.trim()) app.say(found === 0 ? 'No track has this in its name' : `${count(found)} tracks`);
         else app.say('');
         app.invalidate();
     });

@@ -85,6 +85,11 @@ export class Scene {
         return this.painter.name;
     }
 
+    /** Tells if the picture has this size already. */
+    has(width: number, height: number, ratio: number, em: number): boolean {
+        return this.width === width && this.height === height && this.ratio === ratio && this.em === em;
+    }
+
     resize(width: number, height: number, ratio: number, em: number): void {
         this.width = width;
         this.height = height;

@@ -26,18 +26,33 @@ if (!file.endsWith('.html')) {
 const browser = await launch();
 const session = await browser.newBrowserCDPSession();
 const renderers = async () => (await session.send('SystemInfo.getProcessInfo')).processInfo.filter((it) => it.type === 'renderer').map((it) => it.id);
-/** The CPU time of the page's process in milliseconds: other programs do not count. */
-const used = async () => {
-    const of = (id) => readFileSync(`/proc/${id}/stat`, 'utf8').split(') ')[1].split(' ');
-    return Math.max(...(await renderers()).map((id) => 10 * (Number(of(id)[11]) + Number(of(id)[12]))));
+const times = async () => {
+    const of = (id) => {
+        try {
+            const stat = readFileSync(`/proc/${id}/stat`, 'utf8').split(') ')[1].split(' ');
+            return 10 * (Number(stat[11]) + Number(stat[12]));
+        } catch {
+            return 0; // It has just ended.
+        }
+    };
+    return (await renderers()).map(of);
 };
+/** The CPU time of the page's process in milliseconds: other programs do not count. */
+const used = async () => Math.max(...(await times()));
+/** That of all pages. */
+const all = async () => (await times()).reduce((sum, time) => sum + time, 0);
 try {
-    // The browser has started: the processes that it begins with its first page are there.
-    const other = await browser.newPage();
+    // The browser has started and its window is there, with all that a browser loads for its own window: a trace opens in a tab.
+    const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
+    const other = await context.newPage();
     await other.setContent('<canvas></canvas>');
     await other.evaluate(() => document.querySelector('canvas').getContext('2d').fillRect(0, 0, 9, 9));
-    await other.close();
-    const page = await browser.newPage({ viewport: { width: 1280, height: 800 } });
+    for (let calm = 0, last = -1; calm < 5; await other.waitForTimeout(100)) {
+        const now = await all();
+        calm = now === last ? calm + 1 : 0;
+        last = now;
+    }
+    const page = await context.newPage();
     await page.goto(url);
     await settled(page);
     const [picture, painted, sharp, bytes] = await page.evaluate(() => {

@@ -57,7 +57,7 @@ impl View {
         frame.field("remarks", remarks);
         frame.field("facts", self.facts());
         self.add_nodes(&mut frame);
-        frame.u8s("overview", &self.overview());
+        frame.u8s("overview", self.first_overview());
         frame.finish()
     }
 

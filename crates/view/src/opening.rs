@@ -1,5 +1,8 @@
 //! The page as it opens: with what its first picture needs, so that it has nothing to ask before.
 
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
 use crate::facts::Circumstances;
 use crate::nodes::Kind;
 use crate::page::{self, Class};
@@ -16,14 +19,35 @@ const MAX_DRAWN: usize = 150;
 const COARSE: u32 = 4;
 const PIXELS: u32 = 10;
 
+/// The parts of a first picture that depend on the trace alone, when it was prepared or asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Opening {
+    overview: OnceLock<Vec<u8>>,
+    /// Coarse rows of what is likely to be in sight.
+    tiles: OnceLock<Vec<u8>>,
+}
+
 impl View {
+    /// Makes the first picture, which takes some time, before it is asked for.
+    pub(crate) fn prepare(&self) {
+        self.first_overview();
+        if self.nodes.len() <= MAX_NODES {
+            self.first_tiles();
+        }
+    }
+
+    /// Returns the load of the whole trace in equal steps.
+    pub(crate) fn first_overview(&self) -> &[u8] {
+        self.opening.overview.get_or_init(|| self.overview())
+    }
+
     /// Returns the page with what there is to draw, and coarse rows of what is likely to be in
     /// sight.
     pub(crate) fn page(&self, of: Circumstances<'_>) -> Vec<u8> {
-        let mut frames = Vec::new();
+        let mut frames: Vec<(&str, Cow<'_, [u8]>)> = Vec::new();
         if self.nodes.len() <= MAX_NODES {
-            frames.push(("trace", self.index(of)));
-            frames.push(("tiles", self.first_tiles()));
+            frames.push(("trace", self.index(of).into()));
+            frames.push(("tiles", self.first_tiles().into()));
         }
         let mut page = Vec::with_capacity(page::size(Class::First, &frames));
         // Writing to memory does not fail.
@@ -31,7 +55,11 @@ impl View {
         page
     }
 
-    fn first_tiles(&self) -> Vec<u8> {
+    fn first_tiles(&self) -> &[u8] {
+        self.opening.tiles.get_or_init(|| self.make_first_tiles())
+    }
+
+    fn make_first_tiles(&self) -> Vec<u8> {
         let mut nodes: Vec<u32> = (0..self.nodes.len() as u32).collect();
         // In the order in which the page shows them.
         nodes.sort_by_key(|node| match self.nodes[*node as usize].kind {

@@ -31,24 +31,24 @@ impl Class {
 }
 
 /// Returns the size of a page with such frames in it.
-pub(crate) fn size(class: Class, frames: &[(&'static str, Vec<u8>)]) -> usize {
-    let frames = frames
-        .iter()
-        .map(|(name, bytes)| class.open(name).len() + bytes.len().div_ceil(3) * 4 + CLOSE.len());
+pub(crate) fn size<B: AsRef<[u8]>>(class: Class, frames: &[(&str, B)]) -> usize {
+    let frames = frames.iter().map(|(name, bytes)| {
+        class.open(name).len() + bytes.as_ref().len().div_ceil(3) * 4 + CLOSE.len()
+    });
     PAGE.len() - MARKER.len() + frames.sum::<usize>()
 }
 
 /// Writes a page with frames in it.
 pub(crate) fn write(
     class: Class,
-    frames: &[(&'static str, Vec<u8>)],
+    frames: &[(&str, impl AsRef<[u8]>)],
     out: &mut impl Write,
 ) -> io::Result<()> {
     let (before, behind) = PAGE.split_once(MARKER).unwrap_or((PAGE, ""));
     out.write_all(before.as_bytes())?;
     for (name, bytes) in frames {
         out.write_all(class.open(name).as_bytes())?;
-        Base64(bytes).write(out)?;
+        Base64(bytes.as_ref()).write(out)?;
         out.write_all(CLOSE.as_bytes())?;
     }
     out.write_all(behind.as_bytes())

@@ -130,6 +130,8 @@ impl Server {
         thread::Builder::new()
             .name("view".to_owned())
             .spawn(move || accept(&listener, &shared))?;
+        // While a browser starts.
+        self.shared.view().prepare();
         let mut state = self.shared.state();
         loop {
             let closed = state.closed.filter(|_| state.pages == 0);
@@ -197,6 +199,11 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn view(&self) -> Arc<View> {
+        let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
+        view.clone()
+    }
+
     fn serve(&self, stream: TcpStream, admit: &mut dyn FnMut() -> bool) -> io::Result<()> {
         let mut connection = Connection::new(stream)?;
         if !(self.permission)(connection.stream()) {
@@ -251,10 +258,7 @@ impl Shared {
     }
 
     fn answer(&self, name: &str, head: &Head, body: &[u8]) -> Response {
-        let view = {
-            let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
-            view.clone()
-        };
+        let view = self.view();
         let (live, generation) = {
             let state = self.state();
             (state.live, state.generation)

@@ -9,6 +9,7 @@ use ferretto_tables::{Continue, ImportError, Options, Progress, Tables, Trace};
 use crate::counters::Counters;
 use crate::lanes::{Lanes, Times};
 use crate::nodes::{Content, MachineRows, NONE, Node, make};
+use crate::opening::Opening;
 use crate::profile::{Profile, sample_weights, sources};
 use crate::relations::Flows;
 
@@ -38,6 +39,7 @@ pub struct View {
     pub(crate) counters: Counters,
     /// The ends of arrows, when they were asked for.
     pub(crate) flows: OnceLock<Flows>,
+    pub(crate) opening: Opening,
 }
 
 /// The lanes of each table.
@@ -93,6 +95,7 @@ impl View {
             lanes: AllLanes::default(),
             counters: Counters::default(),
             flows: OnceLock::new(),
+            opening: Opening::default(),
         };
         let numbers = view.number_lanes(&rows);
         view.sort(&numbers);

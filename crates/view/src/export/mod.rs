@@ -66,7 +66,7 @@ impl Draft {
     /// Estimates the size, unless it is below a bound in any case.
     fn estimate(&self, most: u64, threads: usize) -> Estimate {
         let mut estimate = Estimate {
-            size: page::size(Class::Frame, &[]) as u64,
+            size: page::size::<Vec<u8>>(Class::Frame, &[]) as u64,
             logs: 0,
             args: 0,
         };
