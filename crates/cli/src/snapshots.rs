@@ -121,7 +121,7 @@ impl Snapshots {
         };
         drop(worker.wanted);
         let mut signalled = signalled;
-        while !signals.wait_or(&worker.ended) {
+        while !signals.wait_or(&worker.ended, None) {
             for signal in signals.take() {
                 if signal.ends() && std::mem::replace(&mut signalled, true) {
                     return false;

@@ -87,7 +87,7 @@ fn wait(
     let mut is_asked = false;
     let mut left = remotes.len();
     while left > 0 {
-        if signals.wait_or(&ended) {
+        if signals.wait_or(&ended, None) {
             let mut which = [0; 1];
             if ended.read(&mut which).context("cannot read a pipe")? == 0 {
                 break;

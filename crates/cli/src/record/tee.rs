@@ -66,7 +66,7 @@ impl Tee {
     /// Returns the bytes passed on, once the pipe is closed; `None` if a signal to end came before.
     pub(super) fn finish(self, signals: &mut Signals) -> Result<Option<Summary>> {
         // The reader may take its time.
-        while !signals.wait_or(&self.ended) {
+        while !signals.wait_or(&self.ended, None) {
             if signals.take().iter().any(|signal| signal.ends()) {
                 return Ok(None);
             }

@@ -106,16 +106,17 @@ impl Signals {
         self.streams.iter().map(|(_, stream)| stream.as_fd())
     }
 
-    /// Waits until something arrives or `other` can be read, which includes its end. Returns
-    /// whether it can.
-    pub(crate) fn wait_or(&self, other: &impl AsFd) -> bool {
+    /// Waits until something arrives, `other` can be read, which includes its end, or until
+    /// `deadline`. Returns whether it can be read.
+    pub(crate) fn wait_or(&self, other: &impl AsFd, deadline: Option<Instant>) -> bool {
+        let timeout = deadline.map(timeout_until);
         let mut fds = vec![PollFd::new(other, PollFlags::IN)];
         fds.extend(
             self.fds()
                 .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
         );
         // An interrupted wait is one that ended early; the caller looks again.
-        let ready = poll(&mut fds, None).is_ok();
+        let ready = poll(&mut fds, timeout.as_ref()).is_ok();
         ready && !fds[0].revents().is_empty()
     }
 

@@ -1,6 +1,8 @@
 //! `ferretto view --live`: shows a recording while it grows.
 
+use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
@@ -10,10 +12,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use ferretto_tables::{Continue, Options};
 use ferretto_view::{Live, View};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpgrp, kill_process};
+use rustix::termios::tcgetpgrp;
 
 use super::{ViewArgs, bind, serve};
 use crate::output::is_standard;
+use crate::session::{Signal as Arrived, Signals};
 
 /// The time between two looks at the file.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -28,6 +32,11 @@ struct Recording {
     old: Option<(u64, u64)>,
     /// The size when it was last read.
     size: u64,
+    signals: Signals,
+    /// This program is asked to end.
+    is_ending: bool,
+    /// It ends when nobody looks at it: there is no command to wait for.
+    ends_with_page: bool,
 }
 
 pub(super) fn run(args: &ViewArgs) -> Result<ExitCode> {
@@ -41,24 +50,35 @@ pub(super) fn run(args: &ViewArgs) -> Result<ExitCode> {
     let server = bind(view, None)?;
     let live = server.live();
     live.begin();
-    let pid = Pid::from_child(&recording.child);
-    let follower = thread::Builder::new()
-        .name("follow".to_owned())
-        .spawn(move || recording.follow(&live))
+    let (closed, page) = UnixStream::pair().context("cannot make a socket")?;
+    let no_browser = args.no_browser;
+    let server = thread::Builder::new()
+        .name("serve".to_owned())
+        .spawn(move || {
+            let served = serve(server, no_browser);
+            drop(page);
+            served
+        })
         .context("cannot start a thread")?;
-    serve(server, args.no_browser)?;
-    if args.command.is_empty() && !follower.is_finished() {
-        // Nobody looks at it any more. It may be over already.
-        let _ = kill_process(pid, Signal::INT);
+    let status = recording.follow(&live, &closed)?;
+    recording.signals.settle();
+    recording.obey();
+    if !recording.is_ending {
+        join(server)?;
     }
-    match follower.join() {
-        Ok(status) => Ok(exit_code(status?)),
-        Err(panic) => std::panic::resume_unwind(panic),
-    }
+    Ok(exit_code(status))
+}
+
+fn join(server: thread::JoinHandle<Result<()>>) -> Result<()> {
+    server
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 impl Recording {
     fn start(args: &ViewArgs) -> Result<Self> {
+        // Before the recording begins, so that no signal leaves it alone.
+        let signals = Signals::new().context("cannot take over signals")?;
         let old = identity(&args.file);
         let program = std::env::current_exe().context("cannot find ferretto itself")?;
         let mut record = Command::new(program);
@@ -76,6 +96,9 @@ impl Recording {
             path: args.file.clone(),
             old,
             size: 0,
+            signals,
+            is_ending: false,
+            ends_with_page: args.command.is_empty(),
         })
     }
 
@@ -83,32 +106,69 @@ impl Recording {
     fn first(&mut self) -> Result<Option<View>> {
         loop {
             let is_over = self.child.try_wait()?.is_some();
-            if let Some(view) = self.read() {
+            if !self.is_ending
+                && let Some(view) = self.read()
+            {
                 return Ok(Some(view));
             }
             if is_over {
                 return Ok(None);
             }
-            thread::sleep(PERIOD / 5);
+            self.signals.wait(Some(Instant::now() + PERIOD / 5));
+            self.obey();
         }
     }
 
-    /// Reads the file again and again, as it grows, until the recording is over.
-    fn follow(mut self, live: &Live) -> Result<ExitStatus> {
-        let mut pause = PERIOD;
+    /// Reads the file again and again, as it grows, until the recording is over. `closed` ends with
+    /// the page.
+    fn follow(&mut self, live: &Live, closed: &UnixStream) -> Result<ExitStatus> {
+        let mut next = Instant::now() + PERIOD;
+        let mut is_closed = false;
         loop {
-            thread::sleep(pause);
+            if is_closed {
+                self.signals.wait(None);
+            } else if self.signals.wait_or(closed, Some(next)) {
+                is_closed = true;
+                if self.ends_with_page && !self.is_ending {
+                    self.signal(Signal::INT);
+                }
+            }
+            self.obey();
             let over = self.child.try_wait()?;
-            let start = Instant::now();
-            if let Some(view) = self.read() {
-                live.grow(view, over.is_none());
-            } else if over.is_some() {
-                live.end();
+            let is_due = over.is_some() || next <= Instant::now();
+            if is_due && !self.is_ending && !is_closed {
+                let start = Instant::now();
+                if let Some(view) = self.read() {
+                    live.grow(view, over.is_none());
+                } else if over.is_some() {
+                    live.end();
+                }
+                next = Instant::now() + PERIOD.max(start.elapsed() * SHARE);
             }
             if let Some(status) = over {
                 return Ok(status);
             }
-            pause = PERIOD.max(start.elapsed() * SHARE);
+        }
+    }
+
+    /// Carries signals out. The recording ends first, so that nothing of it is lost.
+    fn obey(&mut self) {
+        for signal in self.signals.take() {
+            self.is_ending |= signal.ends();
+            match signal {
+                // A terminal tells all programs in its foreground, the recorder among them.
+                Arrived::Interrupt if is_in_foreground() => {}
+                Arrived::Interrupt => self.signal(Signal::INT),
+                Arrived::Terminate => self.signal(Signal::TERM),
+                Arrived::Child | Arrived::Snapshot => {}
+            }
+        }
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        // It may be over already.
+        if let Ok(None) = self.child.try_wait() {
+            let _ = kill_process(Pid::from_child(&self.child), signal);
         }
     }
 
@@ -119,10 +179,25 @@ impl Recording {
         if is_old || size == self.size {
             return None;
         }
-        let view = View::open(&self.path, &Options::default(), |_| Continue::Yes).ok()?;
+        let path = self.path.clone();
+        let view = View::open(&path, &Options::default(), |_| {
+            self.obey();
+            match self.is_ending {
+                true => Continue::No,
+                false => Continue::Yes,
+            }
+        });
+        let view = view.ok()?;
         self.size = size;
         Some(view)
     }
+}
+
+/// Returns true if Ctrl-C in a terminal reaches this process, and with it all that it has started.
+fn is_in_foreground() -> bool {
+    let terminal = File::open("/dev/tty");
+    let group = terminal.and_then(|terminal| Ok(tcgetpgrp(terminal)?));
+    group.is_ok_and(|group| group == getpgrp())
 }
 
 fn identity(path: &Path) -> Option<(u64, u64)> {

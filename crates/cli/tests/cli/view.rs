@@ -4,7 +4,9 @@ use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::process::Command;
+use std::process::{Command, Stdio};
+
+use ferretto_trace::Damage;
 
 use crate::world::{Running, World};
 
@@ -131,6 +133,67 @@ fn a_recording_is_seen_while_it_grows() {
     }
     drop(events);
     assert!(running.child().wait().unwrap().success());
+}
+
+/// Returns the only child of a process.
+fn child_of(pid: i32) -> i32 {
+    let children = format!("/proc/{pid}/task/{pid}/children");
+    let children = std::fs::read_to_string(children).unwrap();
+    children.trim().parse().unwrap()
+}
+
+fn is_there(pid: i32) -> bool {
+    std::fs::exists(format!("/proc/{pid}")).unwrap()
+}
+
+#[test]
+fn a_recording_ends_before_its_page_is_left() {
+    use rustix::process::Signal;
+
+    for (signal, command) in [
+        (Signal::INT, &[][..]),
+        (Signal::TERM, &[]),
+        (Signal::TERM, &["--", "sleep", "1000"]),
+    ] {
+        let world = World::new();
+        let args = [&["view", "--live", "--no-browser"], command].concat();
+        let mut running = world.start("ferretto", &args);
+        let (_, _, _out) = address(&mut running);
+        let recorder = child_of(running.pid());
+        running.signal(signal);
+        let finished = running.finish();
+        assert!(!is_there(recorder), "{signal:?} {command:?}");
+        assert!(!finished.stderr.contains("incomplete"), "{finished:?}");
+        let summary = world.summary("trace.pftrace");
+        assert_eq!(summary.damage, Damage::default(), "{summary:?}");
+        assert!(summary.duration_ns.is_some(), "{summary:?}");
+    }
+}
+
+#[test]
+fn a_terminal_ends_recording_and_page_at_once() {
+    let world = World::new();
+    let view = world.command("ferretto", &["view", "--live", "--no-browser"]);
+    let line = format!(
+        "exec {} view --live --no-browser",
+        view.get_program().display()
+    );
+    let mut script = Command::new("script");
+    script.args(["-qec", &line, "/dev/null"]);
+    let Ok(child) = world.at_home(script).stdin(Stdio::piped()).spawn() else {
+        println!("skipped: there is no script");
+        return;
+    };
+    let mut running = Running::new(child);
+    let (_, _, mut out) = address(&mut running);
+    let recorder = child_of(child_of(running.pid()));
+    let stdin = running.child().stdin.as_mut().unwrap();
+    stdin.write_all(b"\x03").unwrap();
+    let mut said = String::new();
+    out.read_to_string(&mut said).unwrap();
+    running.finish();
+    assert!(!is_there(recorder));
+    assert!(!said.contains("incomplete"), "{said}");
 }
 
 #[test]
