@@ -167,13 +167,16 @@ export function nameColor(name: string): number {
     return color;
 }
 
+/** Tells if a thread in a state has ended, so that nothing of it is to be seen. */
+export function isGone(state: string): boolean {
+    return /^[XxZ]/.test(state);
+}
+
 /** The colour of a thread's state, by the letters of the kernel. */
 export function stateColor(state: string, colors: Palette): number {
     if (state === 'Running') return colors.states.running;
     if (state.startsWith('R')) return colors.states.runnable;
     if (state.startsWith('D') || state.includes('U')) return colors.states.blocked;
-    // Gone: as if nothing were there.
-    if (state.startsWith('X') || state.startsWith('Z')) return colors.line;
     if (state.startsWith('S') || state.startsWith('I')) return colors.states.sleeping;
     return colors.states.other;
 }

@@ -1,6 +1,6 @@
 // One node's tile as rectangles, and the texts that go on them.
 
-import { nameColor, stateColor, type Palette } from './colors';
+import { isGone, nameColor, stateColor, type Palette } from './colors';
 import type { RectList } from './gl';
 import { depthHeight, depthTop, type Lane } from './layout';
 import { Kind, type Nodes, type Ref, type Tile } from './model';
@@ -105,6 +105,7 @@ function drawRows(brush: Brush, kind: number, lane: Lane, y: number, tile: Tile,
             const x = (tile.start[i] - t0) * scale;
             const text = tile.strings[tile.name[i]] ?? '';
             const merged = tile.count[i] > 1;
+            if (kind === Kind.States && isGone(text)) continue;
             if (dur === 0 && !merged && kind !== Kind.Cpu) {
                 if (marks.length < MOST_MARKS) marks.push({ x, y: top, h: height, color: colors.instant });
                 else rects.add(Math.round(x), top, Math.max(1, ratio), height, colors.instant);

@@ -414,6 +414,40 @@ test('a process with one thread is one row', async () => {
     });
 });
 
+test('a thread that has ended leaves nothing behind', () => {
+    const trace = new Trace();
+    const thread = trace.node(trace.node(-1, Kind.Process, 'shell', { number: 1 }), Kind.Thread, 'shell', { number: 1 });
+    const states = trace.node(thread, Kind.States, 'states');
+    ['S', 'X', 'S', 'Z'].forEach((state, i) => trace.add('states', states, { start: 10 * i * MS, dur: 10 * MS, state }));
+    return on(dir.write('ended.html', trace.html()), async (page) => {
+        const { y } = await row(page, 'shell');
+        const stage = await page.locator('#stage').boundingBox();
+        const drawn = [];
+        for (const time of [6, 16, 26, 36]) {
+            const at = { x: (await xOf(page, time * MS)) - stage.x, y: y - stage.y + 8 };
+            drawn.push(await page.evaluate(({ x, y }) => document.getElementById('boxes').getContext('2d').getImageData(x, y, 1, 1).data[3] > 0, at));
+        }
+        assert.deepEqual(drawn, [true, false, true, false]);
+    });
+});
+
+test('the first picture waits for no words of the browser', async () => {
+    const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, offline: true });
+    const page = await context.newPage();
+    await page.addInitScript(() => {
+        window.asked = 0;
+        for (const type of [Number, Date]) {
+            for (const name of ['toLocaleString', 'toLocaleTimeString', 'toLocaleDateString']) {
+                if (type.prototype[name]) type.prototype[name] = () => String((window.asked += 1));
+            }
+        }
+    });
+    await page.goto(url);
+    await settled(page);
+    assert.equal(await page.evaluate(() => window.asked), 0);
+    await context.close();
+});
+
 test('deep tracks are bounded until they are opened, and leave room for others', async () => {
     const address = dir.write('deep.html', deep().html());
     await on(address, async (page) => {
