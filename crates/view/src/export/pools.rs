@@ -12,7 +12,8 @@ use crate::profile::functions;
 /// Sets of arguments, numbered from 1 as they are met.
 #[derive(Debug, Default)]
 pub(super) struct Sets {
-    numbers: FxHashMap<u32, u32>,
+    /// The number of each set of the trace; 0 for those that were not met.
+    numbers: Vec<u32>,
     sets: Vec<u32>,
 }
 
@@ -22,11 +23,15 @@ impl Sets {
         let Some(set) = set else {
             return 0;
         };
-        let sets = &mut self.sets;
-        *self.numbers.entry(set).or_insert_with(|| {
-            sets.push(set);
-            sets.len() as u32
-        })
+        let place = set as usize;
+        if self.numbers.len() <= place {
+            self.numbers.resize(place + 1, 0);
+        }
+        if self.numbers[place] == 0 {
+            self.sets.push(set);
+            self.numbers[place] = self.sets.len() as u32;
+        }
+        self.numbers[place]
     }
 
     pub(super) fn frame(&self, trace: &Trace) -> Vec<u8> {
