@@ -105,7 +105,8 @@ function drawRows(brush: Brush, kind: number, lane: Lane, y: number, tile: Tile,
             const x = (tile.start[i] - t0) * scale;
             const text = tile.strings[tile.name[i]] ?? '';
             const merged = tile.count[i] > 1;
-            if (kind === Kind.States && isGone(text)) continue;
+            // A state of no length is where a part of a recording begins, and no event.
+            if (kind === Kind.States && (isGone(text) || (dur === 0 && !merged))) continue;
             if (dur === 0 && !merged && kind !== Kind.Cpu) {
                 if (marks.length < MOST_MARKS) marks.push({ x, y: top, h: height, color: colors.instant });
                 else rects.add(Math.round(x), top, Math.max(1, ratio), height, colors.instant);

@@ -414,20 +414,23 @@ test('a process with one thread is one row', async () => {
     });
 });
 
-test('a thread that has ended leaves nothing behind', () => {
+test('a thread that has ended leaves nothing behind, and states of no length are no events', () => {
     const trace = new Trace();
     const thread = trace.node(trace.node(-1, Kind.Process, 'shell', { number: 1 }), Kind.Thread, 'shell', { number: 1 });
     const states = trace.node(thread, Kind.States, 'states');
+    trace.add('states', states, { start: 0, dur: 0, state: 'R' });
     ['S', 'X', 'S', 'Z'].forEach((state, i) => trace.add('states', states, { start: 10 * i * MS, dur: 10 * MS, state }));
     return on(dir.write('ended.html', trace.html()), async (page) => {
         const { y } = await row(page, 'shell');
         const stage = await page.locator('#stage').boundingBox();
         const drawn = [];
+        const has = (id, at) => page.evaluate(({ id, x, y }) => document.getElementById(id).getContext('2d').getImageData(x, y, 1, 1).data[3] > 0, { id, ...at });
         for (const time of [6, 16, 26, 36]) {
             const at = { x: (await xOf(page, time * MS)) - stage.x, y: y - stage.y + 8 };
-            drawn.push(await page.evaluate(({ x, y }) => document.getElementById('boxes').getContext('2d').getImageData(x, y, 1, 1).data[3] > 0, at));
+            drawn.push(await has('boxes', at));
         }
         assert.deepEqual(drawn, [true, false, true, false]);
+        assert.equal(await has('letters', { x: (await xOf(page, 0)) - stage.x, y: y - stage.y + 8 }), false);
     });
 });
 
