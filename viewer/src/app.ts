@@ -222,7 +222,7 @@ export class App {
     /** Tells people who do not see it, too. */
     say(sentence: string): void {
         byId('status').textContent = sentence;
-        byId('where').textContent = sentence;
+        byId('where').textContent = byId('where').title = sentence;
     }
 
     // ---- rows

@@ -94,11 +94,18 @@ export class Cache {
             for (const tile of await this.source.tiles(request)) this.keep(tile, generation);
         } catch (error) {
             this.failed?.(error);
-            for (const node of request.nodes) this.keep(emptyTile(node, request.from, request.to, request.level), generation);
+            for (const node of request.nodes) this.keep(this.instead(node, request), generation);
         }
         this.running = false;
         this.trim();
         this.changed();
+    }
+
+    /** What there is, in place of rows that cannot be had. */
+    private instead(node: number, { from, to, level }: Window): Tile {
+        const kept = this.nodes.get(node);
+        const old = kept?.whole ?? kept?.near;
+        return old ? { ...old, from, to, level, exact: false } : emptyTile(node, from, to, level);
     }
 
     private keep(tile: Tile, generation: number): void {

@@ -56,7 +56,7 @@ function follow(app: App, from: Source): void {
         () => {
             if (live.getAttribute('aria-pressed') === 'true') renew();
         },
-        () => app.say('The server has ended; what is on the screen stays, the rest cannot be fetched any more'),
+        () => app.say('The server has ended; what is on the screen stays'),
     );
 }
 

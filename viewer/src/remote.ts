@@ -24,12 +24,15 @@ export class RemoteSource implements Source {
     }
 
     private async ask(path: string, body?: unknown): Promise<Response> {
-        const response = await fetch(
+        const request = fetch(
             this.base + path,
             body === undefined
                 ? { cache: 'no-store' }
                 : { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) },
         );
+        const response = await request.catch(() => {
+            throw new Error('the server does not answer');
+        });
         if (!response.ok) throw new Error((await response.text()) || `the server answered ${response.status}`);
         return response;
     }
@@ -94,8 +97,14 @@ export class RemoteSource implements Source {
     follow(grown: () => void, gone: () => void): void {
         const stream = new EventSource(`${this.base}alive?generation=${this.generation}`);
         stream.addEventListener('more', grown);
+        // A stream that breaks is begun anew by the browser, for ever.
+        let tries = 0;
+        stream.addEventListener('open', () => (tries = 0));
         stream.addEventListener('error', () => {
-            if (stream.readyState === EventSource.CLOSED) gone();
+            tries += 1;
+            if (stream.readyState !== EventSource.CLOSED && tries < 2) return;
+            stream.close();
+            gone();
         });
     }
 }

@@ -776,20 +776,24 @@ async function growing() {
         if (name === '') return response.setHeader('Content-Type', 'text/html').end(embed([]));
         if (name === 'trace') return wanted ? wanted((generation, end) => send(response, generation, end)) : send(response, 1, 100 * MS);
         if (name.startsWith('alive')) {
-            response.writeHead(200, { 'Content-Type': 'text/event-stream' }).write(':\n\n');
+            response.writeHead(200, { 'Content-Type': 'text/event-stream' }).write('retry: 20\n\n');
             return listens(response);
         }
         let asked = '';
         request.on('data', (part) => (asked += part));
         request.on('end', () => {
             const { nodes, from, to, level } = JSON.parse(asked);
-            const none = ['u32', nodes.map(() => 0)];
-            response.end(frame('tiles', { from, to, level }, [''], { node: ['u32', nodes], rows: none, points: none, start: ['f64', []] }));
+            // One event on each, as long as the trace.
+            const each = (type, value) => [type, nodes.map(() => value)];
+            const columns = { node: ['u32', nodes], rows: each('u32', 1), points: each('u32', 0), start: each('f64', 0), dur: each('f64', 90 * MS), count: each('u32', 2) };
+            response.end(frame('tiles', { from, to, level }, [''], columns));
         });
     });
     await new Promise((done) => server.listen(0, '127.0.0.1', done));
     return {
         url: `http://127.0.0.1:${server.address().port}/`,
+        /** The page has said that it is open. */
+        listening: events,
         /** Says that there is more, and returns what answers the page when it asks for that. */
         grow: async () => {
             const stream = await events;
@@ -818,6 +822,29 @@ test('an answer about a growing trace is left unread when a newer one has come',
             assert.equal((await span(page))[1], 303 * MS);
             assert.match(await page.locator('#labels').innerText(), /part 3/);
         });
+    } finally {
+        server.close();
+    }
+});
+
+test('the picture stays when the server has ended, and the page says so', async () => {
+    const server = await growing();
+    try {
+        const { page, close } = await open(browser, server.url);
+        const drawn = async () => {
+            const { y } = await row(page, 'part 1');
+            const stage = await page.locator('#stage').boundingBox();
+            const at = { x: (await xOf(page, 50 * MS)) - stage.x, y: y - stage.y + 8 };
+            return page.evaluate(({ x, y }) => document.getElementById('boxes').getContext('2d').getImageData(x, y, 1, 1).data[3] > 0, at);
+        };
+        assert.ok(await drawn());
+        await server.listening;
+        server.close();
+        await page.locator('#where', { hasText: 'The server has ended' }).waitFor();
+        await press(page, 'w', 'w', 'w');
+        assert.match(await page.locator('#where').innerText(), /could not be fetched: the server does not answer/);
+        assert.ok(await drawn());
+        await close();
     } finally {
         server.close();
     }
