@@ -52,8 +52,73 @@ pub(crate) fn check(crates: &[&str]) -> Result<()> {
         .status()
         .context("running cargo package")?;
     ensure!(status.success(), "cargo package failed");
+    for name in &packages {
+        check_included(name)?;
+    }
     println!("{} packages are complete", packages.len());
     Ok(())
+}
+
+/// Checks that a package has all files that its sources include: a build in the workspace finds
+/// them beside it, but one from the package would not.
+fn check_included(name: &str) -> Result<()> {
+    let whole = format!("{name}-{}", env!("CARGO_PKG_VERSION"));
+    let package = root().join(BUILT).join(format!("package/{whole}.crate"));
+    let unpacked = emptied(&whole)?;
+    let status = Command::new("tar")
+        .arg("--extract")
+        .arg("--file")
+        .arg(&package)
+        .arg("--directory")
+        .arg(&unpacked)
+        .status()
+        .context("running tar")?;
+    ensure!(status.success(), "cannot unpack {}", package.display());
+    let folder = unpacked.join(&whole);
+    let mut folders = vec![folder.clone()];
+    while let Some(of) = folders.pop() {
+        for entry in fs::read_dir(&of).with_context(|| format!("reading {}", of.display()))? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path)?;
+                for file in included(&text) {
+                    let there = of.join(file).canonicalize();
+                    ensure!(
+                        there.is_ok_and(|there| there.starts_with(&folder)),
+                        "the package {name} has no {file}, which {} includes",
+                        path.strip_prefix(&folder).unwrap_or(&path).display()
+                    );
+                }
+            }
+        }
+    }
+    Ok(fs::remove_dir_all(&unpacked)?)
+}
+
+/// Makes an empty folder below the one that packages are built in.
+fn emptied(name: &str) -> Result<PathBuf> {
+    let folder = root().join(BUILT).join("unpacked").join(name);
+    if folder.is_dir() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder)?;
+    Ok(folder.canonicalize()?)
+}
+
+/// Returns the paths of files that a source includes, as they stand there. Comments do not count.
+fn included(source: &str) -> impl Iterator<Item = &str> {
+    let lines = source.lines().map(str::trim_start);
+    let code = lines.filter(|line| !line.starts_with("//"));
+    code.flat_map(|line| {
+        ["include!(\"", "include_str!(\"", "include_bytes!(\""]
+            .into_iter()
+            .filter_map(move |begin| {
+                let (_, rest) = line.split_once(begin)?;
+                Some(rest.split_once('"')?.0)
+            })
+    })
 }
 
 /// Removes builds of earlier runs.
@@ -168,7 +233,7 @@ fn root() -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::{KEYS, dependencies, missing, name, needed, published};
+    use super::{KEYS, dependencies, included, missing, name, needed, published};
 
     #[test]
     fn manifests_of_published_crates_are_complete() {
@@ -179,6 +244,18 @@ mod tests {
             name("[package]\nname = \"a\"\n[lib]\nname = \"b\"\n"),
             Some("a")
         );
+    }
+
+    #[test]
+    fn files_that_a_source_includes_are_found() {
+        let source = r#"
+            static A: &str = include_str!("../data/a.tsv");
+            // include_str!("b")
+            let c = include_bytes!("c.bin").as_slice();
+            include!(concat!(env!("OUT_DIR"), "/d.rs"));
+        "#;
+        let found: Vec<_> = included(source).collect();
+        assert_eq!(found, ["../data/a.tsv", "c.bin"]);
     }
 
     #[test]

@@ -99,14 +99,20 @@ fn files_of_other_programs_become_traces() {
         .run("ferretto", &["import", "a.folded", "b.json"])
         .returned(0)
         .complained("3 samples are in a.pftrace")
-        .complained("1 lines that are no callstack with a count")
+        .complained("1 lines without a callstack and a count")
         .complained("1 events of phase Q");
     assert!(world.summary("a.pftrace").packets > 0);
     assert!(world.summary("b.pftrace").packets > 0);
+    // Each line counts as often as it says, and there is no process to name.
+    let folded = world.run("ferretto", &["folded", "a.pftrace"]).returned(0);
+    assert_eq!(folded.text(), "main;read 5\nmain;wait 4\nmain;work 3\n");
+    let summary = world.run("ferretto", &["summary", "a.pftrace"]).returned(0);
+    assert!(summary.text().contains("12 samples"), "{}", summary.text());
+    assert!(!summary.text().contains("pid 0"), "{}", summary.text());
     world
         .run("ferretto", &["import", "b.pftrace"])
         .returned(1)
-        .complained("it is a trace already");
+        .complained("is a Perfetto trace already");
     world
         .run("ferretto", &["import", "b.json", "-o", "b.json"])
         .returned(1)

@@ -156,7 +156,7 @@ impl StackCounts {
             Entry::Vacant(new) => new.insert(Count::default()),
         };
         count.add(Count {
-            samples: 1,
+            samples: sample.times,
             weight: sample.weight.unwrap_or(0),
         });
     }

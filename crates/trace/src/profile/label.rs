@@ -113,6 +113,10 @@ impl Profile {
     /// The labels before the functions of a callstack. Of a process with several heaps the heap is
     /// the last.
     pub(super) fn task_labels(&self, key: &StackKey, by: By) -> Vec<Label> {
+        let session = self.session(key.session);
+        if key.pid == 0 && session.is_some_and(|session| session.is_added_up()) {
+            return Vec::new();
+        }
         let process = || {
             let program = self.program(key.machine, key.pid);
             Label::task(&format!("{program} [{}]", key.pid))

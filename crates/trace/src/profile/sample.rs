@@ -51,6 +51,8 @@ pub struct Sample {
     pub mode: Mode,
     /// The amount of the session's event that it stands for, such as nanoseconds, if known.
     pub weight: Option<u64>,
+    /// The number of samples that it stands for: one, but in a profile that was added up before.
+    pub times: u64,
     /// Its callstack.
     pub stack: Option<StackId>,
     /// Why the callstack does not reach the outermost function.
@@ -70,6 +72,7 @@ impl Sample {
             tid: None,
             mode: Mode::Unknown,
             weight: None,
+            times: 1,
             stack: None,
             truncated: None,
             skipped: None,
@@ -198,6 +201,12 @@ pub(super) fn stack_sample(bytes: &[u8], context: &mut Context<'_>) -> Sample {
         }
     }
     sample.weight = weigh(weight, event, sample.cpu, context.session);
+    if let Some(weight) = sample.weight
+        && context.session.is_added_up()
+        && context.session.event.unit == "count"
+    {
+        sample.times = weight;
+    }
     sample
 }
 

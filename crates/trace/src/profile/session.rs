@@ -80,6 +80,12 @@ impl Session {
         SCHED_SWITCH.contains(&self.event.name.as_str()) || self.event.name.contains("off-cpu")
     }
 
+    /// Returns true if it is a profile that was added up before: samples in it have no process, and
+    /// stand for as many as they weigh if that is a number.
+    pub(super) fn is_added_up(&self) -> bool {
+        matches!(self.source.as_str(), "collapsed_stack" | "pprof")
+    }
+
     /// One of the profiler that `defaults` tell about, encoded; `is_perf` says whether it writes
     /// `PerfSample`s.
     pub(super) fn of_profiler(is_perf: bool, defaults: &[u8]) -> Self {

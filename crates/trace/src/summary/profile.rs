@@ -96,6 +96,9 @@ fn summary(profile: &Profile, counts: &StackCounts, is_off_cpu: bool) -> Option<
         processes: processes(profile, counts, value),
         threads: threads(profile, counts, value),
     };
+    // Idle CPUs are counted apart; samples that are left have no process.
+    summary.processes.retain(|process| process.id != 0);
+    summary.threads.retain(|thread| thread.id != 0);
     summary.functions.truncate(TOP);
     summary.processes.truncate(TOP);
     summary.threads.truncate(TOP);
