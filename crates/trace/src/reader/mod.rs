@@ -362,3 +362,33 @@ fn find_packed(packet: &[u8]) -> Option<Packed<'_>> {
     let bytes = field.as_bytes()?;
     Some(Packed { kind, bytes })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compressed_packets_are_seen_wherever_they_are_and_however_their_tag_is_written() {
+        let numbers = [
+            trace_packet::COMPRESSED_PACKETS,
+            trace_packet::ZSTD_COMPRESSED_PACKETS,
+        ];
+        for (number, before, after) in numbers
+            .into_iter()
+            .flat_map(|number| (0..20).map(move |before| (number, before)))
+            .flat_map(|(number, before)| (0..10).map(move |after| (number, before, after)))
+        {
+            let tag = number << 3 | 2;
+            let (low, high) = (tag as u8 | 0x80, (tag >> 7) as u8);
+            for tag in [&[low, high][..], &[low, high | 0x80, 0]] {
+                let filler = |bytes: usize| [vec![0x0a, bytes as u8], vec![0; bytes]].concat();
+                let packet = [&filler(before), tag, &[1, 7], &filler(after)].concat();
+                let found = packed(&packet).map(|found| found.bytes);
+                assert_eq!(found, Some(&[7][..]), "{packet:x?}");
+            }
+        }
+        assert!(!may_be_packed(&[
+            0x92, 0x04, 3, 0x0a, 0, 0x08, 0x12, 0x03, 1
+        ]));
+    }
+}
