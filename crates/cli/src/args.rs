@@ -70,8 +70,7 @@ pub(crate) enum Command {
     MachineClock,
 }
 
-/// Returns the command that was probably meant by a word out of place on the command line of
-/// `record`.
+/// Suggests a correction for a misplaced word on the command line of `record`.
 pub(crate) fn hint(args: &[OsString], error: &clap::Error) -> Option<String> {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
 
@@ -86,9 +85,7 @@ pub(crate) fn hint(args: &[OsString], error: &clap::Error) -> Option<String> {
     }
     let at = args.iter().position(|arg| arg == word.as_str())?;
     if args[at - 1] == "--perf" && word.parse::<u32>().is_ok() {
-        return Some(format!(
-            "the rate goes behind an equals sign: --perf={word}"
-        ));
+        return Some(format!("give the rate after an equals sign: --perf={word}"));
     }
     let shown = |args: &[OsString]| -> String {
         let words = args.iter().map(|arg| arg.to_string_lossy().into_owned());
@@ -96,7 +93,7 @@ pub(crate) fn hint(args: &[OsString], error: &clap::Error) -> Option<String> {
     };
     let (before, command) = (shown(&args[1..at]), shown(&args[at..]));
     Some(format!(
-        "a command goes behind --: ferretto {before} -- {command}"
+        "give a command after --: ferretto {before} -- {command}"
     ))
 }
 

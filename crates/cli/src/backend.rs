@@ -22,10 +22,10 @@ use crate::errors::without_numbers;
 use crate::preload;
 use crate::private_folder::PrivateFolder;
 
-/// The longest time that the data sources of this process may take to register.
+/// The timeout of the registration of this process's data sources.
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest time that a pipe nobody reads may keep the service once the recording is over.
+/// The longest time that an unread pipe may delay the end of the service.
 const FILE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The address that the session connects to.
@@ -38,10 +38,10 @@ pub(crate) enum Backend {
 /// A service and data sources in threads of this process.
 #[derive(Debug)]
 pub(crate) struct Own {
-    // Dropped in this order: producers before the service, the folder last.
+    // Dropped in this order: producers before the service, and the folder last.
     profiler: Option<(ferretto_client::Stopper, JoinHandle<Result<()>>)>,
     heap: Option<(ferretto_client::Stopper, JoinHandle<Result<()>>)>,
-    /// The variables by which a command's heap is recorded.
+    /// The environment variables for recording a command's heap.
     heap_variables: Vec<(&'static str, OsString)>,
     probes: Option<(ferretto_client::Stopper, JoinHandle<Result<()>>)>,
     host: Option<(Stopper, JoinHandle<Result<()>>)>,
@@ -53,10 +53,10 @@ pub(crate) struct Own {
 }
 
 impl Backend {
-    /// Uses the service that runs on this machine.
+    /// Uses the running service of this machine.
     pub(crate) fn system() -> Result<Self> {
         Ok(Self::System(
-            names::consumer_address().context("cannot tell where the service is")?,
+            names::consumer_address().context("cannot determine the address of the service")?,
         ))
     }
 
@@ -85,7 +85,7 @@ impl Backend {
         }
     }
 
-    /// Ends the threads that were started.
+    /// Stops the started threads.
     pub(crate) fn stop(&mut self) -> Result<()> {
         match self {
             Self::System(_) => Ok(()),
@@ -95,9 +95,10 @@ impl Backend {
 }
 
 impl Own {
-    /// On sockets that only this user can reach. Returns once the data sources can be recorded.
-    /// `report` gets a sentence for each data source that could not be set up, from another thread,
-    /// and `waiting` one if the recording cannot end because of some.
+    /// Starts service and data sources on sockets that only this user can reach. Returns once the
+    /// data sources are registered. Another thread calls `report` with a message for each data
+    /// source that could not be set up, and `waiting` with one if data sources delay the end of the
+    /// recording.
     pub(crate) fn private(
         report: impl Fn(&str, &str) + Send + Sync + 'static,
         waiting: impl Fn(&str) + Send + Sync + 'static,
@@ -110,13 +111,13 @@ impl Own {
                 waiting(&notice.to_string());
             }
         });
-        // Once waiting is given up, pipes are not waited for either.
+        // A second signal also ends the wait for pipes.
         host.limits.file_patience = FILE_PATIENCE;
         Self::start(host, folder, report)
     }
 
-    /// On sockets that the environment names, and private ones otherwise; with `system` on those
-    /// where the system's service would listen.
+    /// Starts service and data sources on the sockets in the environment, or private ones; with
+    /// `system`, on the system's sockets.
     pub(crate) fn from_environment(
         system: bool,
         report: impl Fn(&str, &str) + Send + Sync + 'static,
@@ -125,18 +126,17 @@ impl Own {
         let mut host = HostOptions::in_folder(folder.path());
         let named = |variable| system || std::env::var_os(variable).is_some();
         if named(names::PRODUCER_SOCKET_VARIABLE) {
-            host.producers = names::producer_addresses()
-                .context("cannot tell where producers are to connect")?;
+            host.producers =
+                names::producer_addresses().context("cannot determine the producer socket")?;
         }
         if named(names::CONSUMER_SOCKET_VARIABLE) {
             host.consumer =
-                names::consumer_address().context("cannot tell where consumers are to connect")?;
+                names::consumer_address().context("cannot determine the consumer socket")?;
         }
         let report = Arc::new(report);
         let of_probes = Arc::clone(&report);
         let mut own = Self::start(host, folder, move |source, text| of_probes(source, text))?;
-        // Like upstream's, even if it is not needed yet: a consumer that connects later may need
-        // it.
+        // As in upstream, even if not needed yet: a later consumer may need it.
         own.run_profiler(None, move |notice| match notice {
             Notice::Failed { source, reason } => report(source, reason),
             Notice::Remark { source, text } => report(source, text),
@@ -151,7 +151,7 @@ impl Own {
         let user = rustix::process::geteuid().as_raw();
         let service = [
             (names::PRODUCER_SOCKET_VARIABLE, address),
-            // The command may run programs of other users.
+            // The command may run programs as other users.
             (SERVICE_USER_VARIABLE, user.to_string().into()),
         ];
         service
@@ -206,8 +206,8 @@ impl Own {
         Ok(())
     }
 
-    /// Starts the profiler, for what `scope` says. Returns once it can be recorded. `report` gets
-    /// sentences that the user should know, from another thread.
+    /// Starts the profiler for `scope`. Returns once its data sources are registered. Another
+    /// thread calls `report` with messages for the user.
     pub(crate) fn start_profiler(
         &mut self,
         scope: Option<Scope>,
@@ -219,9 +219,9 @@ impl Own {
         Ok(starts)
     }
 
-    /// Starts the heap profiler: for a command, or, with `socket`, for programs that know of that
-    /// one. Returns once it can be recorded. `report` gets sentences that the user should know,
-    /// from another thread.
+    /// Starts the heap profiler for a command or, with `socket`, for programs that use that socket.
+    /// Returns once its data source is registered. Another thread calls `report` with messages for
+    /// the user.
     pub(crate) fn start_heap(
         &mut self,
         socket: Option<PathBuf>,
@@ -257,8 +257,8 @@ impl Own {
         Ok((starts, live))
     }
 
-    /// Returns the options of data sources of this process. The first time that the service has
-    /// registered them, `ready` is told.
+    /// Returns the options of data sources of this process. `ready` gets a message when they are
+    /// first registered.
     fn daemon_options(
         &self,
         ready: mpsc::Sender<()>,
@@ -268,7 +268,7 @@ impl Own {
             address: Some(self.producer.clone()),
             on_notice: Some(Arc::new(on_notice)),
             on_ready: Some(Arc::new(move || {
-                // Nobody listens any more after the first time.
+                // The receiver is gone after the first message.
                 let _ = ready.send(());
             })),
             ..DaemonOptions::default()
@@ -324,12 +324,12 @@ impl Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        // Callers that handle errors have called `stop`.
+        // Callers that handle errors have called `stop` already.
         let _ = self.stop();
     }
 }
 
-/// The requested data source would record nothing.
+/// The error of a data source that would record nothing.
 #[derive(Debug)]
 pub(crate) struct NotProfiled {
     what: &'static str,
@@ -344,11 +344,11 @@ impl fmt::Display for NotProfiled {
 
 impl std::error::Error for NotProfiled {}
 
-/// The data sources of the profiler that have started.
+/// Counts the started data sources of the profiler.
 #[derive(Debug, Default)]
 pub(crate) struct ProfilerStarts {
     what: &'static str,
-    /// The number of those that have started, and why others have not.
+    /// The number of started data sources, and why others failed.
     done: Mutex<(usize, Vec<String>)>,
     changed: Condvar,
 }
@@ -372,11 +372,12 @@ impl ProfilerStarts {
         self.changed.notify_all();
     }
 
-    /// Waits until `sources` data sources have started or failed, and returns why some have failed.
+    /// Waits until `sources` data sources have started or failed, and returns the reasons of
+    /// failures.
     ///
     /// # Errors
     ///
-    /// If all of them failed, or did not start in time.
+    /// Fails if all of them failed or timed out.
     pub(crate) fn wait(&self, sources: usize) -> Result<Vec<String>> {
         let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = |done: &mut (usize, Vec<String>)| done.0 + done.1.len() < sources;

@@ -11,11 +11,10 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use ferretto_text::config::{self as config_text, Parsed, Unknown};
 
-/// Largest config that is read, in bytes. The service takes much less: a config travels in one
-/// frame of 128 KiB.
+/// The largest config file in bytes. The service accepts much less: a frame has at most 128 KiB.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Reads a config file whole; `-` is standard input.
+/// Reads a config file; `-` is standard input.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if path.as_os_str() == "-" {
@@ -31,13 +30,13 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
-            "it is larger than any config",
+            "the file is too large for a config",
         ));
     }
     Ok(bytes)
 }
 
-/// Reads and decodes a config, text or binary, whichever it is.
+/// Reads and decodes a text or binary config.
 pub(crate) fn load(path: &Path) -> Result<TraceConfig> {
     let name = match path.as_os_str() == "-" {
         true => "standard input".to_owned(),
@@ -48,10 +47,10 @@ pub(crate) fn load(path: &Path) -> Result<TraceConfig> {
         bail!("the config {name} is empty");
     }
     decode(&config_text::load(&name, &bytes, Unknown::Refuse)?)
-        .with_context(|| format!("the config {name} cannot be decoded"))
+        .with_context(|| format!("cannot decode the config {name}"))
 }
 
-/// Decodes the parser's output; probable mistakes are reported on standard error.
+/// Decodes the parser's output. Prints warnings on standard error.
 pub(crate) fn decode(parsed: &Parsed) -> Result<TraceConfig> {
     for warning in &parsed.warnings {
         anstream::eprintln!("{warning}");
@@ -59,8 +58,7 @@ pub(crate) fn decode(parsed: &Parsed) -> Result<TraceConfig> {
     Ok(TraceConfig::decode_from_slice(&parsed.bytes)?)
 }
 
-/// Returns the time that the config wants to be waited before the recording starts: a random time
-/// between two limits.
+/// Returns the random delay before the start of the recording, within the limits of the config.
 pub(crate) fn start_delay(config: &TraceConfig) -> Result<Duration> {
     let delay = &config.cmd_trace_start_delay;
     let (Some(min), Some(max)) = (delay.min_delay_ms, delay.max_delay_ms) else {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Numbers with units, `1m30s` being a sum; a bare 0 is zero.
+/// Parses numbers with units; `1m30s` is a sum, and a bare 0 is zero.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
@@ -20,7 +20,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     // The service's own limit; see TraceConfig.duration_ms.
     const LONGEST: f64 = 7.0 * 24.0 * 3600.0;
     if seconds > LONGEST {
-        return Err("longer than seven days; use 0 and end it with Ctrl-C".to_owned());
+        return Err("longer than seven days; use 0 and stop with Ctrl-C".to_owned());
     }
     if seconds > 0.0 && seconds < 0.001 {
         return Err("shorter than a millisecond".to_owned());
@@ -28,14 +28,14 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// The seconds of the first number with a unit, and what follows it.
+/// Parses the first number with a unit to seconds, and returns the rest.
 fn parse_part<'a>(rest: &'a str, whole: &str) -> Result<(f64, &'a str), String> {
     let is_digit = |c: char| c.is_ascii_digit() || c == '.';
     let (number, rest) = rest.split_at(rest.find(|c| !is_digit(c)).unwrap_or(rest.len()));
     let (unit, rest) = rest.split_at(rest.find(is_digit).unwrap_or(rest.len()));
     let number: f64 = number
         .parse()
-        .map_err(|_| "expected numbers with units, as in 10s or 1m30s".to_owned())?;
+        .map_err(|_| "expected numbers with units, such as 10s or 1m30s".to_owned())?;
     let seconds = match unit {
         "ms" => number / 1000.0,
         "s" | "sec" => number,
@@ -44,13 +44,11 @@ fn parse_part<'a>(rest: &'a str, whole: &str) -> Result<(f64, &'a str), String> 
         "d" => number * 24.0 * 3600.0,
         "" => {
             return Err(format!(
-                "which unit? {whole}ms, {whole}s, {whole}m, {whole}h or {whole}d"
+                "missing unit; use {whole}ms, {whole}s, {whole}m, {whole}h or {whole}d"
             ));
         }
         _ => {
-            return Err(format!(
-                "unknown unit \"{unit}\"; there are ms, s, m, h and d"
-            ));
+            return Err(format!("unknown unit \"{unit}\"; use ms, s, m, h or d"));
         }
     };
     Ok((seconds, rest))

@@ -1,4 +1,4 @@
-//! Messages of failures, and exit codes.
+//! Error messages and exit codes.
 //!
 //! | code | meaning |
 //! |---|---|
@@ -20,14 +20,14 @@ use ferretto_text::terminal::shown_lines;
 
 /// Wrong command line.
 pub(crate) const USAGE: u8 = 2;
-/// Done with what could be read of a trace.
+/// Done with the readable part of a trace.
 pub(crate) const DAMAGED: u8 = 3;
-/// A command cannot be run, as shells have it.
+/// A command cannot be run, as in shells.
 pub(crate) const CANNOT_RUN: u8 = 126;
-/// A command was not found, as shells have it.
+/// A command was not found, as in shells.
 pub(crate) const NOT_FOUND: u8 = 127;
 
-/// Shows an error and turns it into an exit code.
+/// Prints an error and returns its exit code.
 pub(crate) fn report(program: &str, error: &anyhow::Error) -> ExitCode {
     if is_broken_pipe(error) {
         return ExitCode::SUCCESS;
@@ -36,7 +36,7 @@ pub(crate) fn report(program: &str, error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The error and its causes in one line, without the numbers the system adds.
+/// Formats an error and its causes in one line, without error numbers.
 pub(crate) fn message(error: &anyhow::Error) -> String {
     let mut parts: Vec<String> = Vec::new();
     for cause in error.chain() {
@@ -46,16 +46,16 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
             parts.push(part);
         }
     }
-    // Causes may repeat what others say.
+    // Causes may repeat each other.
     shown_lines(&parts.join(": "))
 }
 
-/// Returns the words of the system, without the error number.
+/// Returns the system's message without the error number.
 pub(crate) fn reason(error: &io::Error) -> String {
     without_numbers(&error.to_string())
 }
 
-/// Takes the numbers out that the system's messages carry.
+/// Removes error numbers from a message.
 pub(crate) fn without_numbers(text: &str) -> String {
     let mut kept = String::new();
     let mut rest = text;

@@ -10,7 +10,7 @@ use crate::daemon::{self, Complaint, Daemon, DaemonOption, Offers, Service, Take
 use crate::preload;
 use crate::usage::Row;
 
-/// The variable that names the descriptor to tell when the data source is registered.
+/// The variable with the descriptor to notify when the data source is registered.
 const NOTIFY_FD: &str = "HEAPPROFD_NOTIFY_FD";
 
 /// Its options.
@@ -31,7 +31,7 @@ ferretto_heap::Allocator along.";
     const OPTIONS: &'static [DaemonOption<Self>] = &[
         DaemonOption(
             "socket PATH",
-            "where programs connect [default: /run/perfetto/heapprofd.sock]",
+            "socket for programs [default: /run/perfetto/heapprofd.sock]",
             |daemon, parser| {
                 daemon.socket = Some(parser.value()?.into());
                 Ok(Taken::Known)
@@ -39,7 +39,7 @@ ferretto_heap::Allocator along.";
         ),
         DaemonOption(
             "write-library PATH",
-            "write libferretto_heap.so there, and end",
+            "write libferretto_heap.so there and exit",
             Self::take_library,
         ),
         DaemonOption::SERVICE_UID,
@@ -50,8 +50,8 @@ ferretto_heap::Allocator along.";
         if let Some(path) = &self.library {
             return preload::write(path);
         }
-        let activated = ferretto_host::activated_socket()
-            .context("the socket that was handed over cannot be used")?;
+        let activated =
+            ferretto_host::activated_socket().context("cannot use the passed socket")?;
         daemon::serve(
             Self::NAME,
             NOTIFY_FD,

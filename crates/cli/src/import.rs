@@ -1,4 +1,4 @@
-//! `ferretto import`: traces made of the files of other programs.
+//! `ferretto import`: converts files of other programs to traces.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
@@ -14,15 +14,15 @@ use crate::output::{is_standard, write_private};
 use crate::read::DEFAULT_TRACE;
 use ferretto_text::terminal::shown;
 
-/// Make a trace of a file of another program
+/// Convert a file of another program to a trace
 ///
-/// It reads perf.data as perf record writes it, the output of perf script, Chrome's JSON, collapsed
-/// stacks and profiles of pprof, and tells them apart by their content. Samples become callstacks,
-/// slices and counters become tracks, with the names of processes and threads. Parts that a trace
-/// has no place for are counted, which is said at the end. Memory does not depend on the size of
-/// the file; what has to be sorted goes to a temporary file.
+/// Reads perf.data of perf record, the output of perf script, Chrome's JSON, collapsed stacks and
+/// pprof profiles, and detects the format by content. Samples become callstacks, slices and
+/// counters become tracks, with the names of processes and threads. At the end it lists the parts
+/// that the trace format cannot express. Memory use does not depend on the size of the file: events
+/// are sorted in a temporary file.
 ///
-/// Functions that perf.data has only addresses of are named by ferretto symbolize.
+/// To name functions that perf.data lists only by address, use ferretto symbolize.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -33,11 +33,11 @@ pub(crate) struct ImportArgs {
     /// The files; - is standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// File for the trace; - is standard output [default: trace.pftrace, or of several files each
-    /// one's name with .pftrace]
+    /// File for the trace; - is standard output [default: trace.pftrace, or for several files their
+    /// names with .pftrace]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Do not look at this machine's own files, as the recording is of another one
+    /// Do not read this machine's files, since the recording is of another machine
     #[arg(long)]
     no_system: bool,
 }
@@ -46,7 +46,7 @@ pub(crate) struct ImportArgs {
 pub(crate) fn run(args: &ImportArgs) -> Result<()> {
     if args.files.len() > 1 && args.output.is_some() {
         bail!(
-            "several files become several traces: leave -o away, and put them together with ferretto merge"
+            "several files become several traces: remove -o, and combine the traces with ferretto merge"
         );
     }
     for file in &args.files {
@@ -74,7 +74,7 @@ fn one(path: &Path, output: &Path, args: &ImportArgs) -> Result<()> {
         let imported = ferretto_import::import(&mut input, &options, out);
         let failed = imported.is_err();
         done = Some(imported);
-        // The reason is told below.
+        // The error is reported below.
         match failed {
             true => bail!("nothing to write"),
             false => Ok(()),
@@ -91,7 +91,7 @@ fn one(path: &Path, output: &Path, args: &ImportArgs) -> Result<()> {
     Ok(())
 }
 
-/// Returns a file without compression, in a file without a name if it has one.
+/// Returns the file, or an unnamed temporary file with its decompressed content.
 pub(crate) fn unpacked(mut file: File) -> Result<File> {
     let mut head = [0; 4];
     let count = file.read(&mut head)?;
@@ -100,13 +100,13 @@ pub(crate) fn unpacked(mut file: File) -> Result<File> {
     if !matches!(format, Some(Format::Gzip | Format::Zstd)) {
         return Ok(file);
     }
-    let mut copy = tempfile::tempfile().context("cannot make a temporary file")?;
+    let mut copy = tempfile::tempfile().context("cannot create a temporary file")?;
     io::copy(&mut Unpacking::new(file, Limits::default()), &mut copy)?;
     copy.rewind()?;
     Ok(copy)
 }
 
-/// An error of which the cause is told once.
+/// Converts an error so that its cause is reported once.
 fn explained(error: ImportError) -> anyhow::Error {
     match error {
         ImportError::Read(error) | ImportError::Write(error) => error.into(),
@@ -114,7 +114,7 @@ fn explained(error: ImportError) -> anyhow::Error {
     }
 }
 
-/// Says what became of a file.
+/// Reports the result for a file.
 fn tell(name: &str, output: &Path, report: &Report) {
     let (name, format) = (shown(name), report.format.as_str());
     let (verb, content) = match (report.samples, report.events) {

@@ -18,7 +18,7 @@ impl Json {
         self.0.as_bytes()
     }
 
-    /// Adds a number that is written out already.
+    /// Adds a formatted number.
     pub(crate) fn number(&mut self, digits: &str) {
         self.0.push_str(digits);
     }
@@ -63,7 +63,7 @@ impl Json {
     }
 }
 
-/// A value that stands for itself.
+/// A value that can be written as JSON.
 pub(crate) trait Value {
     /// Writes the value.
     fn write(&self, json: &mut Json);

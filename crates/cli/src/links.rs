@@ -1,4 +1,4 @@
-//! `ferretto install-links DIR`: the names of the programs that are in this binary.
+//! `ferretto install-links DIR`: links for the programs in this binary.
 
 use std::fs;
 use std::io;
@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-/// Make commands of the programs in this binary: perfetto, traced and the others
+/// Install links for the programs in this binary: perfetto, traced and the others
 ///
-/// Puts links to this binary into a folder: perfetto, traced, traced_probes, traced_perf,
-/// traced_relay, trigger_perfetto and tracebox. Links that are there already are made anew; other
-/// files of these names are left alone, which is an error.
+/// Creates links to this binary in a folder: perfetto, traced, traced_probes, traced_perf,
+/// traced_relay, trigger_perfetto and tracebox. Replaces existing links. Other files of these names
+/// are an error and are not changed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   ferretto install-links ~/.local/bin
   sudo ferretto install-links /usr/local/bin")]
 pub(crate) struct InstallLinksArgs {
-    /// Folder for the links; made if it is not there
+    /// Folder for the links, created if missing
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
@@ -27,8 +27,8 @@ pub(crate) struct InstallLinksArgs {
 pub(crate) fn run(args: &InstallLinksArgs) -> Result<()> {
     let folder = &args.folder;
     let shown = folder.display();
-    let binary = std::env::current_exe().context("cannot tell where this binary is")?;
-    fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {shown}"))?;
+    let binary = std::env::current_exe().context("cannot determine the path of this binary")?;
+    fs::create_dir_all(folder).with_context(|| format!("cannot create the folder {shown}"))?;
     let names: Vec<&str> = crate::PROGRAMS.iter().map(|(name, _)| *name).collect();
     let taken: Vec<&str> = names
         .iter()
@@ -37,22 +37,26 @@ pub(crate) fn run(args: &InstallLinksArgs) -> Result<()> {
         .collect();
     if !taken.is_empty() {
         bail!(
-            "{shown} has other programs of these names: {}; remove them, or name another folder",
+            "{shown} has other programs of these names: {}; remove them or use another folder",
             taken.join(", ")
         );
     }
     for name in &names {
         let link = folder.join(name);
-        replace(&binary, &link).with_context(|| format!("cannot make {}", link.display()))?;
+        replace(&binary, &link).with_context(|| format!("cannot create {}", link.display()))?;
     }
-    eprintln!("{shown}: {} are {} now", names.join(", "), binary.display());
+    eprintln!(
+        "{shown}: {} now link to {}",
+        names.join(", "),
+        binary.display()
+    );
     if !is_on_path(folder) {
-        eprintln!("{shown} is not in $PATH; commands are looked for there only if it is");
+        eprintln!("{shown} is not in $PATH; add it to run the programs by name");
     }
     Ok(())
 }
 
-/// Returns true if something other than a link stands there.
+/// Returns true if the path exists and is not a link.
 fn is_taken(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| !found.is_symlink())
 }

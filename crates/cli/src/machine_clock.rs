@@ -1,5 +1,5 @@
-//! Reading the clocks of another machine over a pipe: `ferretto machine-clock` runs there and
-//! answers each line with what its clocks show.
+//! Reads the clocks of another machine over a pipe: `ferretto machine-clock` runs there and replies
+//! to each line with the times of its clocks.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::ExitCode;
@@ -9,12 +9,12 @@ use ferretto_client::machine::read_clocks;
 use ferretto_edit::Readings;
 use ferretto_ipc::machine::Machine;
 
-/// The longest line that is read.
+/// The largest size of a line.
 const MAX_LINE: u64 = 4096;
-/// The most clocks that a machine tells of.
+/// The largest number of clocks of a machine.
 const MAX_CLOCKS: usize = 32;
 
-/// Tells who this machine is, and its clocks for each line that is read.
+/// Prints the identity of this machine, and its clocks for each line read.
 pub(crate) fn run() -> Result<ExitCode> {
     let machine = Machine::this();
     let mut out = io::stdout().lock();
@@ -40,7 +40,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     }
 }
 
-/// The clocks of a machine where that runs.
+/// The connection to a machine that runs the command.
 #[derive(Debug)]
 pub(crate) struct Asked<W, R> {
     to: W,
@@ -48,7 +48,7 @@ pub(crate) struct Asked<W, R> {
 }
 
 impl<W: Write, R: Read> Asked<W, R> {
-    /// Hears who the machine is; `None` if it says something else.
+    /// Reads the identity of the machine; `None` if the reply is malformed.
     pub(crate) fn new(to: W, from: R) -> Option<(Self, Machine)> {
         let mut asked = Self {
             to,
@@ -69,7 +69,7 @@ impl<W: Write, R: Read> Asked<W, R> {
         String::from_utf8(line.to_vec()).ok()
     }
 
-    /// Reads the clocks of the machine, and then those here.
+    /// Reads the clocks of the machine, and then the local ones.
     pub(crate) fn compare(&mut self) -> Option<(Readings, Readings)> {
         self.to
             .write_all(b"\n")

@@ -67,7 +67,7 @@ use crate::traced_perf::TracedPerf;
 use crate::traced_probes::TracedProbes;
 use crate::traced_relay::TracedRelay;
 
-/// A program that this binary is when called by its name; it gets its arguments without the name.
+/// A program in this binary, selected by name. It gets its arguments without the name.
 type Program = fn(Vec<OsString>) -> ExitCode;
 
 const PROGRAMS: [(&str, Program); 8] = [
@@ -108,7 +108,7 @@ fn main() -> ExitCode {
     let command = match Ferretto::try_parse_from(&args) {
         Ok(ferretto) => ferretto.command,
         Err(error) => {
-            // Help and version come as errors, too; a reader that went away is no failure.
+            // Help and version are errors in clap, too. A closed reader is not a failure.
             let _ = error.print();
             if let Some(hint) = args::hint(&args, &error) {
                 anstream::eprintln!("\nferretto: {}", ferretto_text::terminal::shown(&hint));
@@ -141,9 +141,9 @@ fn main() -> ExitCode {
     done.unwrap_or_else(|error| errors::report("ferretto", &error))
 }
 
-/// The process that one of the programs started to go on in the background.
+/// Runs the background process of one of the programs.
 fn go_on(program: &OsStr, args: &[OsString]) -> ExitCode {
-    // The name in process lists; without it the process has that of the link it was started by.
+    // The name in process lists; otherwise it would be that of the link.
     if let Ok(name) = CString::new(program.as_encoded_bytes()) {
         let _ = rustix::thread::set_name(&name);
     }

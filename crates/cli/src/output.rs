@@ -1,4 +1,4 @@
-//! Output files of commands: never one of their inputs.
+//! Output files of commands, which never overwrite an input.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Read as _, Write};
@@ -23,8 +23,8 @@ use tempfile::NamedTempFile;
 ///
 /// # Errors
 ///
-/// If the output is one of the inputs, under any name, which is left as it is; or if it cannot be
-/// written.
+/// Fails if the output is one of the inputs, under any name, without changing it; or if it cannot
+/// be written.
 pub(crate) fn write(
     path: &Path,
     inputs: &[&Path],
@@ -159,14 +159,14 @@ fn remove_at_signals() -> io::Result<()> {
     thread.spawn(wait).map(drop)
 }
 
-/// Creates or empties a file that is none of `inputs`.
+/// Creates or truncates a file, which must not be one of `inputs`.
 ///
 /// # Errors
 ///
-/// If it is one of them, which is left as it is; or if it cannot be written.
+/// Fails if it is one of them, without changing it; or if it cannot be written.
 pub(crate) fn create(path: &Path, inputs: &[&Path]) -> Result<File> {
     let name = path.display();
-    // Emptied only when it is known which file it is.
+    // Truncated only after the check.
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(false).open(path);
     let file = file.with_context(|| format!("cannot write {name}"))?;
@@ -178,34 +178,32 @@ pub(crate) fn create(path: &Path, inputs: &[&Path]) -> Result<File> {
     Ok(file)
 }
 
-/// Refuses a file, opened at `path`, that is one of `inputs`.
+/// Checks that a file, opened at `path`, is not one of `inputs`.
 ///
 /// # Errors
 ///
-/// If it is one of them.
+/// Fails if it is one of them.
 pub(crate) fn refuse_inputs(file: &File, path: &Path, inputs: &[&Path]) -> Result<()> {
     let name = path.display();
     if let Some(input) = same(&file.metadata()?, inputs) {
-        bail!(
-            "{name} is the same file as {input}, which it is made from; name another one with -o"
-        );
+        bail!("{name} is the same file as the input {input}; choose another output with -o");
     }
     Ok(())
 }
 
-/// Refuses a standard output that is one of `inputs`: the output would be read again.
+/// Checks that standard output is not one of `inputs`, since it would be read again.
 ///
 /// # Errors
 ///
-/// If it is one of them.
+/// Fails if it is one of them.
 pub(crate) fn check_standard_output(inputs: &[&Path]) -> Result<()> {
     if let Some(input) = standard_output().and_then(|output| same(&output, inputs)) {
-        bail!("standard output is the same file as {input}; send it to another one");
+        bail!("standard output is the same file as the input {input}; redirect it to another one");
     }
     Ok(())
 }
 
-/// The name of the input that the output is.
+/// Returns the name of the input that is the same file as the output.
 fn same(output: &Metadata, inputs: &[&Path]) -> Option<String> {
     if !output.is_file() {
         return None;
@@ -225,8 +223,8 @@ pub(crate) fn standard_output() -> Option<Metadata> {
     metadata(io::stdout())
 }
 
-/// Keeps a file from being written by another recording, for as long as it is open here or where it
-/// was passed to. `false` if another has it. Where files cannot be locked, nothing is.
+/// Locks a file against other recordings while it or a copy of its descriptor is open. Returns
+/// false if another recording has it. Files that cannot be locked are not protected.
 pub(crate) fn lock(file: &File) -> bool {
     flock(file, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK)
 }
@@ -244,7 +242,7 @@ fn metadata(stream: impl AsFd) -> Option<Metadata> {
     file.metadata().ok()
 }
 
-/// Returns true if a path stands for standard output, or input.
+/// Returns true if a path means standard output or input.
 pub(crate) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }

@@ -1,4 +1,4 @@
-//! Files that are parts of one trace, numbered in their order.
+//! Numbered files that are the parts of a trace.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -7,16 +7,16 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The files of the parts. Each is written beside its place and moved there when it is whole.
+/// The files of the parts. Each is written under a temporary name and renamed when complete.
 #[derive(Debug)]
 pub(crate) struct Parts {
     path: PathBuf,
-    /// The number of parts that are kept; of more, the newest.
+    /// The number of newest parts to keep.
     keep: Option<usize>,
     placed: VecDeque<PathBuf>,
 }
 
-/// A part that is being written. One that is not finished is removed.
+/// The part that is being written. It is removed if it is not finished.
 #[derive(Debug)]
 pub(crate) struct Part {
     out: BufWriter<File>,
@@ -26,7 +26,7 @@ pub(crate) struct Part {
 }
 
 impl Parts {
-    /// Parts of what would be the file at `path`: `trace-000.pftrace` and so on.
+    /// Creates parts named after the file at `path`: `trace-000.pftrace` and so on.
     pub(crate) fn new(path: &Path, keep: Option<usize>) -> Self {
         Self {
             path: path.to_path_buf(),
@@ -35,11 +35,11 @@ impl Parts {
         }
     }
 
-    /// Finishes the part before, if there is one, and begins the one with this number.
+    /// Finishes the current part, and begins the one with this number.
     ///
     /// # Errors
     ///
-    /// If one cannot be written.
+    /// Fails if a part cannot be written.
     pub(crate) fn next(&mut self, number: u32, before: Option<Part>) -> io::Result<Part> {
         before.map_or(Ok(()), |before| self.place(before))?;
         let place = self.numbered(number);
@@ -47,7 +47,7 @@ impl Parts {
         beside.push(".part");
         let beside = PathBuf::from(beside);
         let mut options = OpenOptions::new();
-        // Traces tell much about a machine, and nothing that stands there is followed.
+        // Traces contain private data, and existing links are not followed.
         options.write(true).create_new(true).mode(0o600);
         let file = match options.open(&beside) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -64,11 +64,11 @@ impl Parts {
         })
     }
 
-    /// Moves a part that is whole to its place, and removes those that are too old.
+    /// Renames a complete part, and removes the oldest ones.
     ///
     /// # Errors
     ///
-    /// If that cannot be done.
+    /// Fails if renaming or removing fails.
     pub(crate) fn place(&mut self, mut part: Part) -> io::Result<()> {
         part.out
             .flush()
@@ -84,7 +84,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Returns the files that are there.
+    /// Returns the existing files.
     pub(crate) fn placed(&self) -> impl Iterator<Item = &Path> {
         self.placed.iter().map(PathBuf::as_path)
     }
@@ -100,7 +100,7 @@ impl Parts {
     }
 }
 
-/// The same error, with the file it is about.
+/// Adds the name of a file to an error.
 fn named(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
@@ -120,7 +120,7 @@ impl Write for Part {
 impl Drop for Part {
     fn drop(&mut self) {
         if !self.is_placed {
-            // It stays if it cannot be removed, and is overwritten next time.
+            // If it cannot be removed, the next recording overwrites it.
             let _ = fs::remove_file(&self.beside);
         }
     }

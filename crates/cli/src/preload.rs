@@ -1,4 +1,4 @@
-//! The library that a program carries to have its heap recorded.
+//! The preload library for heap profiles.
 
 use std::env;
 use std::ffi::OsString;
@@ -7,19 +7,19 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Its file name, by which the profiler knows its frames.
+/// The file name, by which the profiler recognises its frames.
 pub(crate) const NAME: &str = "libferretto_heap.so";
-/// The variable by which the dynamic linker loads it.
+/// The environment variable that makes the dynamic linker load it.
 pub(crate) const VARIABLE: &str = "LD_PRELOAD";
 
-/// Writes it.
+/// Writes the library to a file.
 pub(crate) fn write(path: &Path) -> Result<()> {
     let shown = path.display();
     fs::write(path, ferretto_heap::PRELOAD).with_context(|| format!("cannot write {shown}"))
 }
 
-/// The variables that a program needs in its environment. Libraries that the user preloads come
-/// behind it.
+/// Returns the environment variables for a profiled program. Libraries that the user preloads come
+/// after it.
 pub(crate) fn variables(library: &Path, socket: &Path) -> Vec<(&'static str, OsString)> {
     let mut libraries = library.as_os_str().to_owned();
     if let Some(others) = env::var_os(VARIABLE).filter(|others| !others.is_empty()) {

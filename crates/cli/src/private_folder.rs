@@ -1,4 +1,4 @@
-//! Folders for the sockets of one process.
+//! Private folders for the sockets of a process.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
@@ -11,19 +11,19 @@ use ferretto_ipc::address::MAX_SOCKET_PATH;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use tempfile::TempDir;
 
-/// The names of these folders begin so.
+/// The prefix of the folders' names.
 const PREFIX: &str = "ferretto-run-";
-/// The names that can be in one; nothing else is ever removed.
+/// The possible names in a folder. Nothing else is ever removed.
 const SOCKETS: [&str; 3] = ["producer.sock", "consumer.sock", "gate"];
-/// Letters that `tempfile` adds to the prefix.
+/// The number of characters that `tempfile` adds to the prefix.
 const RANDOM: usize = 10;
-/// The number of attempts if another process takes the new folder for one that was left behind.
+/// The number of attempts if another process mistakes the new folder for a stale one.
 const ATTEMPTS: usize = 10;
 
-/// A folder that only this user can enter, removed when dropped.
+/// A folder that only this user can enter. It is removed on drop.
 ///
-/// It is locked while its process lives. So the folder of a killed process can be told from one in
-/// use, and is removed by the next process.
+/// It is locked while its process lives. So the next process can recognise and remove the folder of
+/// a killed process.
 #[derive(Debug)]
 pub(crate) struct PrivateFolder {
     folder: TempDir,
@@ -31,19 +31,19 @@ pub(crate) struct PrivateFolder {
 }
 
 impl PrivateFolder {
-    /// Makes one in the folder for temporary files, or, where the path of a socket would be too
-    /// long, in `/run/user` or `/tmp`.
+    /// Creates a folder for temporary files; in `/run/user` or `/tmp` if the path of a socket would
+    /// be too long.
     ///
     /// # Errors
     ///
-    /// If there is no folder that it can be made in.
+    /// Fails if it cannot be created anywhere.
     pub(crate) fn create() -> io::Result<Self> {
         let base = base();
         let explain = |error: io::Error| {
             let base = base.display();
             io::Error::new(
                 error.kind(),
-                format!("cannot make a folder for the sockets in {base}: {error}"),
+                format!("cannot create a folder for the sockets in {base}: {error}"),
             )
         };
         remove_stale(&base);
@@ -57,8 +57,8 @@ impl PrivateFolder {
             let Ok(lock) = open(folder.path()) else {
                 continue;
             };
-            // Waits for one who looks whether it is in use. Where folders cannot be locked none is
-            // ever removed.
+            // Waits for a process that checks the lock. If folders cannot be locked, none is ever
+            // removed.
             let _ = flock(&lock, FlockOperation::LockExclusive);
             if folder.path().is_dir() {
                 return Ok(Self {
@@ -70,13 +70,13 @@ impl PrivateFolder {
         Err(explain(io::ErrorKind::NotFound.into()))
     }
 
-    /// Its path.
+    /// Returns its path.
     pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 }
 
-/// The folder that such folders are made in.
+/// Returns the parent folder of private folders.
 fn base() -> PathBuf {
     let wanted = std::env::temp_dir();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -88,11 +88,11 @@ fn base() -> PathBuf {
         Some("/tmp".into()),
     ];
     let mut usable = candidates.into_iter().flatten().filter(|base| fits(base));
-    // If there is none, the error is about the one that was asked for.
+    // Without any, the error is about the configured one.
     usable.find(|base| base.is_dir()).unwrap_or(wanted)
 }
 
-/// Returns true if the kernel takes the path of a socket there.
+/// Returns true if the path of a socket there is short enough for the kernel.
 fn fits(base: &Path) -> bool {
     let longest = SOCKETS.iter().map(|name| name.len()).max().unwrap_or(0);
     let below = "//".len() + PREFIX.len() + RANDOM + longest;
@@ -104,15 +104,14 @@ fn open(folder: &Path) -> io::Result<File> {
     Ok(rustix::fs::open(folder, flags, Mode::empty())?.into())
 }
 
-/// Removes folders of this user whose processes are gone. Nothing that cannot be one of them is
-/// touched.
+/// Removes folders of this user whose processes are gone. Touches nothing else.
 fn remove_stale(base: &Path) {
     let Ok(entries) = fs::read_dir(base) else {
         return;
     };
     for entry in entries.flatten() {
         if is_such_a_name(&entry.file_name()) {
-            // Another process may be about it.
+            // Another process may be removing it.
             let _ = remove_if_stale(&entry.path());
         }
     }
@@ -132,7 +131,7 @@ fn remove_if_stale(path: &Path) -> io::Result<()> {
     }
     flock(&folder, FlockOperation::NonBlockingLockExclusive)?;
     for socket in SOCKETS {
-        // In that very folder, even if another stands at the path by now.
+        // In the open folder, even if the path is another one by now.
         let _ = rustix::fs::unlinkat(&folder, socket, rustix::fs::AtFlags::empty());
     }
     fs::remove_dir(path)

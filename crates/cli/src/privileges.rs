@@ -7,9 +7,9 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs,
 };
 
-/// The capabilities that the profiler needs: events of all CPUs, rings of any size, maps and memory
-/// of every process, the files that they have mapped, names of the kernel's functions, and to go
-/// ahead of the programs that it looks at.
+/// The capabilities that the profiler needs: events of all CPUs, rings of any size, maps, memory
+/// and mapped files of every process, kernel symbols, and a higher priority than the profiled
+/// programs.
 pub(crate) const OF_PROFILER: CapabilitySet = CapabilitySet::PERFMON
     .union(CapabilitySet::IPC_LOCK)
     .union(CapabilitySet::SYS_PTRACE)
@@ -18,15 +18,15 @@ pub(crate) const OF_PROFILER: CapabilitySet = CapabilitySet::PERFMON
     .union(CapabilitySet::SYSLOG)
     .union(CapabilitySet::SYS_NICE);
 
-/// Keeps of this thread's capabilities only these, for it and the threads it starts from now on,
-/// and never gets others.
+/// Drops all other capabilities of this thread and of the threads that it starts from now on, for
+/// good.
 ///
 /// # Errors
 ///
-/// If the kernel refuses.
+/// Fails if the kernel refuses.
 pub(crate) fn keep_only(needed: CapabilitySet) -> io::Result<()> {
     let held = capabilities(None)?;
-    // Kernels before 5.8 have no capability for events.
+    // Kernels before 5.8 have no capability for perf events.
     let needed = if held.permitted.contains(CapabilitySet::PERFMON) {
         needed
     } else {
@@ -45,11 +45,11 @@ pub(crate) fn keep_only(needed: CapabilitySet) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets this process have as many descriptors as it may: there are several for each process that is
-/// looked at.
+/// Raises the soft limit of descriptors to the hard limit, since each profiled process needs
+/// several.
 pub(crate) fn allow_descriptors() {
     let limit = getrlimit(Resource::Nofile);
-    // Fewer will do, too.
+    // A lower limit works, too.
     let _ = setrlimit(
         Resource::Nofile,
         Rlimit {

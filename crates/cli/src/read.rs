@@ -1,5 +1,4 @@
-//! Traces as commands read them: which file, within how much memory, and what is said about one
-//! that is damaged.
+//! Reading of traces by commands: the file, the memory limit, and messages about damage.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -17,16 +16,16 @@ use ferretto_text::terminal::shown;
 /// The trace when none is named: the default of `record`.
 pub(crate) const DEFAULT_TRACE: &str = "trace.pftrace";
 
-/// The memory that reading may take.
+/// The memory limit of reading.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct MemoryArgs {
-    /// Memory that reading may take, for example 512M or 2G; parts that do not fit are left out,
-    /// and reported [default: 256M]
+    /// Memory limit for reading, for example 512M or 2G; parts that do not fit are left out and
+    /// reported [default: 256M]
     #[arg(long, value_name = "SIZE", value_parser = parse_limits)]
     max_memory: Option<Limits>,
 }
 
-/// The trace that a command reads.
+/// The trace argument of a command.
 #[derive(Debug, Args)]
 pub(crate) struct FileArgs {
     /// The trace, which may be compressed by gzip or zstd; - is standard input
@@ -42,7 +41,7 @@ impl MemoryArgs {
     }
 }
 
-/// The name to show and the bytes of a trace; `-` is standard input.
+/// Opens a trace, and returns its name to show; `-` is standard input.
 pub(crate) fn open(path: &Path) -> Result<(String, Box<dyn Read>)> {
     if path.as_os_str() == "-" {
         return Ok(("standard input".to_owned(), Box::new(io::stdin().lock())));
@@ -98,23 +97,23 @@ fn without_codes(text: &str) -> String {
     words.join(" ")
 }
 
-/// The extent to which a trace was read.
+/// The completeness of a read trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// All of it.
+    /// The whole trace was read.
     Whole,
-    /// The part that could be read, which was said.
+    /// Only a part was read, which was reported.
     Partly,
 }
 
 impl Extent {
-    /// Says on standard error what was left out of a file, if anything was.
+    /// Reports on standard error which parts of a file were left out.
     pub(crate) fn report(name: &str, damage: &Damage) -> Self {
         for sentence in damage.sentences() {
             eprintln!("ferretto: {}: {sentence}", shown(name));
         }
         if damage.is_limit() {
-            eprintln!("ferretto: --max-memory allows more memory");
+            eprintln!("ferretto: allow more memory with --max-memory");
         }
         match damage.is_none() {
             true => Self::Whole,
@@ -122,20 +121,20 @@ impl Extent {
         }
     }
 
-    /// Also says so if there was no memory allowed for `left_out` parts.
+    /// Also reports `left_out` parts that exceeded the memory limit.
     pub(crate) fn and_left_out(self, name: &str, left_out: u64) -> Self {
         if left_out == 0 {
             return self;
         }
         eprintln!(
-            "ferretto: {}: {left_out} entries are left out, as there is no memory allowed for them; --max-memory allows \
-             more",
+            "ferretto: {}: {left_out} entries exceed the memory limit and are left out; raise it with \
+                 --max-memory",
             shown(name)
         );
         Self::Partly
     }
 
-    /// That of two files.
+    /// Combines the completeness of two files.
     pub(crate) fn and(self, other: Self) -> Self {
         match other {
             Self::Whole => self,
@@ -158,9 +157,9 @@ fn parse_limits(text: &str) -> Result<Limits, String> {
     }
 }
 
-const NO_SIZE: &str = "expected a number and a unit, as in 512M";
+const NO_SIZE: &str = "expected a number and a unit, such as 512M";
 
-/// Reads a number of bytes, with a unit.
+/// Parses a number of bytes with a unit.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let upper = text.to_ascii_uppercase();
     let upper = upper
@@ -172,7 +171,7 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
         Some(number) if upper.ends_with('M') => (number, 20),
         Some(number) => (number, 30),
         None if upper.bytes().all(|byte| byte.is_ascii_digit()) => {
-            return Err(format!("which unit? {upper}K, {upper}M or {upper}G"));
+            return Err(format!("missing unit; use {upper}K, {upper}M or {upper}G"));
         }
         None => return Err(NO_SIZE.to_owned()),
     };

@@ -1,4 +1,4 @@
-//! `ferretto status`: the machines, producers and recordings of a tracing service.
+//! `ferretto status`: shows the machines, producers and recordings of a tracing service.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _, Write};
@@ -16,20 +16,20 @@ use ferretto_trace::summary::{human_bytes, human_time};
 use crate::json::Json;
 use crate::print;
 
-/// The longest time that the service may take to answer.
+/// The timeout of the service's reply.
 const LIMIT: Duration = Duration::from_secs(10);
-/// The time between two looks.
+/// The period of `--watch`.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Sources of a producer that are named.
+/// The largest number of a producer's data sources to list.
 const TOP_SOURCES: usize = 6;
-/// Moves to the upper left and clears what is below.
+/// The escape sequence that clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
-/// Say who is connected to the tracing service, and what it records
+/// Show the clients and recordings of the tracing service
 ///
-/// Shows its machines with how their clocks relate to the service's and by how much that may be
-/// wrong, the producers of each with their data sources, and the recordings with the use of their
-/// buffers and what these lost. Services of upstream tell nothing of clocks and buffers.
+/// Shows its machines with the offsets of their clocks and the error bounds, their producers with
+/// data sources, and the recordings with the use and losses of their buffers. Upstream's service
+/// does not report clocks and buffers.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -37,10 +37,10 @@ Examples:
   ferretto status --watch
   PERFETTO_CONSUMER_SOCK_NAME=@traced ferretto status --json")]
 pub(crate) struct StatusArgs {
-    /// Look again each second, until it is interrupted
+    /// Repeat every second until interrupted
     #[arg(long)]
     watch: bool,
-    /// Print it as one JSON object, each time on a line, for programs
+    /// Print one JSON object per line, for programs
     #[arg(long)]
     json: bool,
 }
@@ -53,8 +53,8 @@ pub(crate) fn run(args: &StatusArgs) -> Result<()> {
     loop {
         let state = consumer.query_service_state(LIMIT);
         let state = state.with_context(|| match is_first {
-            true => "the service does not tell its state".to_owned(),
-            false => format!("the service is gone from {service}"),
+            true => "the service does not report its state".to_owned(),
+            false => format!("the service at {service} is gone"),
         })?;
         let text = match args.json {
             true => json(&View::new(&state)),
@@ -84,14 +84,14 @@ fn connect(service: &Address) -> Result<Consumer> {
         .with_context(|| format!("there is no tracing service at {service}"))
 }
 
-/// The state in the order in which it is shown.
+/// The state, in the order of display.
 struct View<'a> {
     state: &'a TracingServiceState,
     machines: Vec<Machine<'a>>,
 }
 
 struct Machine<'a> {
-    /// 0 is the service's.
+    /// The id of the machine; 0 is the service's.
     id: u32,
     name: String,
     clock: Option<MachineState>,
@@ -135,7 +135,7 @@ impl<'a> View<'a> {
 }
 
 impl Machine<'_> {
-    /// The way by which its producers reach the service.
+    /// Returns the transport of its producers.
     fn transport(&self) -> &'static str {
         if self.id == 0 { "socket" } else { "network" }
     }
@@ -160,7 +160,7 @@ fn text(view: &View<'_>) -> String {
             let error = print::fine_time(clock.error);
             text += &format!(", clock {offset} {side}, known to {error}");
         } else if machine.id != 0 {
-            text += ", clock not compared";
+            text += ", clock not synchronized";
         }
         text.push('\n');
         if machine.producers.is_empty() {
@@ -260,7 +260,7 @@ fn json(view: &View<'_>) -> String {
     json.into_line()
 }
 
-/// Text that cannot control the terminal.
+/// Escapes text that could control the terminal.
 fn shown(bytes: &Option<Vec<u8>>) -> String {
     shown_bytes(bytes.as_deref().unwrap_or_default())
 }

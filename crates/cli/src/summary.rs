@@ -9,16 +9,16 @@ use ferretto_trace::summarize_within;
 use crate::print;
 use crate::read::{Extent, FileArgs, open};
 
-/// Say what a trace holds and what it lost
+/// Show the contents and losses of a trace
 ///
-/// Shows size, duration, the command that was recorded with its slices by name, events by data
-/// source, context switches by CPU, the processes with the most CPU time, counters, and losses with
-/// the setting that would have prevented them.
+/// Shows size, duration, the recorded command with its slices by name, events by data source,
+/// context switches by CPU, the processes with the most CPU time, counters, and losses with the
+/// settings that prevent them.
 #[derive(Debug, Args)]
 pub(crate) struct SummaryArgs {
     #[command(flatten)]
     file: FileArgs,
-    /// Print it as one JSON object, with times in nanoseconds, for programs
+    /// Print one JSON object with times in nanoseconds, for programs
     #[arg(long)]
     json: bool,
 }
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &SummaryArgs) -> Result<Extent> {
     Ok(extent())
 }
 
-/// Columns of the terminal that `stream` is, if it is one.
+/// Returns the width of `stream` if it is a terminal.
 pub(crate) fn terminal_width(stream: &impl std::os::fd::AsFd) -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(stream).ok()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)

@@ -1,4 +1,4 @@
-//! `ferretto symbolize FILE`: names of functions for the addresses in a trace.
+//! `ferretto symbolize FILE`: adds names of functions to a trace.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek, Write};
@@ -13,44 +13,41 @@ use ferretto_trace::{Compression, Damage, Limits, ReadError, TraceReader, Unpack
 use crate::read::{DEFAULT_TRACE, Extent, MemoryArgs, check};
 use ferretto_text::terminal::shown;
 
-/// Files that are listed of those that were looked at for one of a recording.
+/// The largest number of unused files to list for each file of a recording.
 const MAX_LISTED: usize = 6;
 
-/// Put the names of functions into a trace
+/// Add the names of functions to a trace
 ///
-/// The callstacks of a trace are addresses in files. This looks up the functions there, inlined
-/// ones too, source files and lines, in those files or in their debug files, which must have the
-/// build id that was recorded. The names go to the end of the trace, where all viewers find them.
-/// Addresses that have names already are left alone.
+/// The callstacks of a trace are addresses in files. This looks up functions, inlined ones too,
+/// source files and lines in those files or their debug files, which must have the recorded build
+/// id. It appends the names to the trace, where all viewers find them. Addresses with names are
+/// left alone.
 ///
-/// Files are looked for in the folders of --symbols and of $PERFETTO_BINARY_PATH, at the recorded
-/// path, and below
+/// Searches the folders of --symbols and $PERFETTO_BINARY_PATH, the recorded path, and
 /// /usr/lib/debug.
 #[derive(Debug, Args)]
 pub(crate) struct SymbolizeArgs {
     /// The trace
     #[arg(value_name = "FILE", default_value = DEFAULT_TRACE)]
     file: PathBuf,
-    /// Write the trace with the names into this file, and leave the other as it is; - is standard
+    /// Write the trace with the names to this file and leave the original unchanged; - is standard
     /// output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write only the names: appended to the trace they complete it
+    /// Write only the names, to append to the trace
     #[arg(long, requires = "output")]
     only_names: bool,
-    /// Folder of programs, libraries and debug files, or one such file
+    /// Folder with programs, libraries and debug files, or one such file
     #[arg(short, long, value_name = "PATH")]
     symbols: Vec<PathBuf>,
-    /// Do not look at this machine's own files, only at those of --symbols and
-    /// $PERFETTO_BINARY_PATH
+    /// Do not search this machine's own files, only those of --symbols and $PERFETTO_BINARY_PATH
     #[arg(long)]
     no_system: bool,
-    /// Use the file at the recorded path if neither has a build id; right if it has not changed
-    /// since the recording
+    /// Use the file at the recorded path even if neither has a build id; valid only if it has not
+    /// changed since the recording
     #[arg(long)]
     trust_paths: bool,
-    /// Neither use names that were found before nor keep those found now; they are kept in
-    /// $XDG_CACHE_HOME/ferretto
+    /// Do not use the cache of names in $XDG_CACHE_HOME/ferretto
     #[arg(long)]
     no_cache: bool,
     #[command(flatten)]
@@ -65,10 +62,7 @@ pub(crate) fn run(args: &SymbolizeArgs) -> Result<Extent> {
     options.cache = options.cache.filter(|_| !args.no_cache);
     for root in &args.symbols {
         if !root.exists() {
-            bail!(
-                "cannot open {}: there is no such file or folder",
-                root.display()
-            );
+            bail!("cannot open {}: no such file or folder", root.display());
         }
     }
     let name = args.file.display();
@@ -95,10 +89,10 @@ pub(crate) fn run(args: &SymbolizeArgs) -> Result<Extent> {
     Ok(extent)
 }
 
-/// The names found for the files of a trace.
+/// The names for the files of a trace.
 pub(crate) struct Names {
     found: Vec<(Module, Outcome)>,
-    /// To be appended to the trace.
+    /// The packets to append to the trace.
     pub(crate) packets: Vec<u8>,
 }
 
@@ -115,14 +109,14 @@ impl Names {
         Self { found, packets }
     }
 
-    /// The number of addresses that have names now, and of all.
+    /// Returns the number of named addresses, and of all addresses.
     pub(crate) fn count(&self) -> (usize, usize) {
         let named = self.found.iter().map(|(_, outcome)| outcome.names.len());
         let all = self.found.iter().map(|(module, _)| module.rel_pcs.len());
         (named.sum(), all.sum())
     }
 
-    /// Says what was found and what is missing, file by file.
+    /// Reports found and missing names by file.
     fn report(&self, out: &mut impl Write) -> io::Result<()> {
         if self.found.is_empty() {
             return writeln!(out, "ferretto: no address in the trace needs a name");
@@ -151,7 +145,7 @@ impl Names {
     }
 }
 
-/// Why nothing was found for a file.
+/// Explains why no names were found for a file.
 fn report_missing(out: &mut impl Write, module: &Module, outcome: &Outcome) -> io::Result<()> {
     if !module.build_id.is_empty() {
         let id: String = module
@@ -161,7 +155,7 @@ fn report_missing(out: &mut impl Write, module: &Module, outcome: &Outcome) -> i
             .collect();
         writeln!(
             out,
-            "{:18}no file with symbols and the build id {id} was found",
+            "{:18}no file with symbols and the build id {id} found",
             ""
         )?;
     }
@@ -178,11 +172,11 @@ fn report_missing(out: &mut impl Write, module: &Module, outcome: &Outcome) -> i
     Ok(())
 }
 
-/// The facts about a trace that are needed to put names into it.
+/// The facts about a trace for adding names.
 struct Read {
-    /// The files that it has addresses without names in.
+    /// The files with unnamed addresses.
     modules: Vec<Module>,
-    /// The end of the last whole packet, in the unpacked file.
+    /// The end of the last complete packet in the decompressed file.
     end: u64,
     compression: Option<Compression>,
     damage: Damage,
@@ -213,20 +207,20 @@ impl Read {
         })
     }
 
-    /// Fails if names that follow the file as it is would not be read.
+    /// Fails if readers would not read names appended to the file.
     fn check_appendable(&self, trace: &Path) -> Result<()> {
         let name = trace.display();
         if let Some(compression) = self.compression {
             bail!(
-                "{name} is compressed by {}, so names cannot be appended to it; --output writes the trace unpacked, with \
-                 the names, into another file",
+                "cannot append names to {name}, which is compressed by {}; write the decompressed trace with the names to \
+             another file with --output",
                 compression.as_str()
             );
         }
         if let Some(end) = self.damage.end() {
             bail!(
-                "{name} is damaged from byte {end} on, and what follows there would not be read; --output writes the \
-                 good part and the names into another file"
+                "cannot append names to {name}, which is damaged from byte {end} on; write the readable part with the \
+             names to another file with --output"
             );
         }
         Ok(())
@@ -243,7 +237,7 @@ fn append(trace: &Path, packets: &[u8]) -> Result<()> {
         .with_context(|| format!("cannot write {name}"))
 }
 
-/// Writes the beginning of a trace, if wanted, and names.
+/// Writes the start of a trace, if wanted, and the names.
 fn write(
     out: &mut dyn Write,
     trace: Option<(&mut File, u64, Limits)>,

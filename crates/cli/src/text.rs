@@ -11,19 +11,19 @@ use ferretto_trace::lines::{LinesError, Resolver};
 use crate::output::check_standard_output;
 use crate::read::{Extent, FileArgs, open};
 
-/// Print a whole trace as text
+/// Print a trace as text
 ///
-/// The output is the protobuf text format of a Trace, in the order of the file. Fields unknown to
-/// this version are printed by number. With --resolve it is one line for each event.
+/// The output is the protobuf text format of a Trace, in the order of the file. Unknown fields are
+/// printed by number. With --resolve, prints one line for each event.
 #[derive(Debug, Args)]
 pub(crate) struct TextArgs {
     #[command(flatten)]
     file: FileArgs,
-    /// Print one line for each event instead, in the order of time, with threads, names and times
-    /// put in
+    /// Print one line for each event instead, in the order of time, with resolved threads, names
+    /// and times
     ///
-    /// Kernel events, track events and callstack samples; times are seconds of boot time, as in the
-    /// kernel's own traces. The file is read twice, so it cannot be standard input.
+    /// Prints kernel events, track events and callstack samples. Times are seconds of boot time, as
+    /// in the kernel's own traces. The file is read twice, so it cannot be standard input.
     #[arg(long)]
     resolve: bool,
 }
@@ -52,12 +52,10 @@ pub(crate) fn run(args: &TextArgs) -> Result<Extent> {
     Ok(Extent::report(&name, &damage))
 }
 
-/// One line for each event.
+/// Prints one line for each event.
 fn resolve(args: &FileArgs) -> Result<Extent> {
     if args.file.as_os_str() == "-" {
-        bail!(
-            "standard input can be read only once, and --resolve reads a trace twice; give a file"
-        );
+        bail!("--resolve reads a trace twice and cannot use standard input; give a file");
     }
     let (name, input) = open(&args.file)?;
     check_standard_output(&[&args.file])?;
@@ -72,8 +70,8 @@ fn resolve(args: &FileArgs) -> Result<Extent> {
     })?;
     if printed.unordered > 0 {
         eprintln!(
-            "ferretto: {} lines stand behind later ones, as there is no memory allowed to put more in order; \
-             --max-memory allows more",
+            "ferretto: {} lines are out of order, since sorting exceeds the memory limit; raise it with \
+             --max-memory",
             printed.unordered
         );
     }

@@ -6,13 +6,12 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 
-/// Make certificates by which the machines of a recording know each other
+/// Create certificates with which the machines of a recording authenticate
 ///
-/// Makes a folder for each NAME, to be copied to that machine: programs there with
-/// FERRETTO_TLS=FOLDER encrypt their connections, and accept only peers whose certificates were
-/// made in the same place. A host's certificate is for the address that others connect to, a
-/// machine's for the name that it gives itself, its host name unless PERFETTO_MACHINE_NAME says
-/// otherwise.
+/// Creates a folder for each NAME, to copy to that machine: programs there with FERRETTO_TLS=FOLDER
+/// encrypt their connections, and accept only peers with certificates of the same authority. A
+/// host's certificate is for the address that others connect to, a machine's for its own name:
+/// PERFETTO_MACHINE_NAME, or the host name.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -20,13 +19,13 @@ Examples:
   ferretto relay-cert -o certificates host.example,10.0.0.1   one machine, two names")]
 #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "they are refused"))]
 pub(crate) struct RelayCertArgs {
-    /// Folder of the authority, made if it is not there; its ca-key.pem stays there
+    /// Folder of the authority, created if missing; its ca-key.pem stays there
     #[arg(short, long, value_name = "DIR", default_value = "certificates")]
     output: PathBuf,
     /// Number of days for which the certificates are valid
     #[arg(long, value_name = "DAYS", default_value = "365", value_parser = clap::value_parser!(u32).range(1..=3650))]
     days: u32,
-    /// Addresses and names of machines; with commas, several of one machine
+    /// Addresses and names of machines; separate several of one machine by commas
     #[arg(required = true, value_name = "NAME")]
     machines: Vec<String>,
 }
@@ -61,7 +60,8 @@ mod with {
 mod without {
     use super::*;
 
-    /// This build cannot use certificates: with one set, connecting and listening fail.
+    /// Makes connecting and listening fail if FERRETTO_TLS is set, since this build cannot use
+    /// certificates.
     #[expect(clippy::unnecessary_wraps, reason = "with the feature it may fail")]
     pub(crate) fn install() -> Result<()> {
         Ok(())

@@ -32,20 +32,20 @@ impl Daemon for Traced {
     const OPTIONS: &'static [DaemonOption<Self>] = &[
         DaemonOption(
             "set-socket-permissions PG:PM:CG:CM",
-            "\ngroup and mode of the producer and of the\n\
-                      consumer sockets, e.g. traced:0660:tracing:0660",
+            "\ngroup and mode of the producer and the\n\
+                     consumer sockets, e.g. traced:0660:tracing:0660",
             Self::take_permissions,
         ),
         DaemonOption(
             "output-folder DIR",
-            "folder below which configs of other users than root and the\n\
-                      service's own may have files created (output_path);\n\
-                      none without; may be repeated",
+            "folder below which configs of users other than root and the\n\
+                     service's own may create files (output_path);\n\
+                     default none; may be repeated",
             Self::take_output_folder,
         ),
         DaemonOption(
             "enable-relay-endpoint",
-            "let relays of other machines compare clocks, on every\nproducer socket",
+            "let relays of other machines synchronize clocks on every\nproducer socket",
             |daemon, _| {
                 daemon.relays = RelayEndpoints::Everywhere;
                 Ok(Taken::Known)
@@ -58,13 +58,13 @@ impl Daemon for Traced {
         ),
         DaemonOption(
             "allow-host ADDRESS[/BITS]",
-            "other machines that may connect, or vsock://CID; all that reach\n\
-                      a socket unless given; may be repeated",
+            "address or vsock://CID of machines that may connect; default\n\
+                     all; may be repeated",
             Self::take_host,
         ),
         DaemonOption(
             "allow-unidentified",
-            "serve producers on other machines that do not say who they are",
+            "serve producers on other machines that send no identity",
             |daemon, _| {
                 daemon.unidentified = true;
                 Ok(Taken::Known)
@@ -72,38 +72,38 @@ impl Daemon for Traced {
         ),
         DaemonOption(
             "user-cpu PERCENT",
-            "share of one CPU that the programs of one user may make the\n\
-                      service use for long, 80 unless given; 0 for any",
+            "limit of the service's sustained CPU use for the programs of\n\
+                     one user, in percent of a CPU; default 80; 0 for none",
             Self::take_user_cpu,
         ),
         DaemonOption(
             "watchdog own|process",
-            "when the service ends itself: for faults of its own (own, the\n\
-                      default), or, as upstream's, also when programs make the process\n\
-                      use 90 % of a CPU for ten minutes or 64 MiB more than it should",
+            "when the service kills itself: on its own faults (own, the\n\
+                     default), or, as upstream, also when programs make the process\n\
+                     use 90 % of a CPU for ten minutes or 64 MiB too much memory",
             Self::take_watchdog,
         ),
     ];
     const ENVIRONMENT: &'static [Row<'static>] = &[
         Row {
             typed: "PERFETTO_PRODUCER_SOCK_NAME",
-            meaning: "where producers connect, a comma-separated list",
+            meaning: "producer sockets, a comma-separated list",
         },
         Row {
             typed: "PERFETTO_CONSUMER_SOCK_NAME",
-            meaning: "where consumers connect",
+            meaning: "consumer socket",
         },
         Row {
             typed: "TRACED_NOTIFY_FD",
-            meaning: "a descriptor that gets a 1 when both listen",
+            meaning: "file descriptor to write a 1 to when both sockets listen",
         },
         Row {
             typed: "FERRETTO_TLS",
-            meaning: "the folder with the certificates of this machine, made by\nferretto relay-cert; nothing is encrypted without",
+            meaning: "folder with the certificates of this machine, created by\nferretto relay-cert; default no encryption",
         },
     ];
     const NOTE: &'static str = "\
-Sockets passed by systemd (LISTEN_FDS) are used in their place, and it is told when the service is ready.
+Sockets passed by systemd (LISTEN_FDS) replace these, and systemd is notified when the service is ready.
 ";
 
     fn serve(self) -> Result<()> {
@@ -128,7 +128,7 @@ Sockets passed by systemd (LISTEN_FDS) are used in their place, and it is told w
                 "--enable-relay-endpoint-on={address} does not match any socket in PERFETTO_PRODUCER_SOCK_NAME or the \
                  default producer socket ({producers}). It must be one of them, written the same way."
             ),
-            // It did start, and says itself what happened.
+            // The service did start, and reports its errors itself.
             Err(HostError::RunWild(wild)) => Err(wild.into()),
             Err(error) => Err(error).context("Failed to start the traced service"),
         }
@@ -180,7 +180,7 @@ impl Traced {
         self.user_cpu = Some(percent.ok_or_else(|| {
             let value = value.to_string_lossy();
             Complaint::Alone(format!(
-                "--user-cpu takes percent of one CPU, 0 to 100, and not \"{value}\""
+                "--user-cpu takes percent of a CPU, 0 to 100, not \"{value}\""
             ))
         })?);
         Ok(Taken::Known)
@@ -194,7 +194,7 @@ impl Traced {
             _ => {
                 let value = value.to_string_lossy();
                 return Err(Complaint::Alone(format!(
-                    "--watchdog is own or process, and not \"{value}\""
+                    "--watchdog takes own or process, not \"{value}\""
                 )));
             }
         };

@@ -13,7 +13,7 @@ use crate::daemon::{self, Complaint, Daemon, DaemonOption, Offers, Service, Take
 use crate::usage::Row;
 use crate::{errors, privileges};
 
-/// The variable that names the descriptor to tell when all data sources are registered.
+/// The variable with the descriptor to notify when all data sources are registered.
 const NOTIFY_FD: &str = "TRACED_PERF_NOTIFY_FD";
 
 /// Its options.
@@ -42,8 +42,8 @@ with CAP_PERFMON and CAP_SYS_PTRACE, otherwise those of its user that a config n
         ),
         DaemonOption(
             "stack-bytes N",
-            "copy so much of each stack (default 65280, or less where memory\n\
-                      for rings is short); less is cheaper at high rates",
+            "number of bytes to copy of each stack (default 65280, or less if\n\
+                     memory for rings is short); less is cheaper at high rates",
             |daemon, parser| {
                 daemon.stack_bytes = Some(stack_bytes(parser)?);
                 Ok(Taken::Known)
@@ -52,7 +52,7 @@ with CAP_PERFMON and CAP_SYS_PTRACE, otherwise those of its user that a config n
         DaemonOption::SERVICE_UID,
         DaemonOption(
             "descriptor-socket PATH",
-            "where processes may hand over their maps and memory",
+            "socket on which processes may pass their maps and memory",
             |daemon, parser| {
                 daemon.descriptor_socket = Some(parser.value()?.into());
                 Ok(Taken::Known)
@@ -63,13 +63,12 @@ with CAP_PERFMON and CAP_SYS_PTRACE, otherwise those of its user that a config n
 
     fn serve(self) -> Result<()> {
         privileges::allow_descriptors();
-        // The kernel decides now whether the list shows addresses. If it cannot be opened that is
-        // said when it is needed.
+        // The kernel checks permissions at opening. A failure is reported when the list is needed.
         let kallsyms = KernelSymbols::open().ok().map(Arc::new);
-        // Before there are other threads, each of which has its own.
+        // Capabilities are per thread, so this runs before other threads start.
         if let Err(error) = privileges::keep_only(privileges::OF_PROFILER) {
             eprintln!(
-                "traced_perf: privileges are kept: {}",
+                "traced_perf: cannot drop privileges: {}",
                 errors::reason(&error)
             );
         }
@@ -103,7 +102,7 @@ impl Offers for TracedPerf {
     }
 }
 
-/// Returns the size of copies of stacks.
+/// Parses the size of stack copies.
 fn stack_bytes(parser: &mut Parser) -> Result<u32, Complaint> {
     let value = parser.value()?;
     let number = value.to_str().and_then(|text| text.parse::<u32>().ok());

@@ -6,7 +6,7 @@ use ferretto_probes::Probes;
 use crate::daemon::{self, Daemon, DaemonOption, Offers, Service, Taken, environment};
 use crate::usage::Row;
 
-/// The variable that names the descriptor to tell when all data sources are registered.
+/// The variable with the descriptor to notify when all data sources are registered.
 const NOTIFY_FD: &str = "TRACED_PROBES_NOTIFY_FD";
 
 /// Its options.
@@ -34,7 +34,7 @@ tracefs for kernel events; the others work for every user.";
         ),
         DaemonOption(
             "cleanup-after-crash",
-            "reset the kernel's tracing and end",
+            "reset the kernel's tracing and exit",
             |_, _| Ok(Taken::Instead(reset)),
         ),
     ];

@@ -1,4 +1,4 @@
-//! `traced_relay`: brings the producers of this machine to the tracing service of another.
+//! `traced_relay`: forwards the producers of this machine to the tracing service of another.
 
 use anyhow::{Context, Result};
 use ferretto_host::FilePermissions;
@@ -29,45 +29,47 @@ recordings they take part. It takes the place of a service here.";
     const ENVIRONMENT: &'static [Row<'static>] = &[
         Row {
             typed: "PERFETTO_RELAY_SOCK_NAME",
-            meaning: "the producer socket of that service: HOST:PORT,\n[IPV6]:PORT, vsock://CID:PORT or a path; required",
+            meaning: "producer socket of that service: HOST:PORT,\n[IPV6]:PORT, vsock://CID:PORT or a path; required",
         },
         Row {
             typed: "PERFETTO_PRODUCER_SOCK_NAME",
-            meaning: "where producers of this machine connect",
+            meaning: "producer socket of this machine",
         },
         Row {
             typed: "PERFETTO_MACHINE_NAME",
-            meaning: "the name of this machine, its host name unless given",
+            meaning: "name of this machine; default the host name",
         },
         Row {
             typed: "FERRETTO_MACHINE_ID",
-            meaning: "what tells this machine from others, its boot id unless\ngiven; for containers that share a kernel",
+            meaning: "unique id of this machine; default its boot id; for\ncontainers that share a kernel",
         },
         Row {
             typed: "FERRETTO_TLS",
-            meaning: "the folder with the certificates of this machine, made by\nferretto relay-cert; nothing is encrypted without",
+            meaning: "folder with the certificates of this machine, created by\nferretto relay-cert; default no encryption",
         },
         Row {
             typed: "TRACED_RELAY_NOTIFY_FD",
-            meaning: "a descriptor that gets a 1 when producers can connect",
+            meaning: "file descriptor to write a 1 to when producers can connect",
         },
     ];
     const NOTE: &'static str = "\
-A socket passed by systemd (LISTEN_FDS) is used for producers, and it is told when the relay is ready.
+A socket passed by systemd (LISTEN_FDS) is used for producers, and systemd is notified when the relay is ready.
 ";
 
     fn check(&self) -> Result<(), Complaint> {
         match names::relay_address() {
-            // Each connection would bring about another one.
+            // Each connection would cause another one.
             Ok(Some(host)) if names::producer_address().is_ok_and(|listen| listen == host) => {
                 Err(Complaint::Alone(format!(
                     "{RELAY_SOCKET_VARIABLE} is {host}, where this relay would listen itself"
                 )))
             }
             Ok(Some(_)) => Ok(()),
-            Ok(None) | Err(ferretto_ipc::address::AddressError::Empty) => Err(Complaint::Option(
-                format!("{RELAY_SOCKET_VARIABLE} is not set: where is the tracing service?"),
-            )),
+            Ok(None) | Err(ferretto_ipc::address::AddressError::Empty) => {
+                Err(Complaint::Option(format!(
+                    "{RELAY_SOCKET_VARIABLE} is not set; set it to the address of the tracing service"
+                )))
+            }
             Err(error) => Err(Complaint::Alone(format!(
                 "{RELAY_SOCKET_VARIABLE}: {error}"
             ))),

@@ -26,9 +26,9 @@ Environment:
   PERFETTO_PRODUCER_SOCK_NAME   where the tracing service listens
 ";
 
-/// As whom sessions see the trigger coming.
+/// The producer name of the trigger in sessions.
 const PRODUCER_NAME: &str = "perfetto_cmd_producer";
-/// The longest time that the service may take.
+/// The timeout of the service.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
@@ -45,8 +45,8 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// The names; `None` if there is none or help is asked for. Unknown options are passed over, so
-/// that scripts written for later versions still trigger.
+/// Returns the names; `None` if there are none or help is requested. Skips unknown options, so that
+/// scripts for later versions still work.
 fn parse(args: &[OsString]) -> Option<Vec<Vec<u8>>> {
     let is_option = |arg: &&OsString| arg.as_bytes().first() == Some(&b'-') && arg.len() > 1;
     let (options, names): (Vec<_>, Vec<_>) = args.iter().partition(is_option);
@@ -71,13 +71,13 @@ fn parse(args: &[OsString]) -> Option<Vec<Vec<u8>>> {
     )
 }
 
-/// Tells the service that producers connect to at `address`.
+/// Sends the triggers to the service at `address`.
 pub(crate) fn activate(address: &Address, trigger_names: Vec<Vec<u8>>) -> Result<()> {
-    let socket = Socket::connect(address).context("there is no tracing service to tell")?;
+    let socket = Socket::connect(address).context("cannot reach the tracing service")?;
     let mut connection = Connection::<Port>::new(socket);
     let deadline = Instant::now() + PATIENCE;
     if !matches!(next_event(&mut connection, deadline)?, Event::Bound) {
-        bail!("the tracing service takes no producers");
+        bail!("the tracing service has no port for producers");
     }
     let requests = [
         Request::InitializeConnection(InitializeConnectionRequest {
@@ -93,13 +93,13 @@ pub(crate) fn activate(address: &Address, trigger_names: Vec<Vec<u8>>) -> Result
         connection.invoke(&request, None, true)?;
         let reply = next_event(&mut connection, deadline)?;
         if !matches!(reply, Event::Reply(reply) if reply.result.is_ok()) {
-            bail!("the tracing service refused");
+            bail!("the tracing service refused the triggers");
         }
     }
     Ok(())
 }
 
-/// The next thing that comes from the service.
+/// Returns the next event of the connection.
 fn next_event(connection: &mut Connection<Port>, deadline: Instant) -> Result<Event<Port>> {
     loop {
         connection.process();
@@ -108,7 +108,7 @@ fn next_event(connection: &mut Connection<Port>, deadline: Instant) -> Result<Ev
         }
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            bail!("the tracing service does not answer");
+            bail!("the tracing service does not reply");
         }
         let mut wanted = PollFlags::IN;
         if connection.wants_write() {

@@ -1,14 +1,14 @@
-//! Usage texts, made from the tables that options are parsed by.
+//! Usage texts, generated from the tables of options.
 
-/// One row: the text to type, and its meaning, which may have several lines.
+/// A row: an option, and its description, which may have several lines.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row<'a> {
     pub(crate) typed: &'a str,
     pub(crate) meaning: &'a str,
 }
 
-/// Adds rows whose meanings begin at a column. A row that is too long for that begins its meaning
-/// behind it; one whose meaning begins with a line break, below it.
+/// Adds rows whose descriptions start at a column. The description of a longer row follows the
+/// option; a description that starts with a line break is on the next line.
 pub(crate) fn add<'a>(text: &mut String, column: usize, rows: impl IntoIterator<Item = Row<'a>>) {
     for Row { typed, meaning } in rows {
         let typed = format!("  {typed}");

@@ -1,4 +1,4 @@
-//! The browser of the user at this machine, and the check that a request comes from it.
+//! The user's browser, and the check that a request comes from it.
 
 pub(crate) mod peer;
 
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
 
-/// Returns a name that nobody can guess: every user of the machine can connect to the port.
+/// Returns an unguessable name, since every user of the machine can connect to the port.
 pub(crate) fn secret() -> Result<String> {
     let mut bytes = [0; 16];
     let mut filled = 0;
@@ -20,7 +20,7 @@ pub(crate) fn secret() -> Result<String> {
     Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
 }
 
-/// Opens a browser, if there is a desktop. Returns whether one was started.
+/// Opens a browser if there is a desktop. Returns true if one was started.
 pub(crate) fn browse(address: &str) -> bool {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     if !is_set("DISPLAY") && !is_set("WAYLAND_DISPLAY") {
@@ -33,7 +33,7 @@ pub(crate) fn browse(address: &str) -> bool {
     let Some(opener) = opener else {
         return false;
     };
-    // It ends by itself, or goes on as the browser.
+    // The process ends by itself or becomes the browser.
     Command::new(opener)
         .arg(address)
         .stdin(Stdio::null())

@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 
-/// The user whose socket is connected to this one; `None` if the kernel does not say.
+/// Returns the user whose socket is connected to this one; `None` if unknown.
 pub(crate) fn user(stream: &TcpStream) -> Option<u32> {
     let (theirs, ours) = (stream.peer_addr().ok()?, stream.local_addr().ok()?);
     ["/proc/net/tcp", "/proc/net/tcp6"]
@@ -11,7 +11,7 @@ pub(crate) fn user(stream: &TcpStream) -> Option<u32> {
         .find_map(|table| find(&fs::read_to_string(table).ok()?, theirs, ours))
 }
 
-/// The user in the line of the socket that is bound to `local` and connected to `remote`.
+/// Finds the user of the socket that is bound to `local` and connected to `remote`.
 fn find(table: &str, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
     table.lines().skip(1).find_map(|line| {
         let mut words = line.split_ascii_whitespace().skip(1);
@@ -24,11 +24,11 @@ fn find(table: &str, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
     })
 }
 
-/// An address as the kernel prints it: words of four bytes in the machine's order.
+/// Formats an address as the kernel does: words of four bytes in the machine's order.
 fn address(text: &str) -> Option<SocketAddr> {
     let (host, port) = text.split_once(':')?;
     let host = host.get(host.len().checked_sub(8)?..)?;
-    // An IPv6 socket has its IPv4 address in the last word.
+    // The last word of an IPv6 socket's address contains the IPv4 address.
     let host = u32::from_str_radix(host, 16).ok()?.to_ne_bytes();
     let port = u16::from_str_radix(port, 16).ok()?;
     Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::from(host)), port))

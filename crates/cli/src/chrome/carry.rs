@@ -1,5 +1,5 @@
-//! State that one part of a trace leaves to the next: slices that go on, the values of counters,
-//! and the threads that ran last.
+//! State carried from one part of a trace to the next: open slices, the values of counters, and the
+//! running threads.
 //!
 //! A part begins with all that was begun before it: those events are put together with what they
 //! are of.
@@ -19,23 +19,23 @@ pub(super) struct Slice {
     pub(super) args: Vec<(String, Value)>,
 }
 
-/// The slices that an earlier part left open, by where they are, the outermost first.
+/// The open slices of earlier parts by track, the outermost first.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     open: HashMap<Shown, Vec<Slice>>,
-    /// The number of those that have come again, by where they are.
+    /// The number of these that this part has continued, by track.
     again: HashMap<Shown, usize>,
 }
 
 impl Known {
-    /// Returns the beginning of a slice that an earlier part left open, if this is the next of
-    /// those.
+    /// Returns the start of an open slice of an earlier part, if this slice continues the next of
+    /// them.
     pub(super) fn again(&mut self, at: Shown, depth: u32, name: &str) -> Option<i64> {
         let open = self.open.get(&at)?;
         let again = self.again.entry(at).or_default();
         let slice = open.get(*again).filter(|_| *again == depth as usize)?;
         if slice.name != name {
-            // Others are not looked for: what comes now begins here.
+            // No other slice continues: later ones start in this part.
             *again = usize::MAX;
             return None;
         }
@@ -44,21 +44,21 @@ impl Known {
     }
 }
 
-/// State that is carried from part to part.
+/// The state carried from part to part.
 #[derive(Debug, Default)]
 pub(super) struct Carry {
     open: HashMap<Shown, Vec<Slice>>,
-    /// The last value of each counter, and true if the present part has told it.
+    /// The last value of each counter, and true if this part has it.
     counters: HashMap<(Shown, String), (u64, bool)>,
-    /// The thread that ran last on each CPU, and since when.
+    /// The running thread of each CPU, and its start.
     running: HashMap<i64, (i64, i64)>,
-    /// The last time of the parts before this one, and of this one.
+    /// The last time of the earlier parts, and of this one.
     before: Option<i64>,
     last: i64,
 }
 
 impl Carry {
-    /// Returns what the parts before left open.
+    /// Returns the open slices of earlier parts.
     pub(super) fn begin_part(&mut self) -> Known {
         Known {
             open: std::mem::take(&mut self.open),
@@ -66,12 +66,12 @@ impl Carry {
         }
     }
 
-    /// Takes note of a time of this part.
+    /// Records a time of this part.
     pub(super) fn saw(&mut self, time: i64) {
         self.last = self.last.max(time);
     }
 
-    /// Keeps those that did not come again.
+    /// Keeps the slices that this part did not continue.
     pub(super) fn keep(&mut self, known: Known) {
         for (at, slices) in known.open {
             if !known.again.contains_key(&at) {
@@ -80,7 +80,7 @@ impl Carry {
         }
     }
 
-    /// Keeps a slice that has not ended.
+    /// Keeps an open slice.
     pub(super) fn keep_open(&mut self, slice: Slice) {
         self.open.entry(slice.at).or_default().push(slice);
     }
@@ -92,7 +92,7 @@ impl Carry {
         open.into_iter().flat_map(|(_, slices)| slices)
     }
 
-    /// Returns true if a value of a counter is the last one of an earlier part, told once more.
+    /// Returns true if a counter value repeats the last one of an earlier part.
     pub(super) fn is_told_again(&mut self, of: Shown, name: &str, ts: i64, value: f64) -> bool {
         self.saw(ts);
         let bits = value.to_bits();
@@ -111,13 +111,13 @@ impl Carry {
         }
     }
 
-    /// Keeps that a thread runs and has not stopped.
+    /// Keeps a running thread.
     pub(super) fn keep_running(&mut self, cpu: i64, tid: i64, ts: i64) {
         let since = self.ran_since(cpu, tid, ts);
         self.running.insert(cpu, (tid, since));
     }
 
-    /// Returns since when a thread ran, which may have begun in an earlier part.
+    /// Returns the start of a running thread, which may be in an earlier part.
     pub(super) fn ran_since(&mut self, cpu: i64, tid: i64, ts: i64) -> i64 {
         match self.running.remove(&cpu) {
             Some((known, since)) if known == tid && since <= ts => since,

@@ -25,10 +25,10 @@ use crate::read::{DEFAULT_TRACE, Extent, explained, parse_bytes};
 
 /// Write a trace in Chrome's JSON format
 ///
-/// Slices with their arguments, instants, counters, flows, what ran on each CPU, and the names of
-/// processes and threads. Times are microseconds of the trace's clock. It reads whatever ferretto
-/// view reads. Traces are read part by part, so that memory does not depend on their size; files of
-/// other programs are kept in memory.
+/// Writes slices with their arguments, instants, counters, flows, the threads that ran on each CPU,
+/// and the names of processes and threads. Times are microseconds of the trace's clock. Reads the
+/// same formats as ferretto view. Traces are read in parts, so memory use does not depend on their
+/// size; files of other programs are kept in memory.
 #[derive(Debug, Args)]
 pub(crate) struct JsonArgs {
     /// The trace; - is standard input
@@ -37,7 +37,7 @@ pub(crate) struct JsonArgs {
     /// File for the result; - is standard output
     #[arg(short, long, value_name = "FILE", default_value = "trace.json")]
     output: PathBuf,
-    /// Bytes of the parts in which a trace is read; their tables take ten times as much or so
+    /// Size of the parts in which a trace is read; their tables take about ten times as much
     #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = parse_bytes, hide = true)]
     part: u64,
 }
@@ -78,11 +78,11 @@ pub(crate) fn run(args: &JsonArgs) -> Result<Extent> {
     Ok(extent)
 }
 
-/// The bytes that tell the format of a file.
+/// The number of bytes that decide the format of a file.
 const HEAD_BYTES: u64 = 4096;
 
-/// Writes a trace of packets, part by part. Each part opens alone, with all that was begun before
-/// it, and what is begun again is put together.
+/// Writes a trace of packets in parts. Each part is a complete trace that repeats everything begun
+/// before it; repeated slices are joined.
 fn packets(
     name: &str,
     input: File,
@@ -122,9 +122,8 @@ fn packets(
         part(name, Cursor::new(last), writer, remarks)?;
     }
     if parts > 1 && writer.has_flows() {
-        let what = format!(
-            "flows that lead from one of the {parts} parts it is read in to another are left out"
-        );
+        let what =
+            format!("flows between two of the {parts} parts in which it was read are left out");
         remarks.insert(what);
     }
     Ok(Extent::report(name, &damage).and_left_out(name, left_out))

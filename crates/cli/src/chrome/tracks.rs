@@ -1,4 +1,4 @@
-//! The numbers under which tracks are shown.
+//! The process and thread ids of tracks.
 
 use std::collections::HashMap;
 
@@ -7,22 +7,22 @@ use ferretto_tables::Trace;
 
 use super::writer::{NO_PROCESS, of_thread};
 
-/// A process and a thread, or what is shown like one.
+/// A process and thread id, of a real thread or of another track.
 pub(super) type Shown = (i64, i64);
 
-/// Tracks that are no thread's get numbers from here on.
+/// The first thread id given to tracks that are not a thread's.
 const FIRST_TRACK: i64 = 1 << 33;
 
-/// The numbers of tracks that are no thread's. In each part of a trace they are the same, whatever
-/// their rows are.
+/// The ids of tracks that are not a thread's. They are the same in each part of a trace, although
+/// the rows differ.
 #[derive(Debug, Default)]
 pub(super) struct Tracks {
-    /// By what tells a track from others.
+    /// The ids by the identity of the track.
     numbers: HashMap<u64, i64>,
 }
 
 impl Tracks {
-    /// Returns the numbers of a track, and its name if it is shown like a thread.
+    /// Returns the ids of a track, and its name if it is shown as a thread.
     pub(super) fn shown(&mut self, trace: &Trace, track: u32) -> (Shown, Option<String>) {
         let (tables, strings) = (trace.tables(), trace.strings());
         let rows = &tables.track;

@@ -12,31 +12,31 @@ use super::carry::{Carry, Slice};
 use super::tracks::{Shown, Tracks};
 use crate::json::{Json, Members};
 
-/// The process under which tracks of no process, and CPUs, are shown.
+/// The process id of tracks without a process, and of CPUs.
 pub(super) const NO_PROCESS: i64 = 0;
-/// CPUs get numbers from here on.
+/// The first thread id of CPUs.
 const FIRST_CPU: i64 = 1 << 34;
 /// The argument of a slice that began in an earlier part.
 const BEGAN: &str = "began_ns";
 
-/// Writes the events of a trace, or of its parts one after the other.
+/// Writes the events of a trace, or of its parts in order.
 pub(super) struct Writer<'a> {
     out: &'a mut dyn Write,
     is_first: bool,
-    /// Names that were written, by what they name.
+    /// The written names of processes and threads.
     named: HashMap<(&'static str, i64, i64), u64>,
     tracks: Tracks,
     carry: Carry,
     flows: u64,
 }
 
-/// A part of a trace, with the numbers of its tracks in the whole.
+/// A part of a trace, with the ids of its tracks.
 struct Part<'t> {
     trace: &'t Trace,
     tracks: Vec<Option<Shown>>,
 }
 
-/// Nanoseconds as microseconds, exactly.
+/// Nanoseconds, written exactly as microseconds.
 struct Micros(i64);
 
 impl crate::json::Value for Micros {
@@ -83,7 +83,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Ends the file. Slices that are still open never end.
+    /// Ends the file. Slices that are still open have no end.
     pub(super) fn finish(mut self) -> Result<()> {
         for open in self.carry.take_open() {
             self.slice(&open, None)?;
@@ -113,7 +113,7 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// Writes the name of a process or thread unless it is known already.
+    /// Writes the name of a process or thread unless it is already written.
     fn name_once(&mut self, kind: &'static str, of: (i64, i64), name: &str) -> Result<()> {
         let hash = Fnv1a::hash(name.as_bytes());
         match self.named.insert((kind, of.0, of.1), hash) == Some(hash) {
@@ -140,7 +140,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Returns the numbers under which the events of a track are shown.
+    /// Returns the ids for the events of a track.
     fn of_track(&mut self, part: &mut Part<'_>, track: u32) -> Result<Shown> {
         let place = track as usize;
         if part.tracks.len() <= place {
@@ -174,7 +174,7 @@ impl<'a> Writer<'a> {
                 category: strings.text(slices.category().get(row)).to_owned(),
                 args: args.map_or_else(Vec::new, |set| args_of(trace, set)),
             };
-            // It began in an earlier part.
+            // The slice began in an earlier part.
             if let Some(began) = known.again(at, slices.depth().get(row), name) {
                 slice.ts = began;
             }
@@ -186,12 +186,12 @@ impl<'a> Writer<'a> {
                 }
             }
         }
-        // Those of tracks that the part does not know go on.
+        // Slices on tracks that this part lacks stay open.
         self.carry.keep(known);
         Ok(())
     }
 
-    /// Writes a slice. One that never ended only begins.
+    /// Writes a slice. A slice without an end has only its begin event.
     fn slice(&mut self, slice: &Slice, dur: Option<i64>) -> Result<()> {
         self.event(|event| {
             event.add(
@@ -288,7 +288,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Writes what ran on each CPU.
+    /// Writes the threads that ran on each CPU.
     fn cpus(&mut self, trace: &Trace) -> Result<()> {
         let (tables, strings) = (trace.tables(), trace.strings());
         let sched = &tables.sched_slice;
@@ -334,7 +334,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Returns the numbers of a thread and its process.
+/// Returns the ids of a thread and its process.
 pub(super) fn of_thread(trace: &Trace, utid: u32) -> Shown {
     let tables = trace.tables();
     let tid = tables.thread.tid().get(utid);
@@ -350,7 +350,7 @@ fn args_of(trace: &Trace, set: u32) -> Vec<(String, Value)> {
     for arg in trace.tables().args.set(set) {
         let key = strings.text(arg.key);
         let key = key.strip_prefix("debug.").unwrap_or(key);
-        // The slice is put together with its beginning.
+        // The slice is joined with its beginning.
         if key == BEGAN {
             continue;
         }
@@ -387,7 +387,7 @@ impl Value {
     }
 }
 
-/// Adds a number; JSON has none for those that are none.
+/// Adds a number. JSON cannot express infinity and NaN.
 fn add_real(key: &str, value: f64, args: &mut Members<'_>) {
     match value.is_finite() {
         true => args.name(key).number(&format!("{value}")),

@@ -1,4 +1,4 @@
-//! Going on in the background.
+//! Background processes.
 //!
 //! A process cannot fork safely once it may have threads, so the background process is this binary
 //! started anew. It leaves the terminal by itself ([`detach`]) and then lets the waiting parent
@@ -12,13 +12,13 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// First argument of a background process; the program to be follows. Not for users.
+/// The first argument of a background process, followed by the program. Internal.
 pub(crate) const ARGUMENT: &str = "background-process";
 
-/// A command that runs `program` of this binary in the background once it has called [`detach`].
+/// Returns a command that runs `program` of this binary in the background once it calls [`detach`].
 pub(crate) fn command(program: &str) -> Command {
     let mut command = Command::new("/proc/self/exe");
-    // The name in process lists; the argument decides what it is.
+    // The name in process lists. The argument selects the program.
     command.arg0(program).arg(ARGUMENT).arg(program);
     command
 }
@@ -33,7 +33,7 @@ pub(crate) fn start(program: &str, args: &[OsString]) -> Result<ExitCode> {
         .context("cannot start the background process")?;
     let pid = child.id();
     let mut message = Vec::new();
-    // The other end closes when the process has left the terminal, or has failed.
+    // The other end closes when the process has left the terminal or failed.
     if let Some(mut stdout) = child.stdout.take() {
         stdout
             .read_to_end(&mut message)
@@ -49,8 +49,8 @@ pub(crate) fn start(program: &str, args: &[OsString]) -> Result<ExitCode> {
 
 const DETACHED: &[u8] = b"detached";
 
-/// Begins a background process: tells the waiting parent, on standard output, and leaves
-/// the terminal.
+/// Starts a background process: notifies the waiting parent on standard output, and leaves the
+/// terminal.
 pub(crate) fn report_and_detach() -> Result<()> {
     io::stdout().write_all(DETACHED)?;
     io::stdout().flush()?;
@@ -59,7 +59,7 @@ pub(crate) fn report_and_detach() -> Result<()> {
 
 /// Leaves session, folder and terminal of the parent process.
 pub(crate) fn detach() -> Result<()> {
-    // Fails only for the leader of a process group, which has left already.
+    // This fails only for the leader of a process group, which has detached already.
     let _ = rustix::process::setsid();
     std::env::set_current_dir("/").context("cannot change to /")?;
     let null = OpenOptions::new()
@@ -67,9 +67,9 @@ pub(crate) fn detach() -> Result<()> {
         .write(true)
         .open("/dev/null")
         .context("cannot open /dev/null")?;
-    rustix::stdio::dup2_stdin(&null).context("cannot let go of standard input")?;
-    rustix::stdio::dup2_stdout(&null).context("cannot let go of standard output")?;
-    rustix::stdio::dup2_stderr(&null).context("cannot let go of standard error")?;
+    rustix::stdio::dup2_stdin(&null).context("cannot release standard input")?;
+    rustix::stdio::dup2_stdout(&null).context("cannot release standard output")?;
+    rustix::stdio::dup2_stderr(&null).context("cannot release standard error")?;
     Ok(())
 }
 

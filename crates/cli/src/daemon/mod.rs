@@ -1,4 +1,4 @@
-//! Programs that run until they are told to end.
+//! Daemons: programs that run until stopped.
 
 pub(crate) mod background;
 mod producer;
@@ -17,31 +17,31 @@ use crate::usage::{self, Row};
 pub(crate) trait Daemon: Default + 'static {
     /// Its name as a program.
     const NAME: &'static str;
-    /// Its purpose, in whole lines.
+    /// Its description in the usage text.
     const ABOUT: &'static str;
-    /// Its options, without those that all daemons have.
+    /// Its options, without the common ones.
     const OPTIONS: &'static [DaemonOption<Self>];
-    /// The column in the usage text that the meanings of its options begin at.
+    /// The column of the descriptions in the usage text.
     const COLUMN: usize;
-    /// The environment variables that it looks at.
+    /// The environment variables that it reads.
     const ENVIRONMENT: &'static [Row<'static>];
     /// The end of the usage text.
     const NOTE: &'static str = "";
 
-    /// Returns the missing argument, which is shown with the usage.
+    /// Returns a complaint about a missing argument, which is shown with the usage text.
     fn check(&self) -> Result<(), Complaint> {
         Ok(())
     }
 
-    /// Prepares the daemon, before the process that started it in the background goes on.
+    /// Prepares the daemon, before the parent of a background process continues.
     fn prepare(&self) {}
 
-    /// Runs until it is told to end.
+    /// Runs until stopped.
     fn serve(self) -> Result<()>;
 }
 
-/// An option of a daemon: its name with a placeholder of its value, its meaning, and a function
-/// that takes it.
+/// An option of a daemon: its name with a placeholder for its value, its description, and a
+/// function that parses it.
 pub(crate) struct DaemonOption<D>(
     pub(crate) &'static str,
     pub(crate) &'static str,
@@ -54,19 +54,19 @@ impl<D> DaemonOption<D> {
     }
 }
 
-/// The result of taking an option.
+/// The result of parsing an option.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Taken {
-    /// It is kept.
+    /// The option is stored.
     Known,
-    /// This is to be done, and nothing else.
+    /// The program does only this.
     Instead(fn()),
 }
 
 /// A complaint about an option.
 #[derive(Debug)]
 pub(crate) enum Complaint {
-    /// Shown with the usage.
+    /// Shown with the usage text.
     Option(String),
     /// Shown alone.
     Alone(String),
@@ -89,7 +89,7 @@ pub(crate) fn main<D: Daemon>(args: Vec<OsString>) -> ExitCode {
     finish::<D>(run::<D>(args, false))
 }
 
-/// The process that `--background` started.
+/// Runs the process that `--background` started.
 pub(crate) fn in_background<D: Daemon>(args: &[OsString]) -> ExitCode {
     finish::<D>(run::<D>(args.to_vec(), true))
 }
@@ -124,7 +124,7 @@ fn run<D: Daemon>(args: Vec<OsString>, is_in_background: bool) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// The column that the meanings of environment variables begin at, at least.
+/// The smallest column of the descriptions of environment variables.
 const ENVIRONMENT_COLUMN: usize = 32;
 
 fn usage<D: Daemon>() -> String {
@@ -132,7 +132,7 @@ fn usage<D: Daemon>() -> String {
     let own = D::OPTIONS.iter().map(|option| (option.0, option.1));
     let first = [(
         "background",
-        "go on in the background, print the process id",
+        "run in the background and print the process id",
     )];
     let last = [("version", "show the version")];
     for (name, meaning) in first.into_iter().chain(own).chain(last) {

@@ -15,7 +15,7 @@ use crate::errors;
 use crate::session::Signals;
 use crate::usage::Row;
 
-/// The services that data sources are offered to: options that these daemons share.
+/// The common options of these daemons: the trusted services.
 #[derive(Debug, Default)]
 pub(crate) struct Service {
     trusted_users: Vec<u32>,
@@ -27,7 +27,7 @@ impl Service {
         let user = value.to_str().and_then(|text| text.parse().ok());
         self.trusted_users.push(user.ok_or_else(|| {
             Complaint::Option(format!(
-                "--service-uid takes the number of a user, not {value:?}"
+                "--service-uid takes a numeric user id, not {value:?}"
             ))
         })?);
         Ok(Taken::Known)
@@ -36,37 +36,36 @@ impl Service {
 
 /// A daemon that offers data sources.
 pub(crate) trait Offers: Daemon {
-    /// Returns the options that it shares with others.
+    /// Returns the common options.
     fn service(&mut self) -> &mut Service;
 }
 
 impl<D: Offers> DaemonOption<D> {
     pub(crate) const SERVICE_UID: Self = Self(
         "service-uid UID",
-        "let a tracing service of this user have what is recorded, not only\n\
-                  one of root or this user; may be repeated",
+        "trust a tracing service of this user, besides root's and this\n\
+                     user's; may be repeated",
         |daemon, parser| daemon.service().trust(parser),
     );
 }
 
-/// Returns the environment variables of a daemon that offers data sources, one of which is for
-/// `notify_fd`.
+/// Returns the environment variables of a daemon with data sources. `notify_fd` is one of them.
 pub(crate) const fn environment(notify_fd: &'static str) -> [Row<'static>; 2] {
     [
         Row {
             typed: "PERFETTO_PRODUCER_SOCK_NAME",
-            meaning: "where the tracing service listens",
+            meaning: "socket of the tracing service",
         },
         Row {
             typed: notify_fd,
-            meaning: "a descriptor that gets a 1 when all are registered",
+            meaning: "file descriptor to write a 1 to when all data sources are registered",
         },
     ]
 }
 
-/// Runs the data sources that `set_up` makes until SIGTERM or SIGINT. It gives something to end
-/// them with, and what is to run on a thread named `thread`. `variable` names the descriptor to
-/// which `1` is written when every data source is registered.
+/// Runs the data sources that `set_up` creates until SIGTERM or SIGINT. `set_up` returns a stopper
+/// and a function to run on a thread called `thread`. `variable` names the descriptor to which `1`
+/// is written when all data sources are registered.
 pub(crate) fn serve<R: FnOnce() + Send + 'static>(
     name: &'static str,
     variable: &'static str,
@@ -74,7 +73,7 @@ pub(crate) fn serve<R: FnOnce() + Send + 'static>(
     service: Service,
     set_up: impl FnOnce(DaemonOptions) -> io::Result<(Stopper, R)>,
 ) -> Result<()> {
-    let mut signals = Signals::new().context("cannot take over signals")?;
+    let mut signals = Signals::new().context("cannot handle signals")?;
     let last_reason = Mutex::default();
     let is_ready = AtomicBool::new(false);
     let options = DaemonOptions {
@@ -101,8 +100,8 @@ pub(crate) fn serve<R: FnOnce() + Send + 'static>(
         .map_err(|_| anyhow::anyhow!("crashed; please report this"))
 }
 
-/// Says what happens, but not again and again that there is no service for the same reason: it is
-/// tried for ever.
+/// Prints notices. A failure to reach the service is printed only when its reason changes, since
+/// the daemon retries for ever.
 fn say(name: &str, notice: &Notice, last_reason: &Mutex<Option<String>>) {
     let mut last = last_reason.lock().unwrap_or_else(PoisonError::into_inner);
     match notice {
@@ -115,7 +114,7 @@ fn say(name: &str, notice: &Notice, last_reason: &Mutex<Option<String>>) {
     eprintln!("{name}: {}", errors::without_numbers(&notice.to_string()));
 }
 
-/// Tells the parent process that every data source is registered.
+/// Notifies the parent process that all data sources are registered.
 fn notify_ready(name: &str, variable: &str) {
     let text = std::env::var(variable).ok();
     if let Some(number) = text.and_then(|text| text.parse::<i32>().ok()) {

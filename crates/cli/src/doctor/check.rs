@@ -1,18 +1,18 @@
 //! A check and its findings.
 
-/// The state of something that recordings need.
+/// The status of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// It is as it should be.
+    /// Everything works.
     Works,
-    /// It works in part.
+    /// Some of it works.
     Limited,
-    /// It does not work.
+    /// Nothing works.
     Missing,
 }
 
 impl State {
-    /// Returns the word for it.
+    /// Returns the status as a word.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Works => "ok",
@@ -22,23 +22,23 @@ impl State {
     }
 }
 
-/// A finding about one thing that recordings need.
+/// The result of a check of something that recordings need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Check {
-    /// The thing, in two or three words.
+    /// The checked thing, in two or three words.
     pub(super) name: &'static str,
-    /// Its state.
+    /// Its status.
     pub(super) state: State,
     /// The finding, in half a sentence.
     pub(super) found: String,
     /// The consequence for recordings, in half a sentence. Empty if there is none.
     pub(super) effect: String,
-    /// Commands, or half sentences where there is no command, any of which changes it.
+    /// Remedies: commands or half sentences, each of which suffices.
     pub(super) remedies: Vec<String>,
 }
 
 impl Check {
-    /// Returns the check of something that works.
+    /// Returns a check that passed.
     pub(super) fn works(name: &'static str, found: impl Into<String>) -> Self {
         Self {
             name,
@@ -49,7 +49,7 @@ impl Check {
         }
     }
 
-    /// Returns the check of something that works in part.
+    /// Returns a check that passed in part.
     pub(super) fn limited(name: &'static str, found: impl Into<String>) -> Self {
         Self {
             state: State::Limited,
@@ -57,7 +57,7 @@ impl Check {
         }
     }
 
-    /// Returns the check of something that does not work.
+    /// Returns a check that failed.
     pub(super) fn missing(name: &'static str, found: impl Into<String>) -> Self {
         Self {
             state: State::Missing,
@@ -65,14 +65,14 @@ impl Check {
         }
     }
 
-    /// Adds a consequence: something that does not work.
+    /// Sets the consequence.
     #[must_use]
     pub(super) fn so(mut self, effect: impl Into<String>) -> Self {
         self.effect = effect.into();
         self
     }
 
-    /// Adds a command that changes it.
+    /// Adds a remedy.
     #[must_use]
     pub(super) fn remedy(mut self, command: impl Into<String>) -> Self {
         self.remedies.push(command.into());

@@ -1,5 +1,4 @@
-//! `ferretto doctor`: checks of everything that can be recorded here, and the commands that allow
-//! the rest.
+//! `ferretto doctor`: checks what this machine can record, and shows commands that enable the rest.
 
 mod check;
 mod checks;
@@ -13,14 +12,14 @@ use clap::Args;
 
 use self::check::{Check, State};
 
-/// Exit code if something cannot be recorded here.
+/// The exit code if something cannot be recorded.
 const SOMETHING_MISSING: u8 = 3;
 
-/// Say what can be recorded on this machine, and which commands allow the rest
+/// Check what this machine can record, and show commands that enable the rest
 ///
-/// Tries what recordings need, as this user: kernel events, callstacks, names of kernel functions,
-/// the sockets of a running service, limits and disk. Nothing is changed. Each line that is not
-/// `ok` is followed by what does not work for that reason and by the commands that change it.
+/// Checks as this user what recordings need: kernel events, callstacks, names of kernel functions,
+/// the sockets of a running service, limits and disk space. Changes nothing. After each line that
+/// is not `ok` come the consequence and the commands that fix it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit codes: 0 everything works, 3 something does not.
@@ -30,7 +29,7 @@ Examples:
   sudo ferretto doctor
   ferretto doctor --json")]
 pub(crate) struct DoctorArgs {
-    /// Print it as one JSON object, for programs
+    /// Print one JSON object, for programs
     #[arg(long)]
     json: bool,
 }
@@ -44,7 +43,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     };
     printed
         .and_then(|()| out.flush())
-        .context("cannot write what was found")?;
+        .context("cannot write the result")?;
     Ok(exit_code(&checks))
 }
 

@@ -1,4 +1,4 @@
-//! Printing the findings, for people and for programs.
+//! Prints the checks, for people and for programs.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ const PARTLY: Style = AnsiColor::Yellow.on_default().bold();
 const BAD: Style = AnsiColor::Red.on_default().bold();
 const DIM: Style = Style::new().dimmed();
 
-/// Prints a line for each check, with what follows from it and what to do below.
+/// Prints a line for each check, followed by its consequence and remedies.
 pub(super) fn text(out: &mut impl Write, checks: &[Check]) -> io::Result<()> {
     let width = checks.iter().map(|check| check.name.len()).max();
     let width = width.unwrap_or(0);

@@ -1,4 +1,4 @@
-//! One file that is handed out once, to one page.
+//! Serves one file, once, to one page.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -10,27 +10,27 @@ use ferretto_view::http::{Connection, Head};
 
 use crate::browser::peer;
 
-/// The longest silence of a browser, which opens connections in advance.
+/// The timeout of idle connections, which browsers open in advance.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The trace that is handed out, and to whom.
+/// The served trace, and the permitted client.
 #[derive(Debug)]
 pub(super) struct Site {
-    /// Locked by the connection that reads it; `None` once it has been transferred.
+    /// The file, locked by the connection that reads it; `None` once transferred.
     pub(super) file: Mutex<Option<File>>,
-    /// The only path that there is. Nobody can guess it.
+    /// The only valid path, which is unguessable.
     pub(super) path: String,
-    /// The page that may read it.
+    /// The origin of the permitted page.
     pub(super) origin: String,
     pub(super) port: u16,
-    /// The user whose browser it is, if that is known.
+    /// The permitted user, if known.
     pub(super) user: Option<u32>,
 }
 
 /// The outcome of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Served {
-    /// The whole trace.
+    /// The whole trace was sent.
     Trace,
     Nothing,
 }
@@ -38,7 +38,7 @@ pub(super) enum Served {
 #[derive(Debug, PartialEq, Eq)]
 enum Request {
     Get,
-    /// The browser asks whether the page may.
+    /// The browser sent a preflight request.
     Preflight,
     Other,
 }
@@ -80,7 +80,7 @@ impl Site {
     }
 
     fn sort(&self, head: &Head) -> Request {
-        // Browsers name the page in every request to another site.
+        // Browsers send the origin in every request to another site.
         let is_page = head.origin.as_ref() == Some(&self.origin);
         let is_trace = head.path == self.path && head.query.is_empty();
         match head.method.as_str() {
@@ -92,7 +92,7 @@ impl Site {
     }
 
     fn send_trace(&self, stream: &TcpStream) -> io::Result<Served> {
-        // A request during a transfer waits for its outcome: a transfer that broke off can be
+        // A request during a transfer waits for its outcome, since a failed transfer can be
         // repeated.
         let mut guard = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(mut file) = guard.as_ref() else {
@@ -131,7 +131,7 @@ impl Site {
     }
 }
 
-/// A name as part of a URL's path.
+/// Encodes a name for a URL's path.
 pub(super) fn encode(name: &[u8]) -> String {
     use std::fmt::Write as _;
 

@@ -22,13 +22,13 @@ use crate::browser::{browse, secret};
 use crate::errors::reason;
 use crate::read::DEFAULT_TRACE;
 
-/// Most connections at a time; a browser makes a few.
+/// The largest number of simultaneous connections. A browser opens a few.
 const MAX_CONNECTIONS: usize = 16;
 
 /// Show a trace in the Perfetto UI
 ///
-/// Prints the address to open and hands the trace to the browser, once, over the loopback address;
-/// then it ends. The trace does not leave the machine. With a desktop, the browser is started.
+/// Prints the address to open, serves the trace once over the loopback address, and exits. The
+/// trace does not leave the machine. On a desktop, opens the browser.
 #[derive(Debug, Args)]
 pub(crate) struct OpenArgs {
     /// The trace
@@ -40,7 +40,7 @@ pub(crate) struct OpenArgs {
     /// Address of the UI
     #[arg(long, value_name = "URL", default_value = "https://ui.perfetto.dev")]
     pub(crate) origin: String,
-    /// Port to listen on; the UI's security policy allows no other, 0 is any that is free
+    /// Port to listen on; 0 is any free port, but the UI's security policy allows only the default
     #[arg(long, default_value_t = 9001)]
     pub(crate) port: u16,
 }
@@ -68,8 +68,7 @@ pub(crate) fn run(args: &OpenArgs) -> Result<ExitCode> {
         path,
         origin: origin(&args.origin).to_owned(),
         port,
-        // Everybody sees with which address the browser was started, but its user alone may go
-        // there.
+        // Other users can see the browser's arguments, but only its user may fetch the trace.
         user: has_browser.then(|| rustix::process::geteuid().as_raw()),
     };
     serve(&listener, site)?;
@@ -80,20 +79,20 @@ fn listen(port: u16) -> Result<TcpListener> {
     match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
         Ok(listener) => Ok(listener),
         Err(error) if error.kind() == ErrorKind::AddrInUse => bail!(
-            "cannot listen on port {port}: it is taken, perhaps by another \"ferretto open\" or by \
-             trace_processor; the UI fetches traces from no other, so end that first"
+            "cannot listen on port {port}: it is in use, perhaps by another \"ferretto open\" or by \
+                 trace_processor; stop that program first, since the UI uses only this port"
         ),
         Err(error) => bail!("cannot listen on port {port}: {}", reason(&error)),
     }
 }
 
-/// Answers until the trace was fetched once.
+/// Serves until the trace was fetched once.
 fn serve(listener: &TcpListener, site: Site) -> Result<()> {
     let site = Arc::new(site);
     let connections = Arc::new(AtomicUsize::new(0));
     let (on_fetched, fetched) = mpsc::channel();
     let listener = listener.try_clone().context("cannot listen")?;
-    // It ends with the process.
+    // The thread ends with the process.
     thread::Builder::new()
         .name("open".to_owned())
         .spawn(move || {
@@ -115,7 +114,7 @@ fn serve(listener: &TcpListener, site: Site) -> Result<()> {
     fetched.recv().context("cannot serve the trace")
 }
 
-/// Answers one connection, in a thread of its own: browsers open some that stay silent.
+/// Handles a connection in a thread of its own, since browsers open idle ones.
 fn start(
     stream: TcpStream,
     site: Arc<Site>,
@@ -147,15 +146,15 @@ fn start(
     spawned.map(drop)
 }
 
-/// Returns the address that the browser is to show. The UI takes the URL of the trace out of a
-/// query string, so a name is encoded twice.
+/// Returns the address to open in the browser. The UI reads the URL of the trace from a query
+/// string, so the name is encoded twice.
 fn address(ui: &str, port: u16, path: &str) -> String {
     let ui = ui.trim_end_matches('/');
     let path = path.replace('%', "%25");
     format!("{ui}/#!/?url=http://127.0.0.1:{port}{path}&referrer=open_trace_in_ui")
 }
 
-/// Scheme, host and port of an address, as browsers name a page's origin.
+/// Returns the origin of an address: scheme, host and port.
 fn origin(address: &str) -> &str {
     let host = address.find("://").map_or(0, |scheme| scheme + 3);
     let path = address[host..].find(['/', '?', '#']);

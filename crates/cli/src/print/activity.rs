@@ -1,4 +1,4 @@
-//! The work of the kernel: system calls, interrupts, requests to disks, packets of the network.
+//! Kernel activity: system calls, interrupts, disk requests, network packets.
 
 use std::io::{self, Write};
 
@@ -7,12 +7,12 @@ use ferretto_trace::summary::{ActivityKind, ActivitySummary, human_bytes};
 
 use super::{DIM, fine_time, grouped, heading};
 
-/// Rows shown of one kind.
+/// The number of rows of a kind.
 const TOP: usize = 8;
 /// The widest name.
 const MAX_NAME: usize = 40;
 
-/// Prints the longest of each kind.
+/// Prints the largest of each kind.
 pub(super) fn activity(out: &mut impl Write, rows: &[ActivitySummary]) -> io::Result<()> {
     for of_kind in rows.chunk_by(|a, b| a.kind == b.kind) {
         let Some(first) = of_kind.first() else {
@@ -32,7 +32,7 @@ pub(super) fn activity(out: &mut impl Write, rows: &[ActivitySummary]) -> io::Re
             if let Some(mean) = row.total_ns.checked_div(row.finished) {
                 write!(
                     out,
-                    "  {:>10} in all, {} on average, {} at most",
+                    "  {:>10} in total, {} on average, {} at most",
                     fine_time(row.total_ns),
                     fine_time(mean),
                     fine_time(row.max_ns)
@@ -63,7 +63,7 @@ fn title(kind: ActivityKind) -> &'static str {
     }
 }
 
-/// Returns the kind in one word, for programs.
+/// Returns the kind as one word, for programs.
 pub(super) fn word(kind: ActivityKind) -> &'static str {
     match kind {
         ActivityKind::SystemCall => "system_call",

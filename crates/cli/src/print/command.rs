@@ -1,4 +1,4 @@
-//! The command that was recorded, as people read it.
+//! The recorded command, for people.
 
 use std::io::{self, Write};
 
@@ -8,12 +8,12 @@ use ferretto_trace::summary::CommandSummary;
 use super::{DIM, cut, duration, grouped, heading};
 use ferretto_text::terminal::shown;
 
-/// Names of slices shown.
+/// The number of slice names to show.
 const TOP_SLICES: usize = 12;
-/// Widest name of a slice before it is cut.
+/// The width at which slice names are cut.
 const NAME_WIDTH: usize = 60;
 
-/// The section, if the trace is of a command.
+/// Prints the section, if the trace is of a command.
 pub(super) fn command(
     out: &mut impl Write,
     summary: &Summary,
@@ -31,10 +31,7 @@ pub(super) fn command(
 
 fn amounts(out: &mut impl Write, command: &CommandSummary, wall: Option<u64>) -> io::Result<()> {
     let Some(pid) = command.pid else {
-        return writeln!(
-            out,
-            "  {DIM}the trace does not tell which process it was{DIM:#}"
-        );
+        return writeln!(out, "  {DIM}the trace does not identify its process{DIM:#}");
     };
     let mut parts = Vec::new();
     if let Some(cpu) = command.cpu_ns {

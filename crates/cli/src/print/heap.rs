@@ -1,4 +1,4 @@
-//! Heaps as people read them.
+//! Heap profiles, for people.
 
 use std::io::{self, Write};
 
@@ -7,11 +7,11 @@ use ferretto_trace::summary::{HeapSite, HeapSummary, human_bytes};
 
 use super::{DIM, cut, grouped, heading, without_folder};
 
-/// Heaps shown.
+/// The number of heaps to show.
 const TOP_HEAPS: usize = 5;
-/// Functions shown of each.
+/// The number of functions of each heap.
 const TOP_SITES: usize = 10;
-/// Widest name of a library before the function's is cut for it.
+/// The largest width of a library's name that shortens the function's.
 const MODULE_WIDTH: usize = 24;
 
 pub(super) fn heaps(
@@ -48,7 +48,7 @@ fn one(out: &mut impl Write, heap: &HeapSummary, width: Option<usize>) -> io::Re
         name => shown(without_folder(name)).into_owned(),
     };
     let live = heap.total.leaked();
-    // Nothing is left out if each byte is a sample.
+    // There is no sampling error if each byte is a sample.
     let error = match heap.interval {
         0 | 1 => String::new(),
         interval => format!(", ± {},", human_bytes(error(live.weight, interval))),
@@ -78,7 +78,7 @@ fn one(out: &mut impl Write, heap: &HeapSummary, width: Option<usize>) -> io::Re
     Ok(())
 }
 
-/// The standard deviation of a sum of bytes of which so many are one sample.
+/// Returns the standard deviation of a sum of bytes sampled at an interval.
 fn error(bytes: u64, interval: u64) -> u64 {
     (bytes as f64 * interval as f64).sqrt() as u64
 }

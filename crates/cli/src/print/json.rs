@@ -1,4 +1,4 @@
-//! The summary of a trace for programs.
+//! The summary of a trace as JSON.
 //!
 //! Times are nanoseconds, sizes bytes. Unknown values are `null`.
 
@@ -10,7 +10,7 @@ use ferretto_trace::summary::{CommandSummary, ProfileSummary};
 
 use crate::json::{Json, Members, Value};
 
-/// Adds fields of a struct as members of the same names.
+/// Adds fields of a struct as members with the same names.
 macro_rules! fields {
     ($members:expr, $of:expr => $($field:ident),+) => {
         $($members.add(stringify!($field), &$of.$field);)+

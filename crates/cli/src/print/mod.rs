@@ -1,4 +1,4 @@
-//! The summary of a trace as people read it.
+//! The summary of a trace, for people.
 
 mod activity;
 mod command;
@@ -24,16 +24,16 @@ const GOOD: Style = AnsiColor::Green.on_default().bold();
 const BAD: Style = AnsiColor::Red.on_default().bold();
 const DIM: Style = Style::new().dimmed();
 
-/// Processes shown.
+/// The number of processes to show.
 const TOP_PROCESSES: usize = 10;
-/// The data source of programs' own events.
+/// The data source of track events.
 const TRACK_EVENTS: &str = "track_event";
-/// Kinds of events named for one data source.
+/// The number of kinds of events to name for a data source.
 const TOP_KINDS: usize = 4;
-/// CPUs shown one by one; with more there is a total only.
+/// The largest number of CPUs to show one by one. Beyond it, only the total is shown.
 const MAX_CPUS: usize = 16;
 
-/// Prints a summary. `width` cuts long command lines; without it they are whole.
+/// Prints a summary. Long command lines are cut to `width`, if given.
 pub(crate) fn summary(
     out: &mut impl Write,
     name: &str,
@@ -244,7 +244,7 @@ fn counters(out: &mut impl Write, counters: &[CounterSummary]) -> io::Result<()>
     Ok(())
 }
 
-/// A time for people that may be short: `12.5 µs`, `0.4 ms`.
+/// Formats a short duration: `12.5 µs`, `0.4 ms`.
 pub(crate) fn fine_time(ns: u64) -> String {
     match ns {
         ..1_000_000 => format!("{:.1} µs", ns as f64 / 1000.0),
@@ -252,7 +252,7 @@ pub(crate) fn fine_time(ns: u64) -> String {
     }
 }
 
-/// Other machines, and by how much their clocks were ahead.
+/// Prints other machines and the offsets of their clocks.
 fn machines(out: &mut impl Write, machines: &[MachineSummary]) -> io::Result<()> {
     if machines.is_empty() {
         return Ok(());
@@ -283,13 +283,13 @@ fn machines(out: &mut impl Write, machines: &[MachineSummary]) -> io::Result<()>
                 }
                 writeln!(out)?;
             }
-            None => writeln!(out, ", clock never compared")?,
+            None => writeln!(out, ", clock not synchronized")?,
         }
     }
     Ok(())
 }
 
-/// One line, and what was lost.
+/// Prints one line, and the losses.
 pub(crate) fn brief(out: &mut impl Write, name: &str, summary: &Summary) -> io::Result<()> {
     write!(out, "{}: {}", shown(name), human_bytes(summary.bytes))?;
     if let Some(ns) = summary.duration_ns {
@@ -307,9 +307,9 @@ pub(crate) fn brief(out: &mut impl Write, name: &str, summary: &Summary) -> io::
     }
 }
 
-/// Prints the losses and how to avoid them, or that there are none, and open questions.
+/// Prints the losses and how to avoid them, or that there are none, and warnings.
 fn losses(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
-    // A ring overwrites on purpose: that is no loss.
+    // A ring buffer overwrites on purpose, which is not a loss.
     let is_ring = |loss: &&Loss| loss.cause == Cause::Ring;
     let (rings, lost): (Vec<&Loss>, Vec<&Loss>) = summary.losses.iter().partition(is_ring);
     for ring in &rings {
@@ -336,7 +336,7 @@ fn losses(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
     Ok(())
 }
 
-/// A time for people: `12.3 s`, `450.0 ms`, `3 min 20 s`.
+/// Formats a duration: `12.3 s`, `450.0 ms`, `3 min 20 s`.
 pub(crate) fn duration(ns: u64) -> String {
     let seconds = ns as f64 / 1e9;
     match ns {
@@ -352,7 +352,7 @@ pub(crate) fn duration(ns: u64) -> String {
     }
 }
 
-/// `1234567` as `1,234,567`.
+/// Formats `1234567` as `1,234,567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

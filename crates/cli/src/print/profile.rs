@@ -1,4 +1,4 @@
-//! Callstack samples as people read them.
+//! Callstack samples, for people.
 
 use std::io::{self, Write};
 
@@ -8,14 +8,14 @@ use ferretto_trace::summary::ProfileSummary;
 use super::{DIM, cut, duration, grouped, heading};
 use ferretto_text::terminal::shown;
 
-/// Functions shown.
+/// The number of functions to show.
 const TOP_FUNCTIONS: usize = 15;
-/// Processes, and threads, shown.
+/// The number of processes, and of threads, to show.
 const TOP_SHARES: usize = 5;
-/// Widest name of a library before the function's is cut for it.
+/// The largest width of a library's name that shortens the function's.
 const MODULE_WIDTH: usize = 24;
 
-/// One section for samples of running, and one for those of waiting.
+/// Prints a section for samples on the CPU, and one for samples off the CPU.
 pub(super) fn profiles(
     out: &mut impl Write,
     profiles: &[ProfileSummary],
@@ -72,8 +72,8 @@ fn amounts(out: &mut impl Write, profile: &ProfileSummary) -> io::Result<()> {
     }
     let cut: u64 = profile.truncated.iter().map(|(_, samples)| samples).sum();
     parts.push(match cut {
-        0 => "all callstacks whole".to_owned(),
-        cut => format!("{} of callstacks cut", percent(cut, samples)),
+        0 => "all callstacks complete".to_owned(),
+        cut => format!("{} of callstacks truncated", percent(cut, samples)),
     });
     let value = profile.value();
     let (unnamed, total) = (profile.unnamed.value(value), profile.total.value(value));
@@ -119,7 +119,7 @@ fn functions(
     Ok(())
 }
 
-/// Processes, and threads if they tell more.
+/// Prints processes, and threads if there are more than processes.
 fn shares(out: &mut impl Write, profile: &ProfileSummary, width: Option<usize>) -> io::Result<()> {
     let lists = [
         ("pid", &profile.processes, true),

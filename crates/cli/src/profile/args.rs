@@ -1,4 +1,4 @@
-//! The arguments of these commands.
+//! Arguments of these commands.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,22 +9,22 @@ use ferretto_trace::profile::{By, HeapView, Selection};
 use crate::duration::parse_duration;
 use crate::read::{DEFAULT_TRACE, MemoryArgs};
 
-/// The samples that are selected.
+/// The selection of samples.
 #[derive(Debug, Args)]
 pub(super) struct SelectionArgs {
-    /// Only of these processes
+    /// Only samples of these processes
     #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',')]
     pids: Vec<i32>,
-    /// Only of threads with these names or numbers
+    /// Only samples of threads with these names or ids
     #[arg(long = "thread", value_name = "THREAD", value_delimiter = ',')]
     threads: Vec<String>,
-    /// Not before this time after the start of the trace, for example 500ms or 2s
+    /// Only samples from this time after the start of the trace on, for example 500ms or 2s
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     from: Option<Duration>,
-    /// Only before this time after the start of the trace
+    /// Only samples before this time after the start of the trace
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     to: Option<Duration>,
-    /// Show where threads waited and for how long, from a trace of record --off-cpu
+    /// Show where and how long threads waited, from a trace of record --off-cpu
     #[arg(long)]
     off_cpu: bool,
     /// Show the heap: memory not freed, all allocations, or memory at its peak; from a trace of
@@ -41,9 +41,9 @@ pub(super) struct SelectionArgs {
 pub(super) enum HeapArg {
     /// Allocated and not freed
     Leaked,
-    /// All that was allocated
+    /// All allocations
     Allocated,
-    /// Allocated when that was most
+    /// Memory in use at its peak
     Peak,
 }
 
@@ -63,7 +63,8 @@ fn parse_dumps(text: &str) -> Result<(usize, usize), String> {
         let number = |text: &str| text.trim().parse().ok().filter(|&number| number > 0);
         Some((number(first)?, number(second)?))
     });
-    numbers.ok_or_else(|| format!("{text:?} are no two dumps; they are counted from 1, as in 1,3"))
+    numbers
+        .ok_or_else(|| format!("{text:?} is not a pair of dumps; count them from 1, such as 1,3"))
 }
 
 impl SelectionArgs {
@@ -84,13 +85,13 @@ impl SelectionArgs {
 /// The bottom row of a flamegraph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum ByArg {
-    /// The name of the program, all its processes together
+    /// Program, with all its processes
     Program,
     /// Each process
     Process,
     /// Each process and each of its threads
     Thread,
-    /// Functions alone
+    /// Functions only
     Function,
 }
 
@@ -107,8 +108,8 @@ impl From<ByArg> for By {
 
 /// Draw the callstacks of a trace as a flamegraph
 ///
-/// Writes an SVG image that a browser shows: the width of a function is its share of the samples,
-/// what it called stands above it. A click enlarges, Ctrl-F searches.
+/// Writes an SVG image for a browser: the width of a function is its share of the samples, and its
+/// callees are above it. Click to enlarge, Ctrl-F to search.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -124,7 +125,8 @@ pub(crate) struct FlamegraphArgs {
     pub(super) file: PathBuf,
     #[command(flatten)]
     pub(super) selection: SelectionArgs,
-    /// File for the image; - is standard output [default: beside the trace, ending in .svg]
+    /// File for the image; - is standard output [default: next to the trace, with the extension
+    /// .svg]
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
     /// Title above the image
@@ -133,25 +135,25 @@ pub(crate) struct FlamegraphArgs {
     /// Bottom row of the image
     #[arg(long, value_enum, default_value_t = ByArg::Program)]
     pub(super) by: ByArg,
-    /// Compare with this trace: colours show what has grown or shrunk since
+    /// Compare with this trace: colours show growth and shrinkage
     #[arg(long, value_name = "FILE")]
     pub(super) before: Option<PathBuf>,
-    /// Compare two dumps of the heap of one recording, counted from 1: the changes from the first
-    /// to the second
+    /// Compare two heap dumps of the recording, counted from 1: show the changes from the first to
+    /// the second
     #[arg(long, value_name = "FIRST,SECOND", value_parser = parse_dumps, requires = "heap", conflicts_with = "before")]
     pub(super) diff: Option<(usize, usize)>,
-    /// Turn it around: the innermost functions at the bottom, their callers above
+    /// Invert the graph: innermost functions at the bottom, their callers above
     #[arg(long)]
     pub(super) inverted: bool,
-    /// Begin at the top: callees hang below their callers
+    /// Start at the top: callees are below their callers
     #[arg(long)]
     pub(super) icicle: bool,
 }
 
 /// Print the callstacks of a trace as folded lines
 ///
-/// Each line is one callstack, the outermost function first, and how often it was seen (or, of
-/// waiting, the nanoseconds): program;main;work 42. Many tools read this.
+/// Each line is a callstack, the outermost function first, with its number of samples (or the
+/// nanoseconds of waiting): program;main;work 42. Many tools read this format.
 #[derive(Debug, Args)]
 pub(crate) struct FoldedArgs {
     /// The trace, which may be compressed by gzip or zstd; - is standard input
@@ -162,19 +164,17 @@ pub(crate) struct FoldedArgs {
     /// File for the lines; - is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub(super) output: PathBuf,
-    /// Beginning of each line
+    /// Root of each callstack
     #[arg(long, value_enum, default_value_t = ByArg::Program)]
     pub(super) by: ByArg,
-    /// Mark kernel functions with _[k], inlined ones with _[i], those compiled at run time with
-    /// _[j]
+    /// Mark kernel functions with _[k], inlined ones with _[i], and JIT-compiled ones with _[j]
     #[arg(long)]
     pub(super) annotate: bool,
 }
 
 /// Write the callstacks of a trace as a pprof profile
 ///
-/// The file is what go tool pprof and other viewers of that format read: profile.proto, compressed
-/// by gzip.
+/// The file is a gzip-compressed profile.proto, as go tool pprof and other viewers read it.
 #[derive(Debug, Args)]
 pub(crate) struct PprofArgs {
     /// The trace, which may be compressed by gzip or zstd; - is standard input
@@ -182,10 +182,11 @@ pub(crate) struct PprofArgs {
     pub(super) file: PathBuf,
     #[command(flatten)]
     pub(super) selection: SelectionArgs,
-    /// File for the profile; - is standard output [default: beside the trace, ending in .pb.gz]
+    /// File for the profile; - is standard output [default: next to the trace, with the extension
+    /// .pb.gz]
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
-    /// Write one profile for each process, into this folder
+    /// Write one profile for each process into this folder
     #[arg(long, value_name = "FOLDER", conflicts_with = "output")]
     pub(super) per_process: Option<PathBuf>,
 }

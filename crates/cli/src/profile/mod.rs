@@ -25,14 +25,14 @@ use crate::read::{self, Extent};
 struct Samples {
     profile: Profile,
     counts: StackCounts,
-    /// The extent to which the trace was read.
+    /// The completeness of the read trace.
     extent: Extent,
-    /// They are of the heap.
+    /// Set if the samples are of the heap.
     heap: Option<HeapView>,
 }
 
 impl Samples {
-    /// Reads a trace; `-` is standard input. That there are no samples is an error.
+    /// Reads a trace; `-` is standard input. Fails if it has no samples.
     fn read(file: &Path, selection: &SelectionArgs) -> Result<Self> {
         Self::read_within(file, selection, selection.memory.limits())
     }
@@ -58,7 +58,9 @@ impl Samples {
         }
         if samples.counts.left_out > 0 {
             let left_out = samples.counts.left_out;
-            eprintln!("ferretto: {left_out} samples are left out; select fewer, as with --from");
+            eprintln!(
+                "ferretto: {left_out} samples are left out; select fewer samples, for example with --from"
+            );
         }
         Ok(samples)
     }
@@ -75,12 +77,12 @@ impl Samples {
         match (self.heap, has_heap) {
             (Some(_), true) => {
                 return format!(
-                    "no heap of {name} is selected, or all was freed; --heap=allocated shows that, too"
+                    "no heap of {name} is selected, or all memory was freed; --heap=allocated shows freed memory, too"
                 );
             }
             (Some(_), false) => {
                 return format!(
-                    "{name} has no heap dumps; ferretto record --heap records some of programs"
+                    "{name} has no heap dumps; record them with ferretto record --heap"
                 );
             }
             _ => {}
@@ -93,20 +95,20 @@ impl Samples {
         }
         match (has_samples, skipped) {
             (false, 0) if self.extent == Extent::Partly => {
-                format!("there are no callstack samples in what could be read of {name}")
+                format!("the readable part of {name} has no callstack samples")
             }
             (false, 0) if has_heap => {
-                format!("{name} has heap dumps and no callstack samples; give --heap to see them")
+                format!("{name} has heap dumps but no callstack samples; show them with --heap")
             }
             (true, _) => format!("no callstack sample of {name} is selected"),
             (false, 0) => {
                 format!(
-                    "{name} has no callstack samples; ferretto record --perf records some of programs while they run, \
-                     --off-cpu while they wait"
+                    "{name} has no callstack samples; record them with ferretto record --perf, \
+             or --off-cpu for waiting threads"
                 )
             }
             (false, skipped) => format!(
-                "all {skipped} samples of {name} are without callstack; ferretto summary tells why"
+                "all {skipped} samples of {name} lack a callstack; ferretto summary shows why"
             ),
         }
     }
@@ -120,7 +122,7 @@ impl Samples {
     }
 }
 
-/// Returns the path of the output: the one asked for, or beside the trace, with another ending.
+/// Returns the path of the output: the given one, or that of the trace with another extension.
 fn output(wanted: Option<&Path>, trace: &Path, ending: &str) -> PathBuf {
     match wanted {
         Some(path) => path.to_path_buf(),

@@ -17,7 +17,7 @@ pub(crate) fn run(args: &PprofArgs) -> Result<Extent> {
     let samples = Samples::read(&args.file, &args.selection)?;
     if let Some(folder) = &args.per_process {
         if samples.heap.is_some() {
-            bail!("--per-process does not go with --heap; select processes with -p");
+            bail!("--per-process cannot be combined with --heap; select processes with -p");
         }
         each(&samples, &args.file, folder)?;
         return Ok(samples.extent);
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &PprofArgs) -> Result<Extent> {
     Ok(samples.extent)
 }
 
-/// One file for each process, numbered from the one with the most samples.
+/// Writes a file for each process, numbered from the one with the most samples.
 fn each(samples: &Samples, trace: &Path, folder: &Path) -> Result<()> {
     let shown = folder.display();
     fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {shown}"))?;

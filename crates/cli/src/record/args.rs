@@ -1,4 +1,4 @@
-//! The arguments of `record`.
+//! Arguments of `record`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,23 +12,23 @@ use super::segments::SegmentArgs;
 use crate::duration::parse_duration;
 use crate::read::DEFAULT_TRACE;
 
-/// Bytes between two samples of the heap when nobody says otherwise.
+/// The default number of bytes between two heap samples.
 const DEFAULT_HEAP: &str = "4096";
 
 /// Samples a second. The kernel would take ten times as many, but beyond this it is busy copying
 /// stacks, and programs do not get on any more.
 const MAX_HZ: u32 = 10_000;
 
-/// The default number of samples a second on each CPU. Not 100: work that a program or the kernel
-/// does every ten milliseconds would then always be hit, or always be missed.
+/// The default sampling rate on each CPU. Not 100, so that periodic work of 10 ms is neither always
+/// nor never sampled.
 const DEFAULT_HZ: &str = "99";
 
 /// Record this machine, or a command, into a trace file.
 ///
-/// Without a config it records what presets name, by default scheduling and system counters, always
-/// with processes and their memory and the track events of programs that use a Perfetto SDK. It
-/// needs no daemon: service and data sources run inside this process for as long as it records.
-/// Ctrl-C ends the recording; the trace is complete then. A second Ctrl-C gives up waiting.
+/// Without a config it records presets, by default scheduling and system counters, and always
+/// processes with their memory and the track events of programs that use a Perfetto SDK. It needs
+/// no daemon: service and data sources run inside this process during the recording. Ctrl-C ends
+/// the recording with a complete trace. A second Ctrl-C aborts.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -54,40 +54,39 @@ pub(crate) struct RecordArgs {
     /// File for the trace; - is standard output
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_TRACE)]
     pub(crate) output: PathBuf,
-    /// Record what this Perfetto config says, text or binary; - is standard input
+    /// Record with this Perfetto config, text or binary; - is standard input
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Record callstacks, so many times a second on each CPU, at most 10000 [default: 99]
+    /// Record callstacks at this rate per second on each CPU, at most 10000 [default: 99]
     ///
-    /// Those of the COMMAND and of what it starts, for which no privileges are needed, or of
-    /// processes given by -p, or else of the whole machine, as root. Look at them with ferretto
-    /// flamegraph, or in the UI.
+    /// Records the COMMAND and its descendants, which needs no privileges; or the processes of -p;
+    /// or, as root, the whole machine. View the result with ferretto flamegraph or in the UI.
     #[arg(long, value_name = "HZ", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_HZ,
           value_parser = rate)]
     pub(crate) perf: Option<u32>,
-    /// Record where threads wait, and for how long, by callstack
+    /// Record where and how long threads wait, by callstack
     #[arg(long)]
     pub(crate) off_cpu: bool,
-    /// Record the heap: one sample for so many bytes allocated, such as 4096 or 512k [default:
-    /// 4096]
+    /// Record the heap, with one sample for this many allocated bytes, such as 4096 or 512k
+    /// [default: 4096]
     ///
-    /// Of the COMMAND and of what it starts, which must be linked dynamically or bring the
-    /// allocator ferretto_heap::Allocator, or of programs that were started with the client, given
-    /// by -p. Look at it with ferretto flamegraph --heap.
+    /// Records the COMMAND and its descendants, which must be dynamically linked or use
+    /// ferretto_heap::Allocator; or the processes of -p, which must have been started with the
+    /// client. View the result with ferretto flamegraph --heap.
     #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_HEAP,
           value_parser = parse_bytes)]
     pub(crate) heap: Option<u64>,
-    /// Time between two dumps of the heap, which show how it grows
+    /// Time between two heap dumps, which show the growth of the heap
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration, requires = "heap")]
     pub(crate) heap_dumps: Duration,
-    /// Record what programs map themselves (mmap), too, as a heap called libc.mmap
+    /// Record memory that programs map themselves (mmap), too, as a heap called libc.mmap
     ///
-    /// That is memory that is no file's and can be written. Other allocators than the C library's,
-    /// and languages with garbage collection, get theirs so, and what they make of it is counted as
-    /// theirs, too.
+    /// This is writable memory that belongs to no file. Allocators other than the C library's and
+    /// garbage-collected languages allocate it for their heaps, so their allocations may count
+    /// twice.
     #[arg(long, requires = "heap")]
     pub(crate) heap_mmap: bool,
-    /// Record callstacks, or the heap, of these processes, and callstacks of what they start
+    /// Record callstacks or the heap of these processes, and callstacks of their descendants
     #[arg(
         short,
         long = "pid",
@@ -96,18 +95,19 @@ pub(crate) struct RecordArgs {
         conflicts_with = "command"
     )]
     pub(crate) pids: Vec<i32>,
-    /// Print the config that the presets stand for, in text form, and end
+    /// Print the config of the presets in text form and exit
     #[arg(long)]
     pub(crate) print_config: bool,
-    /// Use the tracing service that runs on this machine (traced) and the data sources connected to
+    /// Use the running tracing service of this machine (traced) and the data sources connected to
     /// it
     #[arg(long)]
     pub(crate) system: bool,
-    /// Record another machine, or the COMMAND there: runs ferretto there by ssh
+    /// Record another machine, or the COMMAND there: runs ferretto there through ssh
     ///
-    /// The trace comes here as it is recorded. Ctrl-C has the machine end the recording. Named
-    /// several times, with several machines, it makes one trace of all: their clocks are compared
-    /// with the one here, the COMMAND runs on the first, and all others are recorded until it ends.
+    /// The trace is transferred during the recording. Ctrl-C ends the recording on the machine.
+    /// Several --host options record several machines into one trace: their clocks are compared
+    /// with the local one, the COMMAND runs on the first, and all others are recorded until it
+    /// ends.
     #[arg(long = "host", value_name = "ssh://USER@MACHINE", conflicts_with_all = ["system", "config", "print_config"])]
     pub(crate) hosts: Vec<String>,
     /// Path of ferretto on the other machines
@@ -121,10 +121,10 @@ pub(crate) struct RecordArgs {
     /// Print only errors and losses
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Show the trace in a browser when it is recorded, as ferretto view does
+    /// Show the trace in a browser after the recording, like ferretto view
     #[arg(long, conflicts_with_all = ["print_config", "hosts"])]
     pub(crate) view: bool,
-    /// Record until this command ends, its own track events included
+    /// Record until this command ends, including its own track events
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
     #[command(flatten)]
@@ -135,9 +135,9 @@ pub(crate) struct RecordArgs {
     pub(crate) files: SegmentArgs,
 }
 
-/// Reads `4096`, `512k`, `1m`.
+/// Parses `4096`, `512k`, `1m`.
 fn parse_bytes(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is no number of bytes; take 4096, 64k or 1m, for example");
+    let wrong = || format!("{text:?} is not a number of bytes such as 4096, 64k or 1m");
     let text = text.to_ascii_lowercase();
     let text = text
         .strip_suffix("ib")
@@ -166,7 +166,7 @@ fn rate(text: &str) -> Result<u32, String> {
 }
 
 impl RecordArgs {
-    /// Returns true if callstacks are to be recorded.
+    /// Returns true if callstacks are recorded.
     pub(crate) fn profiles(&self) -> bool {
         self.perf.is_some() || self.off_cpu
     }

@@ -1,4 +1,4 @@
-//! The command that is recorded.
+//! The recorded command.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -15,7 +15,7 @@ use super::launch::{Gate, PRELOAD_LATER};
 use crate::errors::{CANNOT_RUN, NOT_FOUND};
 use crate::preload;
 
-/// Why a command cannot be run.
+/// The reason why a command cannot be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Missing {
     NotFound,
@@ -38,7 +38,7 @@ impl Missing {
     }
 }
 
-/// Looks a command up as the system will, so that a wrong one is told before anything is recorded.
+/// Looks up a command like the system, so that a wrong one is reported before the recording.
 pub(super) fn find(program: &OsStr) -> Result<PathBuf, Missing> {
     if program.as_encoded_bytes().contains(&b'/') {
         return check(Path::new(program));
@@ -68,11 +68,11 @@ fn check(path: &Path) -> Result<PathBuf, Missing> {
 /// A command, its gate and its output.
 #[derive(Debug)]
 pub(super) struct CommandLine {
-    /// The program and its arguments; none if there is no command.
+    /// The program and its arguments; empty without a command.
     pub(super) words: Vec<OsString>,
     /// The variables added to its environment.
     pub(super) variables: Vec<(&'static str, OsString)>,
-    /// Its standard output is taken, so what it prints goes to standard error.
+    /// Set if standard output is the trace, so the command prints to standard error.
     pub(super) output_to_stderr: bool,
 }
 
@@ -86,12 +86,12 @@ impl CommandLine {
     }
 }
 
-/// A command that was started.
+/// A started command.
 #[derive(Debug)]
 pub(super) struct Running {
     child: Child,
     status: Option<ExitStatus>,
-    /// The gate that it waits at.
+    /// The gate at which it waits.
     gate: Option<Gate>,
 }
 
@@ -111,11 +111,11 @@ impl Running {
         })
     }
 
-    /// The same, but the command is not run before [`release`](Self::release).
+    /// Like [`start`](Self::start), but the command runs only after [`release`](Self::release).
     pub(super) fn hold(command: &CommandLine) -> io::Result<Self> {
         let (gate, mut waiting) = Gate::new(&command.words)?;
         command.surround(&mut waiting)?;
-        // The waiting process is not the command yet.
+        // The waiting process has not executed the command yet.
         for (name, value) in &command.variables {
             if *name == preload::VARIABLE {
                 waiting.env(PRELOAD_LATER, value).env_remove(name);
@@ -129,7 +129,7 @@ impl Running {
         })
     }
 
-    /// Lets the command go if it was held.
+    /// Runs a held command.
     pub(super) fn release(&mut self) -> io::Result<()> {
         match self.gate.take() {
             Some(gate) => gate.open(|| self.has_ended()),
@@ -137,26 +137,26 @@ impl Running {
         }
     }
 
-    /// Ends a command that is still held; `false` if it runs.
+    /// Kills a command that is still held. Returns false if it runs already.
     pub(super) fn cancel(&mut self) -> bool {
         let is_held = self.gate.take().is_some();
         if is_held {
-            // It has ended in either case.
+            // The process has ended in either case.
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
         is_held
     }
 
-    /// The number of its process.
+    /// Returns its process id.
     pub(super) fn pid(&self) -> i32 {
         self.child.id() as i32
     }
 
-    /// Returns true if it has ended. Never waits.
+    /// Returns true if it has ended. Never blocks.
     pub(super) fn has_ended(&mut self) -> bool {
         if self.status.is_none() {
-            // An error means that other code reaped it; then its status is lost.
+            // An error means that other code reaped it, so its status is lost.
             self.status = self.child.try_wait().unwrap_or(Some(ExitStatus::default()));
         }
         self.status.is_some()
@@ -167,12 +167,12 @@ impl Running {
         if !self.has_ended()
             && let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
         {
-            // It may end at this moment, which is as well.
+            // The process may end at this moment, which is fine.
             let _ = kill_process(pid, signal);
         }
     }
 
-    /// Returns the exit code of this process for it: its code, or 128 and the signal.
+    /// Returns the exit code to pass on: its own, or 128 plus the signal.
     pub(super) fn exit_code(&self) -> Option<ExitCode> {
         let status = self.status?;
         let code = match (status.code(), status.signal()) {
@@ -183,7 +183,7 @@ impl Running {
         Some(ExitCode::from(code as u8))
     }
 
-    /// The signal that ended it.
+    /// Returns the signal that killed it.
     pub(super) fn killed_by(&self) -> Option<i32> {
         self.status?.signal()
     }

@@ -1,4 +1,4 @@
-//! The packet that tells of the command that a trace was recorded for.
+//! The packet that describes the recorded command.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +11,7 @@ use ferretto_proto::trace_attributes::attribute::Value;
 use ferretto_trace::summary::{COMMAND_ATTRIBUTE, COMMAND_PID_ATTRIBUTE};
 use ferretto_wire::encode;
 
-/// Has the trace say from its beginning that it is of this command.
+/// Adds the command to the start of the trace.
 pub(super) fn describe(config: &mut TraceConfig, words: &[OsString]) {
     if words.is_empty() {
         return;
@@ -25,7 +25,7 @@ pub(super) fn describe(config: &mut TraceConfig, words: &[OsString]) {
     });
 }
 
-/// The number of the command's process, which is known only once the trace has begun.
+/// The process id of the command, which is known only after the start of the trace.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CommandPid(Arc<OnceLock<i32>>);
 
@@ -35,7 +35,7 @@ impl CommandPid {
         let _ = self.0.set(pid);
     }
 
-    /// A packet that says it, to follow the trace; nothing if there was no command.
+    /// Returns a packet with the process id, to append to the trace; empty without a command.
     pub(super) fn packet(&self) -> Vec<u8> {
         use trace_attributes::{ATTRIBUTE, attribute};
         let Some(pid) = self.0.get() else {

@@ -1,4 +1,4 @@
-//! The config of `ferretto record` when none is given.
+//! The default config of `ferretto record`.
 
 use ferretto_proto::trace_config::{BufferConfig, DataSource, ProducerConfig};
 use ferretto_proto::{
@@ -8,29 +8,28 @@ use ferretto_proto::{
 
 use super::presets::Content;
 
-/// Buffers, in the order of the config.
+/// The indices of buffers in the config.
 const KERNEL_BUFFER: u32 = 0;
 const SYSTEM_BUFFER: u32 = 1;
 const APP_BUFFER: u32 = 2;
 
-/// Name of the producer of the system's data sources, ours and upstream's.
+/// The name of the producer of the system's data sources, as in upstream.
 const PROBES: &str = "perfetto.traced_probes";
 
-/// The period at which the buffers are drained into the file, in milliseconds. Short, so that they
-/// need not hold much.
+/// The period of writing buffers to the file in milliseconds. It is short to keep buffers small.
 const FILE_WRITE_PERIOD_MS: u32 = 500;
-/// The period at which the kernel's buffers are drained, in milliseconds.
+/// The period of draining the kernel's buffers in milliseconds.
 const KERNEL_DRAIN_PERIOD_MS: u32 = 100;
-/// Kernel buffer of each CPU. Holds a quarter of a second of the heaviest scheduling seen in
-/// practice, about a million events a second on one CPU at some 32 bytes each.
+/// The size of the kernel buffer of each CPU. It holds 250 ms of the heaviest scheduling seen in
+/// practice, about a million events per second on a CPU, of about 32 bytes each.
 const KERNEL_BUFFER_PER_CPU_KB: u32 = 8192;
-/// On machines with more CPUs than this the kernel buffers are halved; load is spread there.
+/// The number of CPUs above which kernel buffers are halved, since load is spread.
 const MANY_CPUS: u32 = 32;
 
-/// The config that presets stand for: their kernel events and counters, processes and threads with
-/// their names, memory of processes, and the track events of programs, streamed into the file.
-/// Sized so that a fully loaded machine with `cpus` CPUs loses nothing. Kernel events come from the
-/// tracefs instance `instance`, or from its top level.
+/// Returns the config of presets: their kernel events and counters, names of processes and threads,
+/// memory of processes, and track events of programs, streamed into the file. Buffers are large
+/// enough for a fully loaded machine with `cpus` CPUs. Kernel events come from the tracefs instance
+/// `instance`, or from the top level.
 pub(super) fn of_presets(content: Content, cpus: u32, instance: Option<&str>) -> TraceConfig {
     let cpus = cpus.max(1);
     let buffer = |name: &str, size_kb: u32| BufferConfig {
@@ -38,7 +37,7 @@ pub(super) fn of_presets(content: Content, cpus: u32, instance: Option<&str>) ->
         name: Some(name.into()),
         ..Default::default()
     };
-    // A central buffer holds what comes between two writes to the file.
+    // A central buffer holds the data between two writes to the file.
     let kernel_kb = (32 << 10) + cpus.saturating_mul(2048).min(512 << 10);
     let kernel_kb = kernel_kb << u32::from(content.is_heavy);
     let counters = (content.counters != SysStatsConfig::default())
@@ -127,8 +126,8 @@ fn counters(counters: &SysStatsConfig) -> DataSourceConfig {
     }
 }
 
-/// Everything but what is tagged as costly. The libraries disagree on what a config that names no
-/// category means: for Perfetto's C library, and so for its Rust one, nothing.
+/// All categories except costly ones. A config without categories is ambiguous: for Perfetto's C
+/// library, and thus for its Rust library, it enables none.
 fn track_events() -> DataSourceConfig {
     DataSourceConfig {
         track_event_config: Some(

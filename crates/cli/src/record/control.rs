@@ -1,4 +1,4 @@
-//! When a recording begins and ends: its command, its signals, its progress line.
+//! Controls the start and end of a recording: its command, signals and progress line.
 
 use std::time::{Duration, Instant};
 
@@ -14,43 +14,42 @@ use crate::errors::message;
 use crate::session::{Control, Reaction, Signal};
 use crate::snapshots::Snapshots;
 
-/// The longest time that a command may take to end after Ctrl-C before it is asked to terminate and
-/// is waited for no longer.
+/// The time after Ctrl-C at which a command that still runs is terminated.
 const CHILD_GRACE: Duration = Duration::from_secs(2);
 
-/// The time that a recording may take longer than planned before it is told.
+/// The delay of the end of a recording after which it is reported.
 const SLOW_END: Duration = Duration::from_secs(2);
 
-/// A profiler that was started.
+/// A started profiler.
 pub(super) struct Profiling {
-    /// The command, which waits to be let go.
+    /// The held command.
     pub(super) command: Option<Running>,
     pub(super) started: ProfilerStarted,
 }
 
-/// Waits until callstacks are recorded, and returns sentences about those that are not.
+/// Waits until callstacks are recorded, and returns messages about failures.
 pub(super) type ProfilerStarted = Box<dyn FnOnce() -> Result<Vec<String>>>;
 
 /// The controls of `ferretto record`.
 pub(super) struct RecordControl {
     command: CommandLine,
     pub(super) child: Option<Running>,
-    /// Processes whose end is that of the recording.
+    /// The processes whose end ends the recording.
     watched: Watched,
-    /// The file, until it is in its place.
+    /// The file, until it is renamed.
     draft: Option<Draft>,
     has_started: bool,
-    /// When the recording ends by itself, and nothing is left but to wait for data sources.
+    /// The time at which the recording ends by itself and only data sources may delay it.
     ends: Option<Instant>,
-    /// Nobody else tells that data sources are waited for, as the service is elsewhere.
+    /// Set if the service is elsewhere, so this process reports slow data sources.
     pub(super) reports_slow_end: bool,
     pub(super) progress: Progress,
     pub(super) snapshots: Option<Snapshots>,
     /// The time of the signal that ended the recording.
     pub(super) interrupted: Option<Instant>,
-    /// Reasons for snapshots, if the recording is a ring.
+    /// The conditions of snapshots, if the recording is a ring.
     watch: Option<Watch>,
-    /// Wait until callstacks, and the heap, are recorded.
+    /// The profilers to wait for.
     profilers_started: Vec<ProfilerStarted>,
 }
 
@@ -78,18 +77,18 @@ impl RecordControl {
         }
     }
 
-    /// Has the recording begin when the profiler is ready.
+    /// Starts the recording when the profiler is ready.
     pub(super) fn profile(&mut self, profiling: Profiling) {
         self.child = profiling.command;
         self.profilers_started.push(profiling.started);
     }
 
-    /// Has the recording begin when another profiler is ready.
+    /// Starts the recording when another profiler is ready, too.
     pub(super) fn wait_also(&mut self, started: ProfilerStarted) {
         self.profilers_started.push(started);
     }
 
-    /// Has snapshots made whenever a condition becomes true, and when they are asked for.
+    /// Makes snapshots whenever a condition becomes true, and on request.
     pub(super) fn watch(&mut self, watch: Watch) {
         self.watch = Some(watch);
     }
@@ -107,8 +106,8 @@ impl RecordControl {
         self.child.as_mut().is_some_and(|child| !child.has_ended())
     }
 
-    /// A Ctrl-C in the terminal reaches the command, too; it decides how to end, and its last
-    /// events are recorded.
+    /// Handles Ctrl-C. It reaches the command, too, which decides how to end; its last events are
+    /// recorded.
     fn interrupt(&mut self, signal: Signal) -> Reaction {
         let is_over = self.ends.is_some_and(|at| at <= Instant::now());
         if self.interrupted.is_some() || (is_over && !self.child_runs()) {
@@ -124,8 +123,7 @@ impl RecordControl {
         Reaction::GoOn
     }
 
-    /// Moves the file to its place once there is something in it. Before the start it is not known
-    /// whether the recording comes about.
+    /// Renames the file once it has data, since the recording may fail before its start.
     fn place(&mut self) {
         if !self.has_started {
             return;
@@ -149,7 +147,7 @@ impl Control for RecordControl {
 
     fn started(&mut self, all: bool) -> Result<()> {
         if !all {
-            self.progress.reporter()("not all data sources have started; going on without them");
+            self.progress.reporter()("not all data sources have started; continuing without them");
         }
         for started in std::mem::take(&mut self.profilers_started) {
             let report = self.progress.reporter();
@@ -201,7 +199,7 @@ impl Control for RecordControl {
             self.progress.stopping();
             if ends.elapsed() > SLOW_END && std::mem::take(&mut self.reports_slow_end) {
                 self.progress.reporter()(
-                    "the tracing service waits for data sources that do not answer; Ctrl-C ends at once",
+                    "the tracing service waits for data sources that do not reply; Ctrl-C ends at once",
                 );
             }
         }

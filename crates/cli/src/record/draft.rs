@@ -1,4 +1,4 @@
-//! A trace file in the making.
+//! The trace file of a running recording.
 //!
 //! It is written beside its place, as `FILE.part`, and moved there when there is something in it: a
 //! recording that cannot start leaves an earlier file alone. The earlier file is kept as
@@ -18,12 +18,12 @@ use rustix::fs::OFlags;
 use super::place::Place;
 use crate::output::{is_locked, lock};
 
-/// Traces tell much about a machine: only its owner may read one.
+/// The mode of trace files, which contain private data: only the owner may read them.
 const MODE: u32 = 0o600;
-/// The number of attempts when others make and move files of the same names.
+/// The number of attempts while others create and rename files of the same name.
 const ATTEMPTS: usize = 100;
 
-/// A file that is written beside its place. Shared by who writes it and who moves it.
+/// A file written under a temporary name, shared by the writer and the renamer.
 #[derive(Debug, Clone)]
 pub(super) struct Draft(Arc<Inner>);
 
@@ -38,18 +38,18 @@ struct Inner {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     Beside,
-    /// In its place; where the file that was there is now.
+    /// Renamed; with the new path of the earlier file.
     Placed(Option<PathBuf>),
-    /// It could not be moved to its place, and is kept where it is.
+    /// Renaming failed; the file keeps its temporary name.
     Stuck,
 }
 
 impl Draft {
-    /// Begins a file that is to come to `place`.
+    /// Creates a file that will be renamed to `place`.
     ///
     /// # Errors
     ///
-    /// If another recording writes it, or it cannot be made.
+    /// Fails if another recording writes it, or it cannot be created.
     pub(super) fn begin(place: &Place) -> Result<Self> {
         let path = place.path.clone();
         let part = with_ending(&path, ".part");
@@ -60,7 +60,7 @@ impl Draft {
             if !lock(&file) {
                 bail!("{}", busy(&path));
             }
-            // The previous owner of the lock may have moved or removed it.
+            // The previous owner of the lock may have renamed or removed the file.
             if !is_at(&file, &part) {
                 continue;
             }
@@ -70,7 +70,7 @@ impl Draft {
                 part,
                 state: Mutex::new(State::Beside),
             }));
-            // Nobody moves a file there from here on.
+            // No other recording renames a file to this path from here on.
             if is_locked(&draft.0.path) {
                 bail!("{}", busy(&draft.0.path));
             }
@@ -79,20 +79,20 @@ impl Draft {
             draft.0.file.set_permissions(owner_only)?;
             return Ok(draft);
         }
-        bail!("others keep moving {}", part.display())
+        bail!("{} keeps being replaced by others", part.display())
     }
 
-    /// The file, to be written to.
+    /// Returns the file to write to.
     pub(super) fn file(&self) -> &File {
         &self.0.file
     }
 
-    /// The path that it is to get.
+    /// Returns the final path.
     pub(super) fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// The path of the file that was there before.
+    /// Returns the new path of the earlier file.
     pub(super) fn old(&self) -> Option<PathBuf> {
         match &*self.0.state() {
             State::Placed(old) => old.clone(),
@@ -100,11 +100,11 @@ impl Draft {
         }
     }
 
-    /// Moves it to its place if there is something in it.
+    /// Renames the file if it has data.
     ///
     /// # Errors
     ///
-    /// If that cannot be done; it then stays beside it, which the error says.
+    /// Fails if renaming fails. The error names the temporary file, which is kept.
     pub(super) fn place(&self) -> Result<()> {
         let inner = &*self.0;
         let mut state = inner.state();
@@ -126,7 +126,7 @@ impl Draft {
                 *state = State::Stuck;
                 let part = inner.part.display();
                 return Err(error).with_context(|| {
-                    format!("cannot move the trace to {shown}; it is kept in {part}")
+                    format!("cannot rename the trace to {shown}; it is kept in {part}")
                 });
             }
         }
@@ -144,19 +144,19 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         if *self.state() == State::Beside {
-            // Still locked, so it is nobody else's. It stays if it cannot be removed, and is used
-            // next time.
+            // The file is still locked, so it is ours. If it cannot be removed, the next recording
+            // reuses it.
             let _ = fs::remove_file(&self.part);
         }
     }
 }
 
-/// Opens or makes the file beside the place. `None` if it went away meanwhile.
+/// Opens or creates the temporary file. Returns `None` if it vanished meanwhile.
 fn open(part: &Path, place: &Place) -> Result<Option<File>> {
     let shown = part.display();
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(MODE);
-    // A link at the path is not followed, and a pipe is not waited for.
+    // Links are not followed, and pipes do not block.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     options.custom_flags(flags.bits().cast_signed());
     match options.clone().create_new(true).open(part) {
@@ -169,8 +169,8 @@ fn open(part: &Path, place: &Place) -> Result<Option<File>> {
     }
     let not_ours = || {
         format!(
-            "cannot write {}: {shown} is there already, and not from a recording of yours; remove it, or \
-             name another file with -o",
+            "cannot write {}: {shown} exists and is not from a recording of yours; remove it, or \
+             choose another file with -o",
             place.path.display()
         )
     };
@@ -185,9 +185,9 @@ fn open(part: &Path, place: &Place) -> Result<Option<File>> {
     }
 }
 
-/// A file that only this user can have made, and that has no other name.
+/// Returns true if only this user can have created the file, and it has no other name.
 fn is_ours(file: &Metadata) -> bool {
-    // One that was just moved away has no name at all.
+    // A file that was just renamed over has no name.
     file.is_file() && file.uid() == rustix::process::geteuid().as_raw() && file.nlink() <= 1
 }
 
@@ -198,7 +198,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     (file.dev(), file.ino()) == (there.dev(), there.ino())
 }
 
-/// Renames what stands at a path, and returns how it is called now.
+/// Renames an existing file, and returns its new path.
 fn keep_old(path: &Path) -> io::Result<Option<PathBuf>> {
     let old = with_ending(path, ".old");
     match fs::rename(path, &old) {
@@ -228,8 +228,11 @@ pub(super) fn busy(path: &Path) -> String {
         (fs::symlink_metadata(&other).is_err()).then_some(other)
     });
     let advice = match free {
-        Some(free) => format!("name another file, as with -o {}", free.display()),
-        None => "name another file with -o".to_owned(),
+        Some(free) => format!(
+            "choose another file, for example with -o {}",
+            free.display()
+        ),
+        None => "choose another file with -o".to_owned(),
     };
     format!(
         "another recording is being written to {}; {advice}",
@@ -237,13 +240,13 @@ pub(super) fn busy(path: &Path) -> String {
     )
 }
 
-/// Under sudo the trace belongs to who called sudo, who will want to open it.
+/// Gives the trace to the user who called sudo.
 fn give_to_sudo_user(file: &File) {
     let id = |name| std::env::var(name).ok()?.parse::<u32>().ok();
     if rustix::process::geteuid().is_root()
         && let (Some(uid), Some(gid)) = (id("SUDO_UID"), id("SUDO_GID"))
     {
-        // It then stays with root, which is no reason not to record.
+        // On failure the trace stays root's.
         let _ = std::os::unix::fs::fchown(file, Some(uid), Some(gid));
     }
 }

@@ -1,4 +1,4 @@
-//! `--uprobe` and `--kprobe`: kernel events that are made for a recording.
+//! `--uprobe` and `--kprobe`: kernel events created for a recording.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -12,21 +12,21 @@ use super::child;
 use super::sources::nearest;
 use ferretto_text::terminal::shown;
 
-/// The end of a place that means the return from there.
+/// The suffix of a place that selects the return.
 const RETURN: &str = "%return";
 
 /// Returns the events of `--uprobe PATH:PLACE` and `--kprobe FUNCTION`.
 ///
 /// # Errors
 ///
-/// If a program has no such function.
+/// Fails if a program has no such function.
 pub(super) fn events(uprobes: &[String], kprobes: &[String]) -> Result<Vec<DynamicEvent>> {
     let in_programs = uprobes.iter().map(|text| in_program(text));
     let in_kernel = kprobes.iter().map(|text| in_kernel(text));
     in_programs.chain(in_kernel).collect()
 }
 
-/// Splits a place from whether its return is meant.
+/// Splits the suffix from a place. The flag is true if it selects the return.
 fn place(text: &str) -> (&str, bool) {
     match text.strip_suffix(RETURN) {
         Some(place) => (place, true),
@@ -34,7 +34,7 @@ fn place(text: &str) -> (&str, bool) {
     }
 }
 
-/// Returns the name of an event: a return is called so.
+/// Returns the name of an event, with a suffix for returns.
 fn called(place: &str, is_return: bool) -> String {
     format!("{place}{}", if is_return { "__return" } else { "" })
 }
@@ -63,7 +63,7 @@ fn in_program(text: &str) -> Result<DynamicEvent> {
         .filter(|(path, at)| !path.is_empty() && !at.is_empty())
     else {
         bail!(
-            "--uprobe takes a file and a function or place in it, as in /bin/bash:readline or \
+            "--uprobe takes a file and a function or offset, such as /bin/bash:readline or \
              /bin/bash:0x1c40, not {:?}",
             shown(text)
         );
@@ -72,13 +72,13 @@ fn in_program(text: &str) -> Result<DynamicEvent> {
         true => Path::new(path).to_owned(),
         false => child::find(OsStr::new(path)).unwrap_or_else(|_| path.into()),
     };
-    // The kernel keeps the path, whatever its folder.
+    // The kernel needs an absolute path.
     let path = path
         .canonicalize()
         .with_context(|| format!("cannot find {}", path.display()))?;
     let offset = match at.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16)
-            .with_context(|| format!("--uprobe {}: {at} is no offset", shown(text)))?,
+            .with_context(|| format!("--uprobe {}: {at} is not an offset", shown(text)))?,
         None => offset_of(&path, at)?,
     };
     let called = match at.strip_prefix("0x") {
@@ -95,7 +95,7 @@ fn in_program(text: &str) -> Result<DynamicEvent> {
     ))
 }
 
-/// Returns the place of a function in a file.
+/// Returns the offset of a function in a file.
 fn offset_of(path: &Path, function: &str) -> Result<u64> {
     let name = path.display();
     let file = open_regular(path).with_context(|| format!("cannot open {name}"))?;
@@ -109,10 +109,10 @@ fn offset_of(path: &Path, function: &str) -> Result<u64> {
     if let Some((address, ..)) = found {
         return elf
             .offset_of(address)
-            .with_context(|| format!("{function} of {name} is not in the file"));
+            .with_context(|| format!("the code of {function} is not in {name}"));
     }
     if symbols.is_empty() {
-        bail!("{name} has no names of functions; give the place as {name}:0xOFFSET");
+        bail!("{name} has no symbols; give an offset as {name}:0xOFFSET");
     }
     let names: Vec<String> = symbols.iter().map(|(_, _, symbol)| symbol).collect();
     match nearest(function, names.iter().map(String::as_str)) {
@@ -122,7 +122,7 @@ fn offset_of(path: &Path, function: &str) -> Result<u64> {
             shown(near)
         ),
         None => bail!(
-            "{name} has no function {:?} of which the name is known; nm -D {name} lists some",
+            "{name} has no symbol for a function {:?}; nm -D {name} lists some",
             shown(function)
         ),
     }
@@ -141,8 +141,8 @@ mod tests {
         let error = |text: &str| format!("{:#}", in_program(text).unwrap_err());
         assert!(error(&format!("{own}:mian")).contains("did you mean main?"));
         assert!(error("/nonexistent:main").contains("cannot find /nonexistent"));
-        assert!(error("main").contains("as in /bin/bash:readline"));
-        assert!(error(&format!("{own}:0xg")).contains("is no offset"));
+        assert!(error("main").contains("such as /bin/bash:readline"));
+        assert!(error(&format!("{own}:0xg")).contains("is not an offset"));
         assert!(in_kernel("do_exit").is_ok());
         assert!(in_kernel("do exit").is_err());
     }

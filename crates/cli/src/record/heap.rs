@@ -1,4 +1,4 @@
-//! The data source that `ferretto record --heap` adds to a recording.
+//! The data source of `ferretto record --heap`.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -12,41 +12,39 @@ use ferretto_proto::{DataSourceConfig, HeapprofdConfig, Message, MessageField, T
 
 use super::args::RecordArgs;
 
-/// Central buffer of dumps, which holds what comes between two writes to the file.
+/// The central buffer of dumps, for the data between two writes to the file.
 const BUFFER_KB: u32 = 64 << 10;
-/// Memory that a program shares with the profiler if samples are rare: a part of what recording
-/// takes in a program.
+/// The shared memory of a program at low sampling rates.
 const SMALL_RING: u64 = 2 << 20;
-/// Bytes between two samples from which on they are.
+/// The sampling interval in bytes from which on the rate counts as low.
 const RARE: u64 = 64 << 10;
 /// Shared memory of the profiler.
 const SHARED_MEMORY_KB: u32 = 4 << 10;
-/// The heap of what programs map themselves.
+/// The heap of memory that programs map themselves.
 const MAPPINGS: &str = "libc.mmap";
-/// The time that an allocation waits for the profiler, in microseconds, before it is not counted.
+/// The time in microseconds that an allocation waits for the profiler before it is dropped.
 const PATIENCE_US: u32 = 1_000_000;
 
-/// Checks what was asked for.
+/// Checks the options.
 pub(super) fn check(args: &RecordArgs) -> Result<()> {
     if args.heap.is_none() {
         return Ok(());
     }
     if args.config.is_some() {
         bail!(
-            "--heap goes with the default config; in one of your own, add the data source {HEAPPROFD} (record --heap \
-             --print-config shows how)"
+            "--heap needs the default config; add the data source {HEAPPROFD} to your own config (see record --heap \
+             --print-config)"
         );
     }
     if args.command.is_empty() && args.pids.is_empty() {
         bail!(
-            "--heap records the heap of a command, as in ferretto record --heap -- ./app, or of programs that carry the \
-             client, given by -p"
+            "--heap needs a command, as in ferretto record --heap -- ./app, or processes with the client, given by -p"
         );
     }
     Ok(())
 }
 
-/// Adds the data source if it was asked for.
+/// Adds the data source if `--heap` is given.
 pub(super) fn add(config: &mut TraceConfig, args: &RecordArgs) {
     let Some(interval) = args.heap else { return };
     let buffer = config.buffers.len() as u32;
@@ -92,32 +90,33 @@ pub(super) fn add(config: &mut TraceConfig, args: &RecordArgs) {
     });
 }
 
-/// Returns the socket that the processes given by `-p` know; `None` for a command, which is told.
+/// Returns the profiler's socket of the processes of `-p`; `None` for a command, which gets it from
+/// the recorder.
 ///
 /// # Errors
 ///
-/// If they carry no client, or know different ones.
+/// Fails if they have no client, or use different sockets.
 pub(super) fn socket(args: &RecordArgs) -> Result<Option<PathBuf>> {
     let mut found: Option<PathBuf> = None;
     for pid in &args.pids {
         if !knows_profiler(*pid) && carries_client(*pid) {
             bail!(
-                "process {pid} carries the client, but there was no profiler yet when it was started, and programs look \
-                 for one then, by {}{}; start heapprofd once, then the program",
+                "process {pid} has the client, but found no profiler by {}{} at its start; start heapprofd first, then \
+             the program",
                 socket_of(*pid).display(),
                 ferretto_heap::control::SUFFIX
             );
         }
         if !knows_profiler(*pid) {
             bail!(
-                "process {pid} carries no client, so its heap cannot be recorded; start it by ferretto record --heap, \
-                 or with LD_PRELOAD (see heapprofd --help)"
+                "cannot record the heap of process {pid}, which has no client; start it with ferretto record --heap \
+             or with LD_PRELOAD (see heapprofd --help)"
             );
         }
         let socket = socket_of(*pid);
         match &found {
             Some(other) if *other != socket => bail!(
-                "the processes know different profilers: {} and {}",
+                "the processes use different profilers: {} and {}",
                 other.display(),
                 socket.display()
             ),
@@ -127,13 +126,13 @@ pub(super) fn socket(args: &RecordArgs) -> Result<Option<PathBuf>> {
     Ok(found)
 }
 
-/// The preload library is mapped.
+/// Set if the preload library is mapped.
 fn carries_client(pid: i32) -> bool {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     maps.lines().any(|line| line.contains(crate::preload::NAME))
 }
 
-/// A client maps its profiler's page.
+/// Set if a client has mapped its profiler's page.
 fn knows_profiler(pid: i32) -> bool {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let page = format!(

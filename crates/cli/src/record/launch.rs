@@ -1,4 +1,4 @@
-//! A command that waits to be let go.
+//! A command that is held until profilers are ready.
 //!
 //! Its process has to be there before it can be profiled, and has to do nothing until the profiler
 //! is ready. So this binary is started in its place ([`main`]), says on a socket that it is there,
@@ -18,14 +18,15 @@ use crate::errors::{CANNOT_RUN, NOT_FOUND};
 use crate::preload;
 use crate::private_folder::PrivateFolder;
 
-/// First argument of a process that will be a command; socket and command follow. Not for users.
+/// The first argument of a process that becomes a command, followed by socket and command.
+/// Internal.
 pub(crate) const ARGUMENT: &str = "launch-command";
-/// The libraries to be preloaded into the command, and not into what waits to become it.
+/// The libraries to preload into the command, but not into the waiting process.
 pub(super) const PRELOAD_LATER: &str = "FERRETTO_LAUNCH_PRELOAD";
-/// The longest time that the process may take to say that it is there.
+/// The timeout of the waiting process's start.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A gate that holds a command back. If this is dropped, the command is not run.
+/// A gate that holds a command. If it is dropped, the command does not run.
 #[derive(Debug)]
 pub(super) struct Gate {
     listener: UnixListener,
@@ -33,7 +34,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// A gate, and what to run for a command to wait at it.
+    /// Creates a gate, and the command line of the waiting process.
     pub(super) fn new(command: &[OsString]) -> io::Result<(Self, Command)> {
         let folder = PrivateFolder::create()?;
         let path = folder.path().join("gate");
@@ -52,7 +53,7 @@ impl Gate {
         Ok((gate, waiting))
     }
 
-    /// Lets the command go.
+    /// Runs the command.
     pub(super) fn open(self, mut has_ended: impl FnMut() -> bool) -> io::Result<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -62,7 +63,7 @@ impl Gate {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }
-            // It has ended; waiting for the command will show that.
+            // The process has ended; waiting for the command reports that.
             if has_ended() {
                 return Ok(());
             }
@@ -74,7 +75,7 @@ impl Gate {
                 tv_sec: 0,
                 tv_nsec: 50_000_000,
             };
-            // An interrupted wait is looked at again.
+            // An interrupted wait is repeated.
             let _ = poll(&mut fds, Some(&tick));
         }
     }
@@ -85,7 +86,7 @@ fn is_of_this_user(stream: &UnixStream) -> bool {
     peer.is_ok_and(|peer| peer.uid == rustix::process::geteuid())
 }
 
-/// Returns the rest if these are the arguments of a process that will be a command.
+/// Returns the rest of the arguments if they are those of a waiting process.
 pub(crate) fn parse(args: &[OsString]) -> Option<&[OsString]> {
     match args {
         [argument, rest @ ..] if argument == ARGUMENT && rest.len() > 1 => Some(rest),
@@ -93,14 +94,14 @@ pub(crate) fn parse(args: &[OsString]) -> Option<&[OsString]> {
     }
 }
 
-/// Waits to be let go and becomes the command.
+/// Waits at the gate and executes the command.
 pub(crate) fn main(args: &[OsString]) -> ExitCode {
     let [gate, program, rest @ ..] = args else {
         return ExitCode::from(CANNOT_RUN);
     };
     let is_let_go = UnixStream::connect(gate).and_then(|mut gate| gate.read_exact(&mut [0]));
     if is_let_go.is_err() {
-        // Nobody is there any more who wanted it.
+        // The recorder is gone.
         return ExitCode::from(CANNOT_RUN);
     }
     let mut command = Command::new(program);

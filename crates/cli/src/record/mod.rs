@@ -52,13 +52,13 @@ use crate::session::{End, Plan, Session, Signals, Task, clone_session};
 use crate::snapshots::{Snapshot, Snapshots};
 use ferretto_text::terminal::shown;
 
-/// The duration of a recording of the machine when nobody says otherwise.
+/// The default duration of a recording of the machine.
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
-/// The longest time that data sources may take to start.
+/// The timeout of the start of data sources.
 const START_PATIENCE: Duration = Duration::from_secs(5);
-/// The longest time that a command that was asked to terminate may take before it is killed.
+/// The time between terminating and killing a command.
 const TERMINATION_GRACE: Duration = Duration::from_secs(2);
-/// The exit code of a program that Ctrl-C ended, as shells have it.
+/// The exit code of a program ended by Ctrl-C, as in shells.
 const INTERRUPTED: u8 = 130;
 
 pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
@@ -76,7 +76,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     }
     perf::check(&args)?;
     if args.view && is_standard(&args.output) {
-        bail!("--view shows a file, and -o - writes none; leave one of them out");
+        bail!("--view shows a file, but -o - writes none; remove one of them");
     }
     ring::check(&args)?;
     heap::check(&args)?;
@@ -85,14 +85,14 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         return print_config(&plan_config(&args, given_config(&args)?, None, &dynamic)?)
             .map(|()| ExitCode::SUCCESS);
     }
-    // It may come from a terminal or a pipe, where a signal has its usual effect.
+    // Reading the config may block, so signals keep their default effect here.
     let given = given_config(&args)?;
-    let mut signals = Signals::new().context("cannot take over signals")?;
+    let mut signals = Signals::new().context("cannot handle signals")?;
     if !args.system && args.presets.want_kernel_events() {
         report::must_have_kernel_events()?;
     }
-    // Removed when the recording is over and its data sources are gone; those that are made first
-    // are removed last, as the kernel keeps events that are on.
+    // Removed after the recording, when its data sources are gone, in reverse order, since the
+    // kernel keeps enabled events.
     let made = match dynamic.is_empty() {
         true => None,
         false => Some(DynamicEvents::create(&dynamic)?),
@@ -113,16 +113,16 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     };
     if args.flight.ring.is_some() {
         if target.path().is_none() {
-            bail!("snapshots of a ring go beside the trace file; give one with -o");
+            bail!("snapshots of a ring are written next to the trace file; give one with -o");
         }
         let taken = signals.take_snapshots();
-        taken.context("cannot take over signals")?;
+        taken.context("cannot handle signals")?;
     }
     let triggers = report::triggers(&config);
     let end = match record(&args, config, &target, &mut signals) {
         Ok(end) => end,
         Err(error) => {
-            // A recording without the requested profile is of no use.
+            // A recording without the requested profile is useless.
             if !error.is::<NotProfiled>() {
                 target.place()?;
             }
@@ -155,12 +155,12 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     Ok(end.code.unwrap_or(ExitCode::SUCCESS))
 }
 
-/// Shows a trace until its page is closed, in a process of its own, which signals end as usual.
+/// Shows a trace until its page is closed, in a process of its own with default signal handling.
 fn show(trace: &Path) -> Result<()> {
-    let program = std::env::current_exe().context("cannot find ferretto itself")?;
+    let program = std::env::current_exe().context("cannot determine the path of ferretto")?;
     let mut view = Command::new(program);
-    // Whole, so that no name looks like an option.
-    let trace = std::path::absolute(trace).context("cannot find the trace")?;
+    // An absolute path never looks like an option.
+    let trace = std::path::absolute(trace).context("cannot determine the path of the trace")?;
     view.arg0("ferretto").arg("view").arg(trace);
     let mut view = view.spawn().context("cannot start ferretto view")?;
     // Its exit code does not matter: it prints its errors itself.
@@ -168,12 +168,12 @@ fn show(trace: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The config of the command line.
+/// Returns the config of the command line.
 fn given_config(args: &RecordArgs) -> Result<Option<TraceConfig>> {
     args.config.as_deref().map(crate::config::load).transpose()
 }
 
-/// Waits for as long as the config says; `false` if a signal came first.
+/// Waits for the start delay of the config. Returns false if a signal came first.
 fn delay(config: &TraceConfig, signals: &mut Signals) -> Result<bool> {
     let start = Instant::now() + crate::config::start_delay(config)?;
     while Instant::now() < start {
@@ -185,9 +185,9 @@ fn delay(config: &TraceConfig, signals: &mut Signals) -> Result<bool> {
     Ok(true)
 }
 
-/// Without a config nothing is said about where kernel events come from, so recordings get buffers
-/// of their own and do not take events from each other. Where that is not permitted the top level
-/// of tracefs has to do.
+/// Returns the tracefs instance of a recording without a config. Instances have buffers of their
+/// own, so recordings do not take each other's events. Without permission, the top level of tracefs
+/// is used.
 fn own_instance(args: &RecordArgs) -> Option<OwnInstance> {
     match args.config.is_none() && !args.system {
         true => OwnInstance::create().ok(),
@@ -198,13 +198,14 @@ fn own_instance(args: &RecordArgs) -> Option<OwnInstance> {
 fn print_config(config: &TraceConfig) -> Result<()> {
     let encoded = config.encode_to_vec();
     let text = message_to_text("perfetto.protos.TraceConfig", &encoded)
-        .context("the embedded schema has no configs")?;
+        .context("the embedded schema lacks TraceConfig")?;
     io::stdout()
         .write_all(&text)
         .context("cannot write the config")
 }
 
-/// The config to record with: the one given or the default, with what the command line says.
+/// Returns the config to record with: the given one or the default, with the options of the command
+/// line.
 fn plan_config(
     args: &RecordArgs,
     given: Option<TraceConfig>,
@@ -236,12 +237,12 @@ fn plan_config(
     }
     if !config.activate_triggers.is_empty() {
         bail!(
-            "the config activates triggers, which records nothing; use ferretto perfetto with it, \
-             or ferretto trigger_perfetto"
+            "the config only activates triggers and records nothing; use it with ferretto perfetto, \
+             or use ferretto trigger_perfetto"
         );
     }
     command::describe(&mut config, &args.command);
-    // The file is the one of the command line.
+    // The command line decides the file.
     config.output_path = None;
     Ok(config)
 }
@@ -250,7 +251,7 @@ fn cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(1))
 }
 
-/// A recording that came to its end.
+/// The result of a recording.
 struct Ended {
     /// The recording was aborted by a second signal.
     aborted: bool,
@@ -269,7 +270,7 @@ fn record(
         false => report::unavailable(&config),
     };
     if args.config.is_none() {
-        // Or it would be waited for until they start.
+        // Otherwise the end would wait for their start.
         let is_missing = |source: &DataSource| {
             let name = source.config.name.as_deref().unwrap_or_default();
             missing
@@ -285,9 +286,11 @@ fn record(
         start_patience: START_PATIENCE,
     };
     if plan.makes_snapshots() && target.path().is_none() {
-        bail!("the config asks for snapshots, which go beside the trace file; give one with -o");
+        bail!(
+            "the config requests snapshots, which are written next to the trace file; give one with -o"
+        );
     }
-    // A command that writes to the same terminal would garble the line.
+    // A command on the same terminal would garble the line.
     let visible = !args.quiet && args.command.is_empty();
     let mut progress = Progress::new(visible, plan.duration(), target.sized());
     let mut backend = match args.system {
@@ -326,7 +329,7 @@ fn record(
         output_to_stderr: target.is_standard_output(),
     };
     let watched = Watched::new(&args.pids);
-    // A file that may turn out not to be wanted comes to its place at the end.
+    // A file that may be discarded is renamed at the end.
     let draft = match args.flight.only_if_command_fails() {
         true => None,
         false => target.draft(),
@@ -361,7 +364,7 @@ fn record(
     Ok(Ended { aborted, code })
 }
 
-/// Starts the profiler, and the command, which waits until the profiler is ready.
+/// Starts the profiler, and the command, which is held until the profiler is ready.
 fn start_profiler(
     args: &RecordArgs,
     own: &mut Own,
@@ -387,7 +390,7 @@ fn start_profiler(
     Ok(Profiling { command, started })
 }
 
-/// Runs the session, and then waits for its snapshots, which go with it.
+/// Runs the session, and then waits for its snapshots.
 fn run_session(
     mut session: Session,
     signals: &mut Signals,
@@ -402,7 +405,7 @@ fn run_session(
     Ok(if complete { end } else { End::Aborted })
 }
 
-/// The snapshots that triggers ask for.
+/// The snapshots that triggers request.
 fn snapshots(out: PathBuf, service: Address, note: impl Fn(&str) + Send + 'static) -> Snapshots {
     Snapshots::new(out, false, move |Snapshot { request, out }| {
         let trigger = request.clone_trigger_name.clone().unwrap_or_default();
@@ -426,7 +429,7 @@ fn snapshots(out: PathBuf, service: Address, note: impl Fn(&str) + Send + 'stati
     })
 }
 
-/// Starts service and data sources in this process, and says which of them this user cannot have.
+/// Starts service and data sources in this process, and reports those that are not permitted.
 fn own_backend(
     missing: &[(&'static str, String)],
     quiet: bool,
@@ -451,7 +454,7 @@ fn own_backend(
 fn not_connected(backend: &Backend, error: ferretto_ipc::socket::ConnectError) -> anyhow::Error {
     let hint = match backend {
         Backend::System(_) => {
-            "no tracing service runs on this machine; start traced, or leave out --system"
+            "no tracing service runs on this machine; start traced, or remove --system"
         }
         Backend::Own(_) => "cannot reach the tracing service of this process",
     };
@@ -467,16 +470,16 @@ fn reason(end: End) -> String {
         }
         End::ReadGap => "the tracing service stopped sending the trace".to_owned(),
         End::Stuck => "the tracing service did not end the recording in time".to_owned(),
-        // A recording is neither left nor taken up.
+        // Recordings are neither detached nor attached.
         End::DetachRefused(_) | End::AttachRefused | End::AttachUnfit | End::Detached => {
-            "the tracing service answered what it was not asked".to_owned()
+            "the tracing service sent an unexpected reply".to_owned()
         }
         End::Complete | End::Aborted => String::new(),
     }
 }
 
-/// Waits for a command that outlives its recording, and returns its exit code. `terminate` says not
-/// to wait long.
+/// Waits for a command that outlives its recording, and returns its exit code. With `terminate`,
+/// ends it after a short wait.
 fn finish_child(
     child: Option<Running>,
     terminate: bool,
@@ -507,7 +510,7 @@ fn finish_child(
         }
     }
     if let Some(signal) = child.killed_by() {
-        anstream::eprintln!("ferretto: the command was ended by signal {signal}");
+        anstream::eprintln!("ferretto: the command was killed by signal {signal}");
     }
     child.exit_code()
 }

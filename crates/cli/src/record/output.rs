@@ -23,32 +23,32 @@ use crate::session::Signals;
 /// The output of the trace.
 #[derive(Debug)]
 pub(super) struct Target {
-    /// Its name in messages.
+    /// The name in messages.
     pub(super) name: String,
     kind: Kind,
-    /// The process of the command that is recorded, to be told behind the trace.
+    /// The process id of the recorded command, to append to the trace.
     pub(super) command_pid: CommandPid,
 }
 
 #[derive(Debug)]
 enum Kind {
-    /// A file, moved to its place when there is something in it.
+    /// A file, renamed once it has data.
     File(Draft),
-    /// A pipe, a device, or a file in a folder where none can be made.
+    /// A pipe, a device, or a file in a folder without write permission.
     Direct(File),
-    /// Standard output, which cannot be read back and so is looked at on the way.
+    /// Standard output, which cannot be read back and so is summarised on the way.
     Standard(File, Tee),
-    /// Several files, which are looked at on the way, too.
+    /// Several files, which are summarised on the way, too.
     Parts(File, Tee),
 }
 
 impl Target {
-    /// Gets ready to write; `-` is standard output. A pipe is waited for until it has a reader.
-    /// `None` if a signal to end came before.
+    /// Opens the output; `-` is standard output. Waits until a pipe has a reader. Returns `None` if
+    /// a signal to end came first.
     ///
     /// # Errors
     ///
-    /// If it is one of `inputs`, if another recording goes there, or if it cannot be written.
+    /// Fails if it is one of `inputs`, another recording writes to it, or it cannot be written.
     pub(super) fn open(
         path: &Path,
         inputs: &[&Path],
@@ -67,11 +67,11 @@ impl Target {
         Self::direct(path, file).map(Some)
     }
 
-    /// Gets ready to write a regular file.
+    /// Opens a regular file.
     ///
     /// # Errors
     ///
-    /// If something else is there, another recording goes there, or it cannot be written.
+    /// Fails if it is not a regular file, another recording writes to it, or it cannot be written.
     pub(super) fn file(path: &Path) -> Result<Self> {
         match place::look(path)? {
             place::Kind::Regular(place) => Self::regular(path, &[], &place),
@@ -80,7 +80,7 @@ impl Target {
     }
 
     fn regular(path: &Path, inputs: &[&Path], place: &Place) -> Result<Self> {
-        // Another may stand there by now.
+        // The path may be another file by now.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let there = OpenOptions::new()
             .read(true)
@@ -92,7 +92,7 @@ impl Target {
         }
         let kind = match (Draft::begin(place), there) {
             (Ok(draft), _) => Kind::File(draft),
-            // The file may be written, but nothing made beside it.
+            // The file is writable, but its folder is not.
             (Err(error), Ok(there)) if is_not_permitted(&error) && !place.may_be_planted => {
                 return Self::direct(path, there);
             }
@@ -126,7 +126,7 @@ impl Target {
 
     fn standard_output() -> Result<Self> {
         refuse_terminal(&io::stdout())?;
-        let (read, write) = io::pipe().context("cannot make a pipe")?;
+        let (read, write) = io::pipe().context("cannot create a pipe")?;
         let command_pid = CommandPid::default();
         let name = "standard output";
         let tee = Tee::start(read, command_pid.clone(), name, io::stdout())?;
@@ -137,14 +137,14 @@ impl Target {
         })
     }
 
-    /// Gets ready to write several files.
+    /// Opens several files.
     ///
     /// # Errors
     ///
-    /// If they cannot be written.
+    /// Fails if they cannot be written.
     pub(super) fn segments(path: &Path, every: Every, keep: Option<u32>) -> Result<Self> {
         let segments = Segments::start(path, every, keep)?;
-        let (read, write) = io::pipe().context("cannot make a pipe")?;
+        let (read, write) = io::pipe().context("cannot create a pipe")?;
         let command_pid = CommandPid::default();
         let tee = Tee::start(read, command_pid.clone(), "the parts", segments)?;
         Ok(Self {
@@ -154,7 +154,7 @@ impl Target {
         })
     }
 
-    /// The file, to be written to.
+    /// Returns the file to write to.
     pub(super) fn writer(&self) -> io::Result<File> {
         self.handle().try_clone()
     }
@@ -166,12 +166,12 @@ impl Target {
         }
     }
 
-    /// Its path, if it is a file beside which others can be made.
+    /// Returns its path, if other files can be created next to it.
     pub(super) fn path(&self) -> Option<PathBuf> {
         self.draft().map(|draft| draft.path().to_path_buf())
     }
 
-    /// The file that is to be moved to its place.
+    /// Returns the file to rename.
     pub(super) fn draft(&self) -> Option<Draft> {
         match &self.kind {
             Kind::File(draft) => Some(draft.clone()),
@@ -179,18 +179,18 @@ impl Target {
         }
     }
 
-    /// Returns true if the trace goes where a command would print.
+    /// Returns true if the trace goes to standard output, where a command prints.
     pub(super) fn is_standard_output(&self) -> bool {
         matches!(self.kind, Kind::Standard(..))
     }
 
-    /// The file, if it is one whose size grows.
+    /// Returns the file, if its size grows.
     pub(super) fn sized(&self) -> Option<File> {
         let file = self.handle();
         is_regular(file).then(|| file.try_clone().ok()).flatten()
     }
 
-    /// Moves a file to its place, if there is something in it.
+    /// Renames the file if it has data.
     ///
     /// # Errors
     ///
@@ -199,20 +199,20 @@ impl Target {
         self.draft().map_or(Ok(()), |draft| draft.place())
     }
 
-    /// Returns its content, in half a sentence.
+    /// Describes its content in half a sentence.
     pub(super) fn state(&self) -> String {
         match self.sized().map(|file| file.metadata()) {
             Some(Ok(file)) if file.len() == 0 => "nothing was recorded".to_owned(),
-            _ => format!("what was recorded until then is in {}", self.name),
+            _ => format!("the data recorded so far is in {}", self.name),
         }
     }
 
-    /// Returns the bytes written, once nobody writes any more; `None` if it cannot be read, or if a
-    /// signal came before all was passed on.
+    /// Returns the number of bytes written, once the writers are done; `None` if the output cannot
+    /// be read, or a signal came before everything was forwarded.
     ///
     /// # Errors
     ///
-    /// If reading it fails, or passing it on to standard output did.
+    /// Fails if reading it or forwarding it to standard output fails.
     pub(super) fn into_summary(self, signals: &mut Signals) -> Result<Option<Summary>> {
         let Self {
             name,
@@ -233,8 +233,7 @@ impl Target {
     }
 }
 
-/// Reads a trace back, and puts the names of its functions and the process of its command behind
-/// it.
+/// Reads a trace back, and appends the names of its functions and the process id of its command.
 fn summarize(file: &File, name: &str, command: &CommandPid) -> Result<Summary> {
     let mut reader = file.try_clone()?;
     reader.seek(SeekFrom::Start(0))?;
@@ -245,12 +244,12 @@ fn summarize(file: &File, name: &str, command: &CommandPid) -> Result<Summary> {
         more
     });
     written.with_context(|| {
-        format!("cannot write the names of functions and the process of the command to {name}, which is complete but for them")
+        format!("cannot append the names of functions and the process of the command to {name}, which is complete otherwise")
     })?;
     summary.with_context(|| format!("cannot read {name} back"))
 }
 
-/// Appends all of it, or nothing.
+/// Appends all bytes or none.
 fn append(file: &File, bytes: &[u8]) -> io::Result<()> {
     let end = file.metadata()?.len();
     let written = file.write_all_at(bytes, end);
@@ -260,7 +259,7 @@ fn append(file: &File, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Returns true if a path leads to what standard output is, as `/dev/stdout` does.
+/// Returns true if a path is standard output, such as `/dev/stdout`.
 fn is_standard_output(path: &Path) -> bool {
     let (Ok(there), Some(output)) = (path.metadata(), standard_output()) else {
         return false;

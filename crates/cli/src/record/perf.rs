@@ -1,4 +1,4 @@
-//! The data sources that `ferretto record --perf` and `--off-cpu` add to a recording.
+//! The data sources of `ferretto record --perf` and `--off-cpu`.
 
 use std::path::Path;
 
@@ -12,38 +12,38 @@ use ferretto_proto::{DataSourceConfig, Message, MessageField, PerfEventConfig, T
 
 use super::args::RecordArgs;
 
-/// Name of the producer, ours and upstream's.
+/// The name of the producer, as in upstream.
 const PROFILER: &str = "perfetto.traced_perf";
-/// Central buffer of the samples, which holds what comes between two writes to the file.
+/// The central buffer of samples, for the data between two writes to the file.
 const BUFFER_KB: u32 = 64 << 10;
-/// Shared memory of the profiler. Holds what comes while the service is busy.
+/// The shared memory of the profiler, for the data while the service is busy.
 const SHARED_MEMORY_KB: u32 = 8 << 10;
-/// The period at which the kernel's rings are read, in milliseconds.
+/// The period of reading the kernel's rings in milliseconds.
 const READ_PERIOD_MS: u32 = 50;
-/// Waits of one thread that are recorded each second, at most. Threads that wait for each other may
-/// do so 100,000 times a second, and nobody could keep up with their callstacks.
+/// The largest number of waits of a thread to record per second. Threads that wait for each other
+/// may switch 100,000 times per second, which is too much for callstacks.
 const MAX_WAITS_HZ: u64 = 2000;
-/// The file that describes the tracepoint of context switches, for those who may see it.
+/// The file that describes the tracepoint of context switches, if readable.
 const SCHED_SWITCH: &str = "/sys/kernel/tracing/events/sched/sched_switch/id";
 
 /// Checks the options against each other and the machine.
 pub(super) fn check(args: &RecordArgs) -> Result<()> {
     if !args.profiles() {
         if !args.pids.is_empty() && args.heap.is_none() {
-            bail!("-p says whose callstacks to record; give --perf, --off-cpu or --heap with it");
+            bail!("-p selects processes for --perf, --off-cpu or --heap; add one of them");
         }
         return gone(args);
     }
     if args.config.is_some() {
         bail!(
-            "--perf and --off-cpu go with the default config; in one of your own, add the data source \
-             {LINUX_PERF} (record --perf --print-config shows how)"
+            "--perf and --off-cpu need the default config; add the data source {LINUX_PERF} to your own config \
+             (see record --perf --print-config)"
         );
     }
     gone(args)
 }
 
-/// Checks that processes that were asked for are there.
+/// Checks that the requested processes exist.
 fn gone(args: &RecordArgs) -> Result<()> {
     let is_gone = |pid: &&i32| **pid <= 0 || !Path::new(&format!("/proc/{pid}")).exists();
     let gone: Vec<String> = args
@@ -59,7 +59,7 @@ fn gone(args: &RecordArgs) -> Result<()> {
     }
 }
 
-/// Adds the data sources that were asked for.
+/// Adds the requested data sources.
 pub(super) fn add(config: &mut TraceConfig, args: &RecordArgs) {
     if !args.profiles() {
         return;
@@ -118,9 +118,8 @@ fn running(hz: u32) -> Timebase {
     }
 }
 
-/// Switches to other threads, by the tracepoint or, where that may not be seen, by the counter. Of
-/// threads that switch more often than [`MAX_WAITS_HZ`] the kernel picks some, each of which stands
-/// for those between.
+/// Returns the event of context switches: the tracepoint or, without permission, the counter. Above
+/// [`MAX_WAITS_HZ`] the kernel samples the switches of a thread.
 fn waiting(has_tracepoint: bool) -> Timebase {
     let event = match has_tracepoint {
         true => timebase::Event::Tracepoint(Box::new(Tracepoint {
@@ -137,8 +136,7 @@ fn waiting(has_tracepoint: bool) -> Timebase {
     }
 }
 
-/// Returns whose callstacks are recorded: those of the command, which waits to be let go, those of
-/// processes, or all.
+/// Returns the profiled processes: the held command, those of `-p`, or all.
 pub(super) fn scope(args: &RecordArgs, command: Option<i32>) -> Option<Scope> {
     match (command, args.pids.as_slice()) {
         (Some(pid), _) => Some(Scope::Processes {

@@ -1,5 +1,5 @@
-//! The place of a recording: the kind of file at the path, and whether another user may have put it
-//! there.
+//! The path of a recording: the kind of file there, and protection against files planted by other
+//! users.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -13,16 +13,16 @@ use rustix::io::Errno;
 
 use crate::session::Signals;
 
-/// As many links as the kernel follows.
+/// The largest number of links to follow, as in the kernel.
 const MAX_LINKS: usize = 40;
-/// The period at which a pipe is checked for a reader.
+/// The period of checks for a pipe's reader.
 const READER_PERIOD: Duration = Duration::from_millis(50);
 
-/// A path whose links are followed: a regular file stands there, or nothing.
+/// A path of a regular file or of nothing, with links resolved.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) path: PathBuf,
-    /// Another user may have made the file there, so nothing may be written into it.
+    /// Set if another user may have planted the file, so it must not be written to.
     pub(super) may_be_planted: bool,
 }
 
@@ -31,15 +31,15 @@ pub(super) struct Place {
 pub(super) enum Kind {
     /// A regular file, or none yet.
     Regular(Place),
-    /// A pipe, a device, or what a process has open: written as it is.
+    /// A pipe, a device, or an open file of a process, which is written directly.
     Direct,
 }
 
-/// Finds out what a path leads to.
+/// Resolves a path.
 ///
 /// # Errors
 ///
-/// If nothing can be written there, or the file there may have been planted by another user.
+/// Fails if it cannot be written, or may have been planted by another user.
 pub(super) fn look(path: &Path) -> Result<Kind> {
     let shown = path.display();
     let place = match follow(path)? {
@@ -60,7 +60,9 @@ pub(super) fn look(path: &Path) -> Result<Kind> {
         bail!("cannot write {shown}: it is a directory");
     }
     if found.file_type().is_socket() {
-        bail!("cannot write {shown}: it is a socket; use -o - and a program that sends it there");
+        bail!(
+            "cannot write {shown}: it is a socket; use -o - and pipe the trace to a program that sends it"
+        );
     }
     if found.is_file() {
         check_replaceable(&place, &found)?;
@@ -71,14 +73,14 @@ pub(super) fn look(path: &Path) -> Result<Kind> {
     }
     if found.file_type().is_fifo() && is_planted(&place, &found) {
         bail!(
-            "cannot write {shown}: it is a pipe of another user, in a folder that everyone may write to; \
-             name another file with -o"
+            "cannot write {shown}: it is a pipe of another user in a world-writable folder; \
+             choose another file with -o"
         );
     }
     Ok(Kind::Direct)
 }
 
-/// Follows links, those alone that nobody else can have planted. `None` for what the kernel alone
+/// Follows links that no other user can have planted. Returns `None` for links that only the kernel
 /// can follow.
 fn follow(path: &Path) -> Result<Option<PathBuf>> {
     let mut place = path.to_path_buf();
@@ -97,8 +99,8 @@ fn follow(path: &Path) -> Result<Option<PathBuf>> {
         }
         if is_planted(&place, &found) {
             bail!(
-                "cannot write {}: it is a symbolic link of another user, in a folder that everyone may write to, and \
-                 is not followed; name another file with -o",
+                "cannot write {}: it is a symbolic link of another user in a world-writable folder and is not followed; \
+                 choose another file with -o",
                 path.display()
             );
         }
@@ -115,7 +117,7 @@ fn folder(path: &Path) -> &Path {
     }
 }
 
-/// Returns true if another user may have put a file into a folder that everyone may write to.
+/// Returns true if another user may have planted a file in a world-writable folder.
 fn is_planted(path: &Path, found: &Metadata) -> bool {
     let Ok(folder) = folder(path).metadata() else {
         return false;
@@ -124,7 +126,8 @@ fn is_planted(path: &Path, found: &Metadata) -> bool {
     folder.mode() & 0o002 != 0 && !trusted.contains(&found.uid())
 }
 
-/// In a sticky folder nobody but root may move the files of others away.
+/// Returns true if a file can be replaced. In a sticky folder only root may rename the files of
+/// others.
 fn check_replaceable(path: &Path, found: &Metadata) -> Result<()> {
     let me = rustix::process::geteuid();
     let Ok(folder) = folder(path).metadata() else {
@@ -133,19 +136,19 @@ fn check_replaceable(path: &Path, found: &Metadata) -> Result<()> {
     let is_mine = [found.uid(), folder.uid()].contains(&me.as_raw());
     if folder.mode() & 0o1000 != 0 && !is_mine && !me.is_root() {
         bail!(
-            "cannot write {}: it belongs to another user; name another file with -o",
+            "cannot write {}: it belongs to another user; choose another file with -o",
             path.display()
         );
     }
     Ok(())
 }
 
-/// Opens a file that is not regular, once. A pipe is waited for until it has a reader; `None` if a
-/// signal to end came before.
+/// Opens a file that is not regular. Waits until a pipe has a reader. Returns `None` if a signal to
+/// end came first.
 ///
 /// # Errors
 ///
-/// If it cannot be opened.
+/// Fails if it cannot be opened.
 pub(super) fn open(path: &Path, signals: &mut Signals) -> Result<Option<File>> {
     let shown = path.display();
     let mut is_reported = false;

@@ -1,4 +1,4 @@
-//! Presets: named sets of data sources to record of a machine, without a config.
+//! Presets: named sets of data sources of a machine, for recordings without a config.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use super::dynamic;
 use super::sources::nearest;
 use ferretto_text::terminal::shown;
 
-/// Events that name processes and threads that come and go. Few, so that they go with all others.
+/// Events that name new processes and threads. They are rare, so all presets include them.
 const NAMES: &[&str] = &[
     "sched/sched_process_fork",
     "sched/sched_process_exec",
@@ -106,9 +106,9 @@ const FREQ: &[&str] = &[
     "thermal/cdev_update",
 ];
 
-/// The period at which counters are read, in milliseconds.
+/// The period of counters in milliseconds.
 const PERIOD_MS: u32 = 1000;
-/// The period of counters that a preset is about.
+/// The period of a preset's main counters.
 const SHORT_PERIOD_MS: u32 = 100;
 
 /// The presets of the command line.
@@ -116,10 +116,10 @@ const SHORT_PERIOD_MS: u32 = 100;
 #[command(next_help_heading = "What is recorded; --sched if nothing is named")]
 #[group(id = "presets", multiple = true, conflicts_with = "config")]
 pub(crate) struct Presets {
-    /// Scheduling of all CPUs: which thread ran where, what woke it; CPU, memory and disk counters
+    /// Scheduling of all CPUs: running threads and wake-ups; CPU, memory and disk counters
     #[arg(long)]
     sched: bool,
-    /// System calls, all or these: --syscalls=read,futex
+    /// System calls, all or some: --syscalls=read,futex
     #[arg(
         long,
         value_name = "NAMES",
@@ -129,10 +129,10 @@ pub(crate) struct Presets {
         value_delimiter = ','
     )]
     syscalls: Option<Vec<String>>,
-    /// Requests to disks, syncs, the page cache, disk counters
+    /// Disk requests, syncs, page cache, disk counters
     #[arg(long)]
     io: bool,
-    /// Packets sent, received and dropped, states of sockets, TCP retransmits
+    /// Packets sent, received and dropped, socket states, TCP retransmits
     #[arg(long)]
     net: bool,
     /// Memory of processes when it changes, reclaim, compaction, out of memory; counters of memory
@@ -145,28 +145,28 @@ pub(crate) struct Presets {
     /// Frequencies and idle states of CPUs, temperatures
     #[arg(long)]
     freq: bool,
-    /// Kernel events by name, as sched/sched_stat_runtime; * and ? stand for others, '*' for all
+    /// Kernel events by name, such as sched/sched_stat_runtime, with wildcards * and ?; '*' is all
     #[arg(long = "event", value_name = "GROUP/NAME")]
     events: Vec<String>,
-    /// Calls of a function of a program or library, as /bin/bash:readline, or of a place in the
-    /// file, as /bin/bash:0x1c40; with %return behind it, returns from there
+    /// Calls of a function of a program or library, such as /bin/bash:readline, or of an offset in
+    /// the file, such as /bin/bash:0x1c40; with the suffix %return, its returns
     #[arg(long = "uprobe", value_name = "PATH:FUNCTION")]
     uprobes: Vec<String>,
-    /// Calls of a function of the kernel; with %return behind it, returns from there
+    /// Calls of a kernel function; with the suffix %return, its returns
     #[arg(long = "kprobe", value_name = "FUNCTION")]
     kprobes: Vec<String>,
 }
 
-/// The events and counters that presets stand for on this machine.
+/// The events and counters of presets on this machine.
 #[derive(Debug, PartialEq)]
 pub(super) struct Content {
     /// Kernel events, `group/name`.
     pub(super) events: Vec<String>,
-    /// System calls to record, `sys_name`; all if none is named and their events are there.
+    /// System calls to record, `sys_name`; empty for all if their events are enabled.
     pub(super) syscalls: Vec<String>,
     /// The counters of the system.
     pub(super) counters: SysStatsConfig,
-    /// The period at which the memory of processes is read, in milliseconds.
+    /// The period of reading the memory of processes in milliseconds.
     pub(super) memory_period_ms: u32,
     /// Changes of the memory of processes are recorded if they have some size.
     pub(super) throttles_memory: bool,
@@ -175,7 +175,7 @@ pub(super) struct Content {
 }
 
 impl Presets {
-    /// Returns the arguments that stand for the same.
+    /// Returns the equivalent arguments.
     pub(super) fn words(&self) -> Vec<String> {
         let flags = [
             (self.sched, "--sched"),
@@ -199,7 +199,7 @@ impl Presets {
         words
     }
 
-    /// Returns true if kernel events were asked for by name or preset.
+    /// Returns true if kernel events are requested by name or preset.
     pub(super) fn want_kernel_events(&self) -> bool {
         !self.is_default()
     }
@@ -218,21 +218,21 @@ impl Presets {
         !flags.contains(&true) && self.syscalls.is_none() && !is_named
     }
 
-    /// Returns the kernel events that have to be made for the recording.
+    /// Returns the kernel events to create for the recording.
     ///
     /// # Errors
     ///
-    /// If a program has no such function.
+    /// Fails if a program has no such function.
     pub(super) fn dynamic(&self) -> Result<Vec<DynamicEvent>> {
         dynamic::events(&self.uprobes, &self.kprobes)
     }
 
-    /// Returns the content of a recording, with the events that were made for it. Events of presets
-    /// that this kernel does not have are left out.
+    /// Returns the content of a recording, including events created for it. Leaves out events of
+    /// presets that this kernel lacks.
     ///
     /// # Errors
     ///
-    /// If a name that was given is none of this machine, or no event of a preset is.
+    /// Fails if this machine lacks a named event, or all events of a preset.
     pub(super) fn content(&self, dynamic: &[DynamicEvent]) -> Result<Content> {
         let known = kernel_events();
         let sched = self.sched || self.is_default();
@@ -310,7 +310,7 @@ impl Presets {
     }
 }
 
-/// The events of a preset that this kernel has; all if that is not known.
+/// Returns the events of a preset that this kernel has; all if unknown.
 fn there(events: &[&str], known: &[String]) -> Vec<String> {
     let events = events.iter().map(|event| (*event).to_owned());
     events
@@ -318,10 +318,10 @@ fn there(events: &[&str], known: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// The events that a name of the command line stands for.
+/// Returns the events that match a name of the command line.
 fn matching(wanted: &str, known: &[String]) -> Result<Vec<String>> {
     if known.is_empty() {
-        // A user who cannot read tracefs is told so before anything is recorded.
+        // If tracefs is not readable, this is reported before the recording.
         return Ok(vec![wanted.to_owned()]);
     }
     let names: Vec<&String> = match wanted.contains('/') {
@@ -338,15 +338,14 @@ fn matching(wanted: &str, known: &[String]) -> Result<Vec<String>> {
     if found.is_empty() {
         let advice = match nearest_event(wanted, known) {
             Some(near) => format!("did you mean {near}?"),
-            None => "tracefs lists them in available_events".to_owned(),
+            None => "available_events in tracefs lists all events".to_owned(),
         };
         bail!("this kernel has no event {:?}; {advice}", shown(wanted));
     }
     Ok(found)
 }
 
-/// Returns the most similar event or, if the group alone is misspelt too much, all of the most
-/// similar group.
+/// Returns the most similar event, or all events of the most similar group.
 fn nearest_event(wanted: &str, known: &[String]) -> Option<String> {
     let all = || known.iter().map(String::as_str);
     if let Some((group, _)) = wanted.split_once('/') {
@@ -365,11 +364,11 @@ fn name_of(event: &str) -> &str {
     event.split_once('/').map_or(event, |(_, name)| name)
 }
 
-/// Compares a name with a pattern, in which `*` stands for any characters and `?` for one.
+/// Matches a name against a pattern with the wildcards `*` and `?`.
 fn is_like(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut at, mut in_name) = (0, 0);
-    // The last star, and what it stands for so far.
+    // The last star, and the text that it matches so far.
     let mut star: Option<(usize, usize)> = None;
     while in_name < name.len() {
         match pattern.get(at) {
@@ -393,10 +392,12 @@ fn is_like(pattern: &str, name: &str) -> bool {
     pattern[at..].iter().all(|byte| *byte == b'*')
 }
 
-/// The name of a system call as configs have it.
+/// Returns the name of a system call in configs.
 fn system_call(name: &str) -> Result<String> {
     let Some(architecture) = Architecture::own() else {
-        bail!("the system calls of this architecture have no names here; use --syscalls without");
+        bail!(
+            "the system calls of this architecture have no known names; use --syscalls without names"
+        );
     };
     let bare = name.strip_prefix("sys_").unwrap_or(name);
     let known: Vec<&str> = architecture
@@ -408,10 +409,10 @@ fn system_call(name: &str) -> Result<String> {
     }
     match nearest(bare, known.into_iter()) {
         Some(near) => bail!(
-            "no system call {:?} here; did you mean {near}?",
+            "unknown system call {:?}; did you mean {near}?",
             shown(name)
         ),
-        None => bail!("no system call {:?} here", shown(name)),
+        None => bail!("unknown system call {:?}", shown(name)),
     }
 }
 

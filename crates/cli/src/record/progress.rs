@@ -1,4 +1,4 @@
-//! The line that tells how the recording goes, on a terminal only.
+//! The progress line of a recording, on terminals only.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -11,10 +11,10 @@ use ferretto_trace::summary::human_bytes;
 use crate::print;
 use crate::summary::terminal_width;
 
-/// A progress line on standard error, or nothing where that is no terminal.
+/// A progress line on standard error, if that is a terminal.
 ///
-/// The line is not padded to the width of the terminal, as progress bar libraries do: the echo of
-/// Ctrl-C would start a new line then, and the old one would stay behind.
+/// The line is not padded to the width of the terminal as in progress bar libraries: the echo of
+/// Ctrl-C would then wrap and leave the old line behind.
 #[derive(Debug)]
 pub(super) struct Progress {
     line: Line,
@@ -26,7 +26,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// `file` is looked at for its size. With `visible` false nothing is ever shown.
+    /// Creates a progress line that shows the size of `file`. Shows nothing unless `visible`.
     pub(super) fn new(visible: bool, duration: Option<Duration>, file: Option<File>) -> Self {
         let line = Line(Arc::new(Mutex::new(Shown {
             visible: visible && io::stderr().is_terminal(),
@@ -42,29 +42,29 @@ impl Progress {
         }
     }
 
-    /// The duration of the recording, if that is known.
+    /// Sets the duration of the recording.
     pub(super) fn duration(&self) -> Option<Duration> {
         self.duration
     }
 
-    /// Shows what is allocated, too.
+    /// Shows the allocated memory, too.
     pub(super) fn show_heap(&mut self, live: Arc<Live>) {
         self.heap = Some(live);
     }
 
-    /// Recording has begun.
+    /// Marks the start of the recording.
     pub(super) fn start(&mut self) {
         self.started = Some(Instant::now());
         self.tick();
     }
 
-    /// The recording ends; only flushing and writing are left.
+    /// Marks the end of the recording, before flushing and writing.
     pub(super) fn stopping(&mut self) {
         self.stopping = true;
         self.tick();
     }
 
-    /// Shows the present state.
+    /// Updates the line.
     pub(super) fn tick(&mut self) {
         match self.started {
             _ if self.stopping => self.line.draw("collecting the last events"),
@@ -110,7 +110,7 @@ struct Shown {
     drawn: bool,
 }
 
-/// To the start of the line, and erase it.
+/// The escape sequence that erases the line.
 const ERASE: &str = "\r\x1b[K";
 
 impl Line {
@@ -120,10 +120,10 @@ impl Line {
             return;
         }
         let mut stderr = io::stderr().lock();
-        // One that wraps could not be erased.
+        // A wrapped line could not be erased.
         let width = terminal_width(&stderr).unwrap_or(80).saturating_sub(1);
         let text: String = text.chars().take(width).collect();
-        // A terminal that is gone is no reason to stop recording; the same below.
+        // Errors are ignored, since the recording continues without a terminal.
         let _ = write!(stderr, "{ERASE}{text}").and_then(|()| stderr.flush());
         shown.drawn = true;
     }
@@ -142,7 +142,7 @@ impl Line {
     }
 }
 
-/// A time that changes smoothly: `2.3 s`, `30 s`, `5 min 10 s`.
+/// Formats an elapsed time: `2.3 s`, `30 s`, `5 min 10 s`.
 fn shown(time: Duration) -> String {
     let tenths = time.as_millis() / 100;
     match tenths {

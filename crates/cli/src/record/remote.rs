@@ -1,4 +1,4 @@
-//! Recording another machine: Ferretto runs there, by the user's own ssh, and the trace comes here.
+//! Records another machine: runs Ferretto there through ssh, and transfers the trace.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -16,22 +16,22 @@ use super::output::Target;
 use super::{INTERRUPTED, report};
 use crate::session::Signals;
 
-/// Begins the address of a machine.
+/// The scheme of a machine's address.
 const SCHEME: &str = "ssh://";
-/// The exit code of ssh if it does not get there.
+/// The exit code of ssh if it cannot connect.
 const NOT_REACHED: i32 = 255;
-/// The exit code of a shell that did not find a program.
+/// The exit code of a shell if it does not find a program.
 const NOT_FOUND: i32 = 127;
-/// Runs what follows, and asks it to end when standard input does: a signal would end ssh, but not
-/// what it runs.
+/// A shell script that runs its arguments, and terminates them when standard input ends: a signal
+/// would end ssh, but not the remote program.
 const UNTIL_INPUT_ENDS: &str = "exec 3<&0; \"$0\" \"$@\" </dev/null & main=$!; \
     { while read -r _; do :; done; kill -TERM $main; } <&3 >/dev/null 2>&1 & watch=$!; \
     wait $main; code=$?; kill $watch 2>/dev/null; exit $code";
 
-/// Records the machine that `args.host` names.
+/// Records the machine of `args.host`.
 pub(super) fn run(args: &RecordArgs, host: &str) -> Result<ExitCode> {
     check(host)?;
-    let mut signals = Signals::new().context("cannot take over signals")?;
+    let mut signals = Signals::new().context("cannot handle signals")?;
     let Some(target) = Target::open(&args.output, &[], &mut signals)? else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
@@ -62,23 +62,23 @@ pub(super) fn run(args: &RecordArgs, host: &str) -> Result<ExitCode> {
 
 pub(super) fn check(host: &str) -> Result<()> {
     let name = host.strip_prefix(SCHEME).unwrap_or_default();
-    // A name that begins with a dash would be an option of ssh.
+    // A name that starts with a dash would be an option of ssh.
     if name.is_empty() || name.starts_with('-') || name.contains(char::is_whitespace) {
         bail!("--host takes ssh://USER@MACHINE or ssh://MACHINE:PORT, not \"{host}\"");
     }
     Ok(())
 }
 
-/// The part of a machine in a recording with a command.
+/// The role of a machine in a recording with a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
-    /// It runs there.
+    /// The command runs there.
     Command,
-    /// It runs elsewhere, and this machine is recorded until it ends.
+    /// The command runs elsewhere, and this machine is recorded until the command ends.
     Beside,
 }
 
-/// Begins to record a machine; the trace is what is printed there.
+/// Starts recording a machine, whose standard output is the trace.
 pub(super) fn start(args: &RecordArgs, host: &str, part: Part) -> Result<Child> {
     let mut words: Vec<String> = ["sh", "-c", UNTIL_INPUT_ENDS].map(str::to_owned).into();
     words.push(args.host_program.clone());
@@ -111,12 +111,12 @@ pub(super) fn start(args: &RecordArgs, host: &str, part: Part) -> Result<Child> 
     run_there(host, &line.join(" "))
 }
 
-/// Has the shell of a machine read a line.
+/// Runs a line in the shell of a machine.
 pub(super) fn run_there(host: &str, line: &str) -> Result<Child> {
     Command::new("ssh")
         .args(["-T", "--", host])
         .arg(line)
-        // Ctrl-C is for us, who then ask what runs there to end.
+        // This process handles Ctrl-C, and ends the remote program.
         .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -124,19 +124,19 @@ pub(super) fn run_there(host: &str, line: &str) -> Result<Child> {
         .context("cannot run ssh")
 }
 
-/// Returns why nothing came of a machine, from the exit code of ssh.
+/// Explains a failure by the exit code of ssh.
 pub(super) fn failure(args: &RecordArgs, host: &str, code: Option<i32>) -> Option<String> {
     let program = &args.host_program;
     match code {
-        Some(NOT_REACHED) => Some(format!("ssh did not get to {host}; try: ssh {host}")),
+        Some(NOT_REACHED) => Some(format!("ssh cannot connect to {host}; try: ssh {host}")),
         Some(NOT_FOUND) => Some(format!(
-            "{host} has no {program}; install it there, or say where it is with --host-program"
+            "{host} has no {program}; install it there, or give its path with --host-program"
         )),
         _ => None,
     }
 }
 
-/// A word as the shell there takes it for one.
+/// Quotes a word for the remote shell.
 pub(super) fn quoted(word: &OsStr) -> Result<String> {
     let Some(text) = word.to_str() else {
         bail!("{word:?} is not text, and cannot be sent to a machine");
@@ -144,8 +144,8 @@ pub(super) fn quoted(word: &OsStr) -> Result<String> {
     Ok(format!("'{}'", text.replace('\'', "'\\''")))
 }
 
-/// Copies the trace until there is no more, and returns how many bytes that were. A signal has the
-/// machine end the recording; the second gives up.
+/// Copies the trace to its end, and returns the number of bytes. A signal ends the recording on the
+/// machine; a second one aborts.
 fn copy(ssh: &mut Child, out: &mut File, signals: &mut Signals) -> Result<u64> {
     let Some(mut trace) = ssh.stdout.take() else {
         return Ok(0);
@@ -166,7 +166,7 @@ fn copy(ssh: &mut Child, out: &mut File, signals: &mut Signals) -> Result<u64> {
         let is_readable = !fds[0].revents().is_empty();
         drop(fds);
         if signals.take().iter().any(|signal| signal.ends()) && ssh.stdin.take().is_none() {
-            bail!("given up; the trace is incomplete");
+            bail!("aborted; the trace is incomplete");
         }
         if is_readable {
             match trace.read(&mut buffer).context("cannot read the trace")? {

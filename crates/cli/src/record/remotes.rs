@@ -1,4 +1,4 @@
-//! Recording several other machines at once, into one trace.
+//! Records several other machines into one trace.
 
 use std::fs::File;
 use std::io::{self, BufWriter, PipeReader, PipeWriter, Read, Seek, Write};
@@ -24,29 +24,29 @@ use crate::errors::message;
 use crate::machine_clock::Asked;
 use crate::session::Signals;
 
-/// Comparisons of clocks that follow each other; the best two are kept.
+/// The number of clock comparisons in a row; the best two are kept.
 const ROUNDS: usize = 8;
-/// The time between such comparisons.
+/// The time between series of comparisons.
 const PAUSE: Duration = Duration::from_secs(5);
-/// The time that the last ones may take.
+/// The timeout of the last comparisons.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Records all machines that are named.
+/// Records all machines of `--host`.
 pub(super) fn run(args: &RecordArgs, hosts: &[String]) -> Result<ExitCode> {
     for (index, host) in hosts.iter().enumerate() {
         check(host)?;
         if hosts[..index].contains(host) {
-            bail!("--host {host} is named twice");
+            bail!("--host {host} is given twice");
         }
     }
     if !args.pids.is_empty() {
-        bail!("-p names processes of one machine; leave it out, or record one --host");
+        bail!("-p selects processes of one machine; remove it, or record one --host");
     }
-    let mut signals = Signals::new().context("cannot take over signals")?;
+    let mut signals = Signals::new().context("cannot handle signals")?;
     let Some(target) = Target::open(&args.output, &[], &mut signals)? else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
-    let (ended, ending) = io::pipe().context("cannot make a pipe")?;
+    let (ended, ending) = io::pipe().context("cannot create a pipe")?;
     let mut remotes = Vec::new();
     for (index, host) in hosts.iter().enumerate() {
         let part = match index {
@@ -60,7 +60,7 @@ pub(super) fn run(args: &RecordArgs, hosts: &[String]) -> Result<ExitCode> {
         for remote in &mut remotes {
             remote.kill();
         }
-        bail!("given up; nothing is kept");
+        bail!("aborted; no trace is written");
     }
     let mut out = BufWriter::new(target.writer().context("cannot use the file")?);
     let (code, any) = merge(args, remotes, &mut out)?;
@@ -76,8 +76,8 @@ pub(super) fn run(args: &RecordArgs, hosts: &[String]) -> Result<ExitCode> {
     }
 }
 
-/// Waits until all machines have sent what they recorded; a signal has them end. `false` if another
-/// signal came.
+/// Waits until all machines have sent their traces. A signal ends the recordings; returns false
+/// after another one.
 fn wait(
     args: &RecordArgs,
     remotes: &mut [Remote],
@@ -109,7 +109,7 @@ fn wait(
     Ok(true)
 }
 
-/// Puts the traces of all machines into one. Returns the exit code, and whether there were any.
+/// Merges the traces of all machines. Returns the exit code, and true if there was a trace.
 fn merge(args: &RecordArgs, remotes: Vec<Remote>, out: &mut impl Write) -> Result<(u8, bool)> {
     let mut merger =
         MachineMerger::new(out, uuid()?, &read_clocks()).context("cannot write the trace")?;
@@ -136,14 +136,12 @@ fn merge(args: &RecordArgs, remotes: Vec<Remote>, out: &mut impl Write) -> Resul
         let machine = describe(&host, clock, &mut ids);
         if machine.clocks.is_empty() {
             failed(
-                "its clocks could not be compared with those here, so its times are its own; is \
-                 its ferretto as new as this one?"
+                "its clocks could not be compared with the local ones, so its times are not converted; check \
+                 that its ferretto is as new as this one"
                     .to_owned(),
             );
         }
-        spool
-            .rewind()
-            .context("cannot read a file of this process")?;
+        spool.rewind().context("cannot read a temporary file")?;
         match merger.add(&machine, spool) {
             Ok(_) => taken += 1,
             Err(ferretto_edit::EditError::Write(error)) => {
@@ -165,7 +163,7 @@ fn merge(args: &RecordArgs, remotes: Vec<Remote>, out: &mut impl Write) -> Resul
     Ok((code, taken > 0))
 }
 
-/// Returns the machine as the trace is to know it, by a number that no other has.
+/// Returns the machine for the trace, with a unique id.
 fn describe(host: &str, clock: Option<Clock>, ids: &mut Vec<u32>) -> Machine {
     let clock = clock.unwrap_or_else(|| Clock {
         machine: Identity {
@@ -188,12 +186,12 @@ fn describe(host: &str, clock: Option<Clock>, ids: &mut Vec<u32>) -> Machine {
     }
 }
 
-/// A machine that is recorded.
+/// A recorded machine.
 #[derive(Debug)]
 struct Remote {
     host: String,
     ssh: Child,
-    /// Keeps the trace until all are there.
+    /// The thread that copies the trace to a temporary file.
     copying: JoinHandle<Result<(File, u64)>>,
     clock: ClockLink,
 }
@@ -207,7 +205,7 @@ impl Remote {
             Some(folder) if folder.is_dir() => folder.to_owned(),
             _ => std::env::temp_dir(),
         };
-        let mut ending = ending.try_clone().context("cannot make a pipe")?;
+        let mut ending = ending.try_clone().context("cannot create a pipe")?;
         let copying = std::thread::Builder::new()
             .name("ferretto-remote".to_owned())
             .spawn(move || {
@@ -224,7 +222,7 @@ impl Remote {
         })
     }
 
-    /// Asks for the end of the recording.
+    /// Ends the recording.
     fn end(&mut self) {
         drop(self.ssh.stdin.take());
     }
@@ -249,22 +247,22 @@ impl Remote {
     }
 }
 
-/// Copies a trace to a file that has no name, and goes with this process.
+/// Copies a trace to an unnamed temporary file.
 fn spool(mut trace: impl Read, folder: &Path) -> Result<(File, u64)> {
     let file = tempfile::tempfile_in(folder).or_else(|_| tempfile::tempfile());
-    let mut file = file.context("cannot make a file for the trace of a machine")?;
-    let bytes = io::copy(&mut trace, &mut file).context("cannot keep the trace of a machine")?;
+    let mut file = file.context("cannot create a temporary file for the trace of a machine")?;
+    let bytes = io::copy(&mut trace, &mut file).context("cannot store the trace of a machine")?;
     Ok((file, bytes))
 }
 
-/// A machine and its clocks, compared with those here again and again.
+/// The repeated comparison of a machine's clocks with the local ones.
 #[derive(Debug)]
 struct Clock {
     machine: Identity,
     groups: Vec<Vec<(Readings, Readings)>>,
 }
 
-/// The comparison of a machine's clocks, which goes on until it is ended.
+/// A running comparison of a machine's clocks.
 #[derive(Debug)]
 struct ClockLink {
     ssh: Child,
@@ -304,7 +302,7 @@ impl ClockLink {
     }
 }
 
-/// Compares clocks until it is to end, and once more then.
+/// Compares clocks until stopped, and once more at the end.
 fn compare<W: Write, R: Read>(
     mut asked: Asked<W, R>,
     ended: &Receiver<()>,
@@ -331,7 +329,7 @@ fn compare<W: Write, R: Read>(
     }
 }
 
-/// Returns by how much a comparison may be wrong, if it says anything.
+/// Returns the error bound of a comparison, if it is valid.
 fn error(pair: &[(Readings, Readings)]) -> Option<u64> {
     let at = |readings: &Readings| readings.iter().find(|(id, _)| *id == BOOTTIME).map(|r| r.1);
     let exchange = |(client, host): &(Readings, Readings)| {

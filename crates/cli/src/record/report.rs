@@ -13,7 +13,7 @@ use crate::session::Signals;
 use crate::summary::terminal_width;
 use ferretto_text::terminal::shown_bytes;
 
-/// Returns the wanted data sources that this user cannot have, with the sentence to say about each.
+/// Returns the requested data sources that are not permitted, with a message about each.
 pub(super) fn unavailable(config: &TraceConfig) -> Vec<(&'static str, String)> {
     let wanted = |name: &str| {
         let mut names = config
@@ -38,11 +38,11 @@ pub(super) fn unavailable(config: &TraceConfig) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// Checks that kernel events, which were asked for by name, can be had.
+/// Checks that kernel events requested by name can be recorded.
 ///
 /// # Errors
 ///
-/// If this user cannot have them; the error says what to do.
+/// Fails if they are not permitted. The error names the remedy.
 pub(super) fn must_have_kernel_events() -> Result<()> {
     let missing = ferretto_probes::availability();
     match missing
@@ -58,10 +58,10 @@ pub(super) fn must_have_kernel_events() -> Result<()> {
     }
 }
 
-/// Columns of the closing summary where there is no terminal to ask.
+/// The width of the closing summary without a terminal.
 const PLAIN_WIDTH: usize = 100;
 
-/// The names of the triggers that a recording waits for.
+/// Returns the names of the triggers that a recording waits for.
 pub(super) fn triggers(config: &TraceConfig) -> Vec<String> {
     let triggers = config.trigger_config.triggers.iter();
     triggers
@@ -69,8 +69,8 @@ pub(super) fn triggers(config: &TraceConfig) -> Vec<String> {
         .collect()
 }
 
-/// The closing summary of a recording that waited for `triggers`, on standard error; with `quiet`
-/// the losses alone. `false` if a signal to end came before the trace was passed on.
+/// Prints the closing summary of a recording that waited for `triggers` on standard error; with
+/// `quiet`, only the losses. Returns false if a signal to end came before the trace was forwarded.
 pub(super) fn closing(
     target: Target,
     triggers: &[String],
@@ -84,7 +84,7 @@ pub(super) fn closing(
         return Ok(!is_streamed);
     };
     if summary.packets == 0 && !triggers.is_empty() {
-        // Nothing else can be told of it.
+        // There is nothing else to report.
         let which = match triggers {
             [one] => format!("the trigger {one} never fired"),
             several => format!("none of the triggers {} fired", several.join(", ")),
@@ -106,11 +106,7 @@ pub(super) fn closing(
     if let Some(old) = draft.and_then(|draft| draft.old())
         && !quiet
     {
-        writeln!(
-            out,
-            "the file that was there before is now {}",
-            old.display()
-        )?;
+        writeln!(out, "the earlier file was renamed to {}", old.display())?;
     }
     out.flush()?;
     Ok(true)

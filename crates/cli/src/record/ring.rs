@@ -1,4 +1,4 @@
-//! The flight recorder: a ring in memory, of which snapshots are written when there is a reason.
+//! The flight recorder: a ring in memory, with snapshots on conditions and on request.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -14,38 +14,38 @@ use ferretto_trace::summary::RING_SESSION;
 use super::args::RecordArgs;
 use crate::read::parse_bytes;
 
-/// The smallest ring, in bytes.
+/// The smallest ring in bytes.
 const MIN_BYTES: u64 = 4 << 20;
-/// The largest ring, in bytes: sizes of buffers are numbers of 32 bits in KiB.
+/// The largest ring in bytes: sizes of buffers are 32-bit numbers of KiB.
 const MAX_BYTES: u64 = 1 << 40;
-/// The period after which names and the like are written again, as old ones are overwritten.
+/// The period after which names are written again, since old ones are overwritten.
 const CLEAR_PERIOD_MS: u32 = 5000;
-/// The buffer of the names of processes and threads, which are written once.
+/// The buffer for names of processes and threads, which are written once.
 const NAMES_KB: u32 = 8 << 10;
-/// The period at which conditions are looked at.
+/// The period of checks of conditions.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// The options of the flight recorder.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Flight recorder")]
 pub(crate) struct RingArgs {
-    /// Keep the newest of the recording in memory, so many bytes, as 256MB
+    /// Keep the newest data of the recording in memory, up to this size, such as 256MB
     ///
-    /// It is written into the file at the end, which Ctrl-C brings about. kill -USR1 writes a
-    /// snapshot into a file beside it, trace.pftrace.0 and so on, and the recording goes on.
+    /// The data is written to the file at the end, for example after Ctrl-C. kill -USR1 writes a
+    /// snapshot to another file, trace.pftrace.0 and so on, and the recording continues.
     #[arg(long, value_name = "SIZE", value_parser = parse_ring, conflicts_with_all = ["config", "hosts"])]
     pub(super) ring: Option<u64>,
-    /// With --ring: write a snapshot each time that this becomes true
+    /// With --ring: write a snapshot each time that this condition becomes true
     ///
-    /// load>4 (processes that want to run, over a minute), psi.cpu>20, psi.memory>20, psi.io>20
-    /// (percent of the last ten seconds in which work waited), rss(PID)>2GB (memory of a process).
-    /// exit!=0: write the file at the end only if the COMMAND fails.
+    /// load>4 (runnable processes, average of a minute), psi.cpu>20, psi.memory>20, psi.io>20
+    /// (pressure: percent of the last ten seconds in which work stalled), rss(PID)>2GB (memory of a
+    /// process). exit!=0: write the file at the end only if the COMMAND fails.
     #[arg(long, value_name = "CONDITION", requires = "ring", value_parser = Condition::parse)]
     pub(super) when: Vec<Condition>,
 }
 
 impl RingArgs {
-    /// Returns the period of looking at the machine, if there is something to look at.
+    /// Returns the period of checks, if there are conditions to check.
     pub(super) fn watch(&self) -> Watch {
         let conditions = self.when.iter().filter(|it| it.subject != Subject::Exit);
         Watch {
@@ -64,18 +64,18 @@ impl RingArgs {
 ///
 /// # Errors
 ///
-/// If a condition can never become true.
+/// Fails if a condition can never become true.
 pub(super) fn check(args: &RecordArgs) -> Result<()> {
     for condition in &args.flight.when {
         match condition.subject {
             Subject::Exit if args.command.is_empty() => {
-                bail!("--when 'exit!=0' is about a COMMAND; give one behind --")
+                bail!("--when 'exit!=0' needs a COMMAND; give one after --")
             }
             Subject::Memory(pid) if condition.value().is_none() => {
                 bail!("there is no process {pid}")
             }
             _ if condition.subject != Subject::Exit && condition.value().is_none() => {
-                bail!("this kernel does not tell {}", condition.text)
+                bail!("this kernel does not report {}", condition.text)
             }
             _ => {}
         }
@@ -83,7 +83,7 @@ pub(super) fn check(args: &RecordArgs) -> Result<()> {
     Ok(())
 }
 
-/// Turns a config that streams into a file into one that keeps the newest `bytes` in memory.
+/// Changes a config that streams into a file to one that keeps the newest `bytes` in memory.
 pub(super) fn keep(config: &mut TraceConfig, bytes: u64) {
     config.write_into_file = None;
     config.file_write_period_ms = None;
@@ -94,7 +94,7 @@ pub(super) fn keep(config: &mut TraceConfig, bytes: u64) {
         .sum();
     let kb = bytes >> 10;
     for buffer in &mut config.buffers {
-        // As they are when they stream: where most comes, there is most room.
+        // Sizes are in proportion to those for streaming.
         let share = u64::from(buffer.size_kb.unwrap_or(0)) * kb / asked.max(1);
         buffer.size_kb = Some(u32::try_from(share.max(64)).unwrap_or(u32::MAX));
         buffer.fill_policy = Some(FillPolicy::RING_BUFFER);
@@ -107,7 +107,7 @@ pub(super) fn keep(config: &mut TraceConfig, bytes: u64) {
     config.unique_session_name = Some(session_name().into_bytes());
 }
 
-/// Gives the names of processes and threads a buffer of their own, where their statistics do not
+/// Gives the names of processes and threads a buffer of their own, so that statistics do not
 /// overwrite them.
 fn keep_names(config: &mut TraceConfig) {
     let is_processes =
@@ -151,14 +151,14 @@ fn parse_ring(text: &str) -> Result<u64, String> {
     let bytes = parse_bytes(text)?;
     match bytes {
         MIN_BYTES..=MAX_BYTES => Ok(bytes),
-        _ => Err("a ring has from 4M to 1024G".to_owned()),
+        _ => Err("the size of a ring must be from 4M to 1024G".to_owned()),
     }
 }
 
-/// Something that becomes true.
+/// A condition for a snapshot.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Condition {
-    /// As it was given.
+    /// The text of the condition.
     text: String,
     subject: Subject,
     limit: f64,
@@ -182,14 +182,15 @@ impl Condition {
                 limit: 0.0,
             });
         }
-        let known =
-            "there are load>4, psi.cpu>20, psi.memory>20, psi.io>20, rss(PID)>2GB and exit!=0";
+        let known = "use load>4, psi.cpu>20, psi.memory>20, psi.io>20, rss(PID)>2GB or exit!=0";
         let (name, limit) = compact.split_once('>').ok_or(known)?;
         let of_process = name
             .strip_prefix("rss(")
             .and_then(|rest| rest.strip_suffix(')'));
         let subject = match (name, of_process) {
-            (_, Some(pid)) => Subject::Memory(pid.parse().map_err(|_| format!("{pid} is no PID"))?),
+            (_, Some(pid)) => {
+                Subject::Memory(pid.parse().map_err(|_| format!("{pid} is not a PID"))?)
+            }
             ("load", _) => Subject::Load,
             ("psi.cpu", _) => Subject::Pressure("/proc/pressure/cpu"),
             ("psi.memory", _) => Subject::Pressure("/proc/pressure/memory"),
@@ -198,7 +199,9 @@ impl Condition {
         };
         let limit = match subject {
             Subject::Memory(_) => parse_bytes(limit)? as f64,
-            _ => limit.parse().map_err(|_| format!("{limit} is no number"))?,
+            _ => limit
+                .parse()
+                .map_err(|_| format!("{limit} is not a number"))?,
         };
         Ok(Self {
             text: compact,
@@ -207,7 +210,7 @@ impl Condition {
         })
     }
 
-    /// The present value, if the kernel tells it.
+    /// Returns the current value, if the kernel reports it.
     fn value(&self) -> Option<f64> {
         let first = |text: String| text.split_whitespace().next()?.parse().ok();
         match self.subject {
@@ -229,7 +232,7 @@ impl Condition {
     }
 }
 
-/// The conditions, and which of them are true now.
+/// The conditions, and their current state.
 #[derive(Debug)]
 pub(super) struct Watch {
     conditions: Vec<(Condition, bool)>,

@@ -1,4 +1,4 @@
-//! Recordings that are written as several files, one after the other.
+//! Recordings in several consecutive files.
 
 use std::io::{self, PipeWriter, Write};
 use std::path::Path;
@@ -15,30 +15,30 @@ use crate::output::is_standard;
 use crate::parts::Parts;
 use crate::read::parse_bytes;
 
-/// The options that bound files.
+/// The options for sizes of files.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Size of files")]
 pub(crate) struct SegmentArgs {
-    /// Begin another file after so long, or so many bytes: 1min or 256MB
+    /// Start another file after this time or size, such as 1min or 256MB
     ///
-    /// The files are called trace-000.pftrace and so on. Nothing is lost between them, and each
-    /// opens alone: it begins with names, processes, clocks, and what was begun before.
+    /// The files are called trace-000.pftrace and so on. No data is lost between them, and each can
+    /// be opened alone: it starts with names, processes, clocks and everything begun before.
     #[arg(long, value_name = "TIME|SIZE", value_parser = parse_every, conflicts_with_all = ["ring", "hosts", "view"])]
     pub(super) segment: Option<Every>,
-    /// With --segment: keep so many files, the newest
+    /// With --segment: keep only this many newest files
     #[arg(long, value_name = "N", requires = "segment", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) keep: Option<u32>,
-    /// End the recording when so many bytes are written, as 1GB
+    /// End the recording at this size, such as 1GB
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, conflicts_with_all = ["ring", "hosts"])]
     pub(super) until_size: Option<u64>,
 }
 
 impl SegmentArgs {
-    /// Puts the limit into the config.
+    /// Sets the limit in the config.
     ///
     /// # Errors
     ///
-    /// If the config does not stream into a file.
+    /// Fails if the config does not stream into a file.
     pub(super) fn limit(&self, config: &mut TraceConfig) -> Result<()> {
         if self.until_size.is_none() {
             return Ok(());
@@ -56,18 +56,18 @@ fn parse_every(text: &str) -> Result<Every, String> {
         Ok(bytes) => Every::Bytes(bytes),
         Err(_) => {
             let time = parse_duration(text)
-                .map_err(|_| "expected a time or a size, as 1min or 256MB".to_owned())?;
+                .map_err(|_| "expected a time or a size, such as 1min or 256MB".to_owned())?;
             Every::Nanoseconds(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
         }
     };
     match every {
-        Every::Bytes(..1_000_000) => Err("a file has at least 1MB".to_owned()),
-        Every::Nanoseconds(..1_000_000_000) => Err("a file is about at least 1s".to_owned()),
+        Every::Bytes(..1_000_000) => Err("a file must have at least 1MB".to_owned()),
+        Every::Nanoseconds(..1_000_000_000) => Err("a file must cover at least 1s".to_owned()),
         every => Ok(every),
     }
 }
 
-/// Divides what is written to it into files, on a thread of its own.
+/// Splits a written trace into files, on a thread of its own.
 #[derive(Debug)]
 pub(super) struct Segments {
     pipe: Option<PipeWriter>,
@@ -75,19 +75,19 @@ pub(super) struct Segments {
 }
 
 impl Segments {
-    /// Divides into files like the one at `path`.
+    /// Starts splitting into files named after `path`.
     ///
     /// # Errors
     ///
-    /// If files cannot be written there.
+    /// Fails if files cannot be written there.
     pub(super) fn start(path: &Path, every: Every, keep: Option<u32>) -> Result<Self> {
         if is_standard(path) {
-            bail!("--segment writes files; name them with -o FILE");
+            bail!("--segment writes files; give their name with -o FILE");
         }
         let mut parts = Parts::new(path, keep.map(|keep| keep as usize));
-        // It is known at once if that cannot be done.
+        // Errors of the first file are reported at once.
         let first = parts.next(0, None).context("cannot write a part")?;
-        let (reader, writer) = io::pipe().context("cannot make a pipe")?;
+        let (reader, writer) = io::pipe().context("cannot create a pipe")?;
         let run = move || {
             let mut first = Some(first);
             let mut splitter = Splitter::new(every, |number, before| match first.take() {
@@ -122,7 +122,9 @@ impl Segments {
         match self.thread.take().map(JoinHandle::join) {
             None => Ok(()),
             Some(Ok(ended)) => ended,
-            Some(Err(_)) => Err(io::Error::other("dividing failed; please report this")),
+            Some(Err(_)) => Err(io::Error::other(
+                "splitting the trace crashed; please report this",
+            )),
         }
     }
 }
@@ -133,7 +135,7 @@ impl Write for Segments {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
         match pipe.write(bytes) {
-            // The thread has ended, and knows why.
+            // The thread has ended, and returns the reason.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.end()?;
                 Err(error)

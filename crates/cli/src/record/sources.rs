@@ -1,4 +1,4 @@
-//! Data sources, kernel events and categories that a config asks for and nobody offers.
+//! Checks for data sources, kernel events and categories of a config that do not exist.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,16 +12,15 @@ use ferretto_proto::{
 
 use ferretto_text::terminal::shown;
 
-/// The longest time that the service may take to say what is registered.
+/// The timeout of the service's reply.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// Programs bring this one along whenever they start.
+/// The data source that programs may register at any time.
 const TRACK_EVENT: &str = "track_event";
 
-/// One sentence for each wanted data source that is not registered, and for each category of track
-/// events that looks like a misspelt one of the programs that run. With `command` data sources of
-/// programs may still come and are not counted. An error means that nothing is known, and gives
-/// nothing.
+/// Returns a message for each requested data source that is not registered, and for each category
+/// of track events that looks like a misspelt one of the running programs. With `command`, ignores
+/// data sources that programs may still register. On errors, returns no messages.
 pub(super) fn missing(config: &TraceConfig, address: &Address, command: bool) -> Vec<String> {
     let state = Consumer::connect(address, LIMIT)
         .and_then(|mut consumer| consumer.query_service_state(LIMIT));
@@ -51,8 +50,8 @@ fn unregistered(config: &TraceConfig, state: &TracingServiceState, command: bool
     wanted.iter().map(|name| sentence(name, &offered)).collect()
 }
 
-/// One sentence for each category that no program offers and that is similar to one that a program
-/// does. Others may belong to programs that are yet to start, and so may patterns.
+/// Returns a message for each unknown category that is similar to a known one. Other categories and
+/// patterns may belong to programs that start later.
 fn misspelt_categories(config: &TraceConfig, state: &TracingServiceState) -> Vec<String> {
     let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
     let descriptors = state.data_sources.iter();
@@ -76,7 +75,7 @@ fn misspelt_categories(config: &TraceConfig, state: &TracingServiceState) -> Vec
     let sentence = |name: &String| {
         let near = nearest(name, known.iter().map(String::as_str))?;
         Some(format!(
-            "no program here has the category {:?}; did you mean {:?}?",
+            "no running program has the category {:?}; did you mean {:?}?",
             shown(name),
             shown(near)
         ))
@@ -92,17 +91,17 @@ fn sentence(name: &str, offered: &[String]) -> String {
     let offered = offered.iter().map(String::as_str);
     match nearest(name, offered) {
         Some(near) => format!(
-            "no data source {:?} here; did you mean {near:?}?",
+            "unknown data source {:?}; did you mean {near:?}?",
             shown(name)
         ),
         None => format!(
-            "no data source {:?} here, so nothing comes from it unless a program that offers it connects",
+            "unknown data source {:?}; it records nothing unless a program with it connects",
             shown(name)
         ),
     }
 }
 
-/// One sentence for each kernel event and category of a config that this machine does not have.
+/// Returns a message for each kernel event and category of a config that this machine lacks.
 pub(super) fn misnamed(config: &TraceConfig) -> Vec<String> {
     let sources = config.data_sources.iter();
     let configs = sources.map(|source| &source.config.ftrace_config);
@@ -116,12 +115,12 @@ pub(super) fn misnamed(config: &TraceConfig) -> Vec<String> {
 fn misnamed_sentence(of: &Misnamed) -> String {
     let advice = match nearest(&of.name, of.known.iter().map(String::as_str)) {
         Some(near) => format!("; did you mean {near:?}?"),
-        None => ", so nothing comes from it".to_owned(),
+        None => "; it records nothing".to_owned(),
     };
-    format!("no {} {:?} here{advice}", of.kind, shown(&of.name))
+    format!("unknown {} {:?}{advice}", of.kind, shown(&of.name))
 }
 
-/// The most similar name, if one is similar.
+/// Returns the most similar name, if any is similar.
 pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let longest = name.len().max(3) / 3;
     known
@@ -180,7 +179,7 @@ mod tests {
         };
         assert_eq!(
             misspelt_categories(&config, &state),
-            ["no program here has the category \"rendring\"; did you mean \"rendering\"?"]
+            ["no running program has the category \"rendring\"; did you mean \"rendering\"?"]
         );
         assert!(misspelt_categories(&config, &TracingServiceState::default()).is_empty());
     }
@@ -189,7 +188,7 @@ mod tests {
     fn a_near_name_is_suggested() {
         let offered = ["linux.ftrace".to_owned(), "linux.sys_stats".to_owned()];
         assert!(sentence("linux.ftrce", &offered).ends_with("did you mean \"linux.ftrace\"?"));
-        assert!(sentence("com.example.app", &offered).contains("nothing comes from it unless"));
+        assert!(sentence("com.example.app", &offered).contains("it records nothing unless"));
         let of = |name: &str| {
             misnamed_sentence(&Misnamed {
                 name: name.to_owned(),
@@ -200,7 +199,7 @@ mod tests {
         assert!(of("sched/sched_swich").ends_with("did you mean \"sched/sched_switch\"?"));
         assert_eq!(
             of("a/b"),
-            "no kernel event \"a/b\" here, so nothing comes from it"
+            "unknown kernel event \"a/b\"; it records nothing"
         );
     }
 }

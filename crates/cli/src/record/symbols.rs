@@ -1,11 +1,11 @@
-//! Names for the callstacks of a recording that was just made.
+//! Symbolizes the callstacks of a new recording.
 
 use ferretto_symbols::{Module, Options};
 use ferretto_trace::profile;
 
 use crate::symbolize::Names;
 
-/// Packets with the names that this machine's files give, to follow the trace.
+/// Returns packets with names from this machine's files, to append to the trace.
 pub(super) fn packets(modules: &[profile::Module]) -> Vec<u8> {
     if modules.is_empty() {
         return Vec::new();
@@ -15,7 +15,7 @@ pub(super) fn packets(modules: &[profile::Module]) -> Vec<u8> {
         Options::default()
     });
     options.system = true;
-    // The programs have just run, so the files are theirs.
+    // The programs have just run, so their files are unchanged.
     options.trust_paths = true;
     let modules = modules.iter().map(|module| Module {
         path: module.path.to_string(),

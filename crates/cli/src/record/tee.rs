@@ -1,4 +1,4 @@
-//! A trace on its way to standard output or into several files, summarised in passing.
+//! Forwards a trace to standard output or into several files, and summarises it.
 
 use std::io::{self, PipeReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -11,26 +11,26 @@ use super::command::CommandPid;
 use super::symbols;
 use crate::session::Signals;
 
-/// The thread that passes the trace on.
+/// The thread that forwards the trace.
 #[derive(Debug)]
 pub(super) struct Tee {
     thread: JoinHandle<(Option<io::Error>, Result<Summary>)>,
-    /// Closes when the thread ends.
+    /// A socket that closes when the thread ends.
     ended: UnixStream,
     /// The name of the output in messages.
     to: &'static str,
 }
 
 impl Tee {
-    /// Passes on what comes through `pipe` to `out`, which is called `to`, until its other end is
-    /// closed, and flushes it then. If that fails, the pipe is closed, which the service notices.
+    /// Forwards data from `pipe` to `out`, called `to`, until the other end is closed, and flushes
+    /// it. On errors, closes the pipe, which ends the session.
     pub(super) fn start(
         pipe: PipeReader,
         command: CommandPid,
         to: &'static str,
         out: impl Write + Send + 'static,
     ) -> Result<Self> {
-        let (ended, ending) = UnixStream::pair().context("cannot make a socket")?;
+        let (ended, ending) = UnixStream::pair().context("cannot create a socket")?;
         let run = move || {
             // Closed with the thread.
             let _ending = ending;
@@ -44,7 +44,7 @@ impl Tee {
                 more = [symbols::packets(modules), command.packet()].concat();
                 more.clone()
             });
-            // Bytes that the summary did not read still belong to the trace.
+            // Forwards bytes that the summary did not read, too.
             let rest = io::copy(&mut passing, &mut io::sink())
                 .and_then(|_| passing.out.write_all(&more))
                 .and_then(|()| passing.out.flush());
@@ -63,7 +63,8 @@ impl Tee {
         })
     }
 
-    /// Returns the bytes passed on, once the pipe is closed; `None` if a signal to end came before.
+    /// Returns the number of forwarded bytes once the pipe is closed; `None` if a signal to end
+    /// came first.
     pub(super) fn finish(self, signals: &mut Signals) -> Result<Option<Summary>> {
         // The reader may take its time.
         while !signals.wait_or(&self.ended, None) {
@@ -76,12 +77,12 @@ impl Tee {
                 Err(error).with_context(|| format!("cannot write to {}", self.to))
             }
             Ok((None, summary)) => summary.context("the trace cannot be read").map(Some),
-            Err(_) => bail!("passing the trace on failed; please report this"),
+            Err(_) => bail!("forwarding the trace crashed; please report this"),
         }
     }
 }
 
-/// Reads a pipe; everything read has been written.
+/// Reads a pipe, and writes everything it has read.
 struct Passing<W> {
     pipe: PipeReader,
     out: W,

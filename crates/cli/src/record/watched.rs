@@ -1,24 +1,23 @@
-//! Processes that a recording is about.
+//! The processes of a recording.
 
 use std::os::fd::OwnedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// Processes whose end is waited for. Their numbers may be used again, so each is held by a
-/// descriptor.
+/// Processes whose end is awaited. Each is held by a descriptor, since ids are reused.
 #[derive(Debug)]
 pub(super) struct Watched(Vec<OwnedFd>);
 
 impl Watched {
-    /// Those with these numbers that are there. Where the kernel has no descriptors of processes
-    /// (before 5.3) nothing is watched.
+    /// Opens the existing processes with these ids. Before Linux 5.3, which has no process
+    /// descriptors, watches nothing.
     pub(super) fn new(pids: &[i32]) -> Self {
         let open = |pid: &i32| pidfd_open(Pid::from_raw(*pid)?, PidfdFlags::empty()).ok();
         Self(pids.iter().filter_map(open).collect())
     }
 
-    /// Returns true if the last of them has ended since the last call. Never waits.
+    /// Returns true if the last of them has ended since the last call. Never blocks.
     pub(super) fn have_ended(&mut self) -> bool {
         if self.0.is_empty() {
             return false;

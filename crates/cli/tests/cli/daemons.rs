@@ -164,14 +164,14 @@ fn what_users_may_use_and_when_the_service_ends_itself_can_be_said() {
         (
             "--user-cpu",
             "101",
-            "percent of one CPU, 0 to 100, and not \"101\"",
+            "percent of a CPU, 0 to 100, not \"101\"",
         ),
         (
             "--user-cpu",
             "much",
-            "percent of one CPU, 0 to 100, and not \"much\"",
+            "percent of a CPU, 0 to 100, not \"much\"",
         ),
-        ("--watchdog", "off", "own or process, and not \"off\""),
+        ("--watchdog", "off", "own or process, not \"off\""),
     ] {
         world
             .run("traced", &[option, wrong])

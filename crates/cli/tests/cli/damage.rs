@@ -76,7 +76,7 @@ fn that_there_are_no_callstacks_is_said_of_whole_traces_only() {
         let output = world.run("ferretto", &[command, "whole"]).returned(1);
         output.complained("has no callstack samples");
         let output = world.run("ferretto", &[command, "cut"]).returned(1);
-        let output = output.complained("no callstack samples in what could be read of cut");
+        let output = output.complained("the readable part of cut has no callstack samples");
         assert!(
             !output.stderr.contains("has no callstack"),
             "{}",
@@ -163,8 +163,8 @@ fn what_does_not_fit_into_memory_is_left_out_and_the_rest_is_read() {
             .complained("--max-memory");
     }
     for (size, expected) in [
-        ("3", "which unit? 3K, 3M or 3G"),
-        ("3X", "as in 512M"),
+        ("3", "missing unit; use 3K, 3M or 3G"),
+        ("3X", "such as 512M"),
         ("1M", "at least 16M"),
     ] {
         let args = ["summary", "--max-memory", size, "bomb"];

@@ -305,11 +305,11 @@ fn wrong_command_lines_return_2_and_say_why() {
         (&["reccord"], "record"),
         (
             &["record", "-d", "10"],
-            "which unit? 10ms, 10s, 10m, 10h or 10d",
+            "missing unit; use 10ms, 10s, 10m, 10h or 10d",
         ),
         (
             &["record", "-q", "./prog", "-x", "y"],
-            "a command goes behind --: ferretto record -q -- ./prog -x y",
+            "give a command after --: ferretto record -q -- ./prog -x y",
         ),
         (&["record", "--perf", "999"], "--perf=999"),
         (

@@ -143,5 +143,5 @@ fn what_cannot_be_opened_says_why() {
             &["open", "--no-browser", "--port", &port, "trace"],
         )
         .returned(1)
-        .complained("it is taken");
+        .complained("it is in use");
 }

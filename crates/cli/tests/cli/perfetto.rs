@@ -231,7 +231,7 @@ fn cli_032_a_huge_config_is_refused() {
     world
         .run("perfetto", &["--txt", "-c", "huge", "-o", "out"])
         .returned(1)
-        .complained("Could not open huge (it is larger than any config)");
+        .complained("Could not open huge (the file is too large for a config)");
     world.write("deep", "trigger_config { ".repeat(10_000));
     world
         .run("perfetto", &["--txt", "-c", "deep", "-o", "out"])
@@ -348,7 +348,7 @@ fn cli_029_triggers_end_a_recording() {
     world
         .run("trigger_perfetto", &["enough"])
         .returned(1)
-        .complained("there is no tracing service");
+        .complained("cannot reach the tracing service");
     world.run::<&str>("trigger_perfetto", &[]).returned(1);
     let _service = traced(&world);
     world.write("config", TRIGGERED);

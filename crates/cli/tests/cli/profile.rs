@@ -263,7 +263,7 @@ fn processes_that_are_not_there_and_rates_that_cannot_be_are_told() {
     world
         .run("ferretto", &["record", "-p", "1"])
         .returned(1)
-        .complained("give --perf, --off-cpu or --heap with it");
+        .complained("-p selects processes for --perf, --off-cpu or --heap");
     for rate in ["--perf=0", "--perf=10001", "--perf=often"] {
         let output = world.run("ferretto", &["record", rate, "--", "true"]);
         output.returned(2).complained("'--perf[=<HZ>]'");
@@ -324,7 +324,7 @@ fn waiting_is_recorded_with_its_time() {
         .run("ferretto", &["flamegraph", "trace.pftrace"])
         .returned(0);
     let svg = String::from_utf8(world.read("trace.svg")).unwrap();
-    assert!(svg.contains("where threads waited"));
+    assert!(svg.contains("time spent waiting"));
 }
 
 /// Two processes that wait for each other as often as they can.
@@ -388,7 +388,7 @@ fn traces_without_callstacks_say_how_to_get_some() {
         world
             .run("ferretto", &[command, "empty.pftrace"])
             .returned(1)
-            .complained("ferretto record --perf records some");
+            .complained("record them with ferretto record --perf");
     }
     assert_eq!(world.names(), ["empty.pftrace"]);
 }

@@ -193,7 +193,7 @@ fn a_data_source_that_nobody_offers_is_named() {
         .run("ferretto", &["record", "-c", "c.cfg", "-d", "100ms"])
         .returned(0)
         .complained(
-            "no data source \"linux.proces_stats\" here; did you mean \"linux.process_stats\"?",
+            "unknown data source \"linux.proces_stats\"; did you mean \"linux.process_stats\"?",
         );
 }
 
@@ -225,7 +225,7 @@ fn the_exit_code_of_the_command_is_passed_on() {
     record(&["sh", "-c", "exit 7"]).returned(7);
     record(&["sh", "-c", "kill -9 $$"])
         .returned(137)
-        .complained("ended by signal 9");
+        .complained("killed by signal 9");
     // Its output is its own.
     assert_eq!(record(&["echo", "hello"]).returned(0).text(), "hello\n");
     // And it knows where to send its events.
@@ -418,7 +418,7 @@ fn data_sources_that_nobody_offers_are_told_of_at_the_start_and_at_the_end() {
     world
         .run("ferretto", &args)
         .returned(0)
-        .complained("no data source \"android.heapprofd\" here, so nothing comes from it")
+        .complained("unknown data source \"android.heapprofd\"; it records nothing")
         .complained("note: nothing came from the data source android.heapprofd");
     let notes = world.summary("trace.pftrace").notes;
     assert_eq!(
@@ -447,11 +447,11 @@ fn misspelt_kernel_events_and_categories_get_the_nearest_names() {
         .run("ferretto", &["record", "-c", "config", "-d", "100ms"])
         .returned(0)
         .complained(
-            "no kernel event \"sched/sched_swich\" here; did you mean \"sched/sched_switch\"?",
+            "unknown kernel event \"sched/sched_swich\"; did you mean \"sched/sched_switch\"?",
         )
-        .complained("no kernel event \"sched_wakup\" here; did you mean \"sched_wakeup\"?")
-        .complained("no kernel event \"no_such/thing\" here, so nothing comes from it")
-        .complained("no category \"schd\" here; did you mean \"sched\"?");
+        .complained("unknown kernel event \"sched_wakup\"; did you mean \"sched_wakeup\"?")
+        .complained("unknown kernel event \"no_such/thing\"; it records nothing")
+        .complained("unknown category \"schd\"; did you mean \"sched\"?");
 }
 
 #[test]

@@ -169,7 +169,7 @@ fn a_status_that_is_watched_ends_with_the_service_or_when_it_is_interrupted() {
     service.finish().returned(0);
     let output = watching.finish().returned(1);
     assert!(!output.text().contains('\x1b'), "{output:?}");
-    output.complained("the service is gone");
+    output.complained("is gone");
     // It ends without an error when nobody reads its output any more.
     let service = host.start_daemon("traced", &[], "TRACED_NOTIFY_FD");
     let mut left = host.start("ferretto", &["status", "--watch"]);

@@ -100,17 +100,17 @@ fn a_machine_that_is_not_there_does_not_lose_the_others() {
     let world = machines(false);
     let args = [&ALL[..], &["--host", "ssh://nowhere", "-d", "100ms"]].concat();
     let output = world.run("ferretto", &args).returned(1);
-    let output = output.complained("ssh://nowhere: ssh did not get to ssh://nowhere");
+    let output = output.complained("ssh://nowhere: ssh cannot connect to ssh://nowhere");
     assert!(!output.stderr.contains("alpha:"), "{}", output.stderr);
     let summary = world.summary("t.pftrace");
     assert!(summary.losses_known(), "{:?}", summary.unknown);
     assert_eq!(summary.machines.len(), 2);
     let same = [&ALL[..], &["--host", "ssh://alpha"]].concat();
     let output = world.run("ferretto", &same).returned(1);
-    output.complained("--host ssh://alpha is named twice");
+    output.complained("--host ssh://alpha is given twice");
     let pids = [&ALL[..], &["-p", "1"]].concat();
     let output = world.run("ferretto", &pids).returned(1);
-    output.complained("-p names processes of one machine");
+    output.complained("-p selects processes of one machine");
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn machines_that_are_not_there_are_named() {
         world.run("ferretto", &args)
     };
     let output = record("ssh://nowhere", &[]).returned(1);
-    output.complained("ssh did not get to ssh://nowhere");
+    output.complained("ssh cannot connect to ssh://nowhere");
     let output = record(HOST, &["--host-program", "/no/ferretto"]).returned(1);
     output.complained("has no /no/ferretto");
     for wrong in ["there", "ssh://", "ssh://-oProxyCommand=x", "ssh://a b"] {

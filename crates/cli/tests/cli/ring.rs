@@ -83,17 +83,14 @@ fn rings_that_cannot_work_are_refused() {
     let world = World::new();
     for (args, sentence) in [
         (&["--ring", "1KB"][..], "from 4M"),
-        (&["--ring", "8"], "which unit?"),
+        (&["--ring", "8"], "missing unit"),
         (&["--when", "load>4"], "--ring"),
         (&["--ring", "8MB", "--when", "laod>4"], "psi.cpu>20"),
         (
             &["--ring", "8MB", "--when", "rss(999999999)>1GB"],
             "no process 999999999",
         ),
-        (
-            &["--ring", "8MB", "--when", "exit!=0"],
-            "give one behind --",
-        ),
+        (&["--ring", "8MB", "--when", "exit!=0"], "give one after --"),
         (&["--ring", "8MB", "-o", "-"], "give one with -o"),
     ] {
         let output = world.run("ferretto", &[&["record"], args].concat());

@@ -108,7 +108,7 @@ fn cli_028_a_config_may_activate_triggers() {
     world
         .run("perfetto", &activate)
         .returned(1)
-        .complained("there is no tracing service to tell");
+        .complained("cannot reach the tracing service");
     let (_service, _probes) = (traced(&world), traced_probes(&world));
     world.write("config", CONFIG);
     let mut recording = world.start_recording(&["-o", "out"]);
@@ -140,12 +140,12 @@ fn record_makes_snapshots_too() {
     world
         .run("ferretto", &["record", "-c", "config", "-o", "-"])
         .returned(1)
-        .complained("the config asks for snapshots");
+        .complained("the config requests snapshots");
     world.write("config", "activate_triggers: \"one\"");
     world
         .run("ferretto", &["record", "-c", "config"])
         .returned(1)
-        .complained("the config activates triggers");
+        .complained("the config only activates triggers");
 }
 
 /// A recording with a bug report score.

@@ -164,7 +164,7 @@ fn names_may_go_into_another_file() {
         .returned(0);
     missing
         .complained("0 of 1 addresses")
-        .complained("there is no such file");
+        .complained("no such file");
     assert_eq!(world.read("missing"), unnamed);
     let arguments = ["symbolize", "t", "--symbols", "symbols", "--no-system"];
     let to = |output: &'static str| [&arguments[..], &["-o", output]].concat();

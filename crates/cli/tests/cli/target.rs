@@ -59,7 +59,7 @@ fn two_recordings_do_not_share_a_file() {
             )
             .returned(1)
             .complained("another recording is being written to")
-            .complained("name another file, as with -o ")
+            .complained("choose another file, for example with -o ")
             .complained("t-2.pf");
     }
     first.signal(Signal::INT);
@@ -79,7 +79,9 @@ fn a_file_is_taken_from_before_the_first_packet_on() {
     world
         .run("ferretto", &short(&["-o", "t"]))
         .returned(1)
-        .complained("another recording is being written to t; name another file, as with -o t-2");
+        .complained(
+            "another recording is being written to t; choose another file, for example with -o t-2",
+        );
     drop(part);
     // And as one that was killed then.
     world.run("ferretto", &short(&["-o", "t"])).returned(0);
@@ -137,7 +139,7 @@ fn the_file_that_was_there_is_kept() {
     world
         .run("ferretto", &short(&["-o", "t"]))
         .returned(0)
-        .complained("the file that was there before is now t.old");
+        .complained("the earlier file was renamed to t.old");
     is_trace(&world, "t");
     assert_eq!(world.read("t.old"), b"an old trace");
     // Only one is kept.
@@ -301,7 +303,7 @@ fn what_others_plant_is_not_written_to() {
     for output in ["tmp/a", "tmp/b", "tmp/c"] {
         let args = [&SHORT[..], &["-o", output]].concat();
         let outcome = world.run("ferretto", &args).returned(1);
-        outcome.complained("is there already, and not from a recording of yours");
+        outcome.complained("exists and is not from a recording of yours");
         assert!(!world.path(output).exists());
     }
     assert_eq!(world.read("victim"), b"untouched");
@@ -386,7 +388,7 @@ fn a_full_disk_is_told_and_what_there_is_is_valid() {
         .run("ferretto", &args)
         .returned(1)
         .complained("No space left on device")
-        .complained("what was recorded until then is in disk/t");
+        .complained("the data recorded so far is in disk/t");
     let summary = world.summary("disk/t");
     assert!(summary.packets > 0 && summary.bytes > 0);
     let kept = world.read("disk/t");

@@ -124,7 +124,7 @@ fn data_sources_of_root_tell_nothing_to_a_service_of_another_user() {
     world
         .run("traced_perf", &["--service-uid", "nobody"])
         .returned(1)
-        .complained("--service-uid takes the number of a user");
+        .complained("--service-uid takes a numeric user id");
 }
 
 #[test]

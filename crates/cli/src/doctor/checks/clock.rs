@@ -5,14 +5,14 @@ use super::read;
 
 const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// Returns which clock the events of programs have.
+/// Checks the clock of programs' events.
 pub(super) fn events() -> Check {
     let found = match read(SOURCE).as_deref() {
         Some("tsc") => {
-            "the processor's time stamp counter, in step with the kernel's clock".to_owned()
+            "the processor's time stamp counter, synchronized with the kernel's clock".to_owned()
         }
         Some(other) => {
-            format!("the kernel's (its source is {other}), which takes longer to read than tsc")
+            format!("the kernel's (its source is {other}), which is slower to read than tsc")
         }
         None => "the kernel's".to_owned(),
     };

@@ -1,4 +1,4 @@
-//! Disk and descriptors.
+//! Disk space and file descriptors.
 
 use std::env;
 use std::path::Path;
@@ -9,35 +9,35 @@ use rustix::process::{Resource, getrlimit};
 
 use super::super::check::Check;
 
-/// Room below which a recording of a minute may not fit.
+/// The free space below which a recording of a minute may not fit.
 const LITTLE_ROOM: u64 = 256 << 20;
-/// Descriptors below which busy machines cannot be observed.
+/// The number of descriptors below which busy machines cannot be profiled.
 const FEW_DESCRIPTORS: u64 = 1024;
 
-/// Returns what was found about the folder that traces are written to.
+/// Checks the current folder, where traces are written.
 pub(super) fn disk() -> Check {
     let name = "this folder";
     let folder = env::current_dir().unwrap_or_else(|_| Path::new(".").to_owned());
     let shown = folder.display();
     if access(&folder, Access::WRITE_OK).is_err() {
-        return Check::missing(name, format!("{shown} cannot be written"))
+        return Check::missing(name, format!("{shown} is not writable"))
             .so("recordings need -o FILE")
             .remedy("ferretto record -o /tmp/trace.pftrace");
     }
     let Ok(system) = statvfs(&folder) else {
-        return Check::works(name, "can be written");
+        return Check::works(name, "is writable");
     };
     let free = system.f_bavail.saturating_mul(system.f_frsize);
     let found = format!("{shown} has {} left", human_bytes(free));
     if free < LITTLE_ROOM {
         return Check::limited(name, found)
-            .so("a recording of some minutes does not fit")
+            .so("a recording of a few minutes does not fit")
             .remedy("ferretto record -o FILE on another disk");
     }
     Check::works(name, found)
 }
 
-/// Returns what was found about the number of files that may be open at once.
+/// Checks the limit of open files.
 pub(super) fn descriptors() -> Check {
     let name = "open files";
     let limit = getrlimit(Resource::Nofile).maximum;

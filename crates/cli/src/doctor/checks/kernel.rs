@@ -9,10 +9,10 @@ use super::super::check::Check;
 use super::{is_root, read};
 use crate::errors::without_numbers;
 
-/// The two places of tracefs.
+/// The two mount points of tracefs.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// Returns which kernel this is.
+/// Reports the kernel.
 pub(super) fn version() -> Check {
     let system = rustix::system::uname();
     let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
@@ -20,7 +20,7 @@ pub(super) fn version() -> Check {
     Check::works("kernel", format!("Linux {release}, {machine}"))
 }
 
-/// Returns what was found about the data sources of the system.
+/// Checks the data sources of the system.
 pub(super) fn sources() -> [Check; 3] {
     let unavailable = availability();
     let of = |source: &str| unavailable.iter().find(|found| found.source == source);
@@ -28,7 +28,7 @@ pub(super) fn sources() -> [Check; 3] {
         None => Check::works("kernel events", events_found()),
         Some(found) => {
             let refused = Check::missing("kernel events", without_numbers(&found.reason));
-            let refused = refused.so("no scheduling, no other kernel event in recordings");
+            let refused = refused.so("recordings have no scheduling and other kernel events");
             match found.command {
                 Some(command) => refused.remedy("sudo ferretto record").remedy(command),
                 None => refused.remedy(&found.how_to_allow),
@@ -36,17 +36,20 @@ pub(super) fn sources() -> [Check; 3] {
         }
     };
     let processes = match of("linux.process_stats") {
-        None => Check::works("processes", "names and memory of all processes can be read"),
+        None => Check::works(
+            "processes",
+            "names and memory of all processes are readable",
+        ),
         Some(found) => Check::limited("processes", without_numbers(&found.reason))
             .so("processes of other users have no names in recordings")
             .remedy("sudo mount -o remount,hidepid=0 /proc"),
     };
     let journal = match of("linux.systemd_journald") {
-        None => Check::works("journal", "of systemd, can be read"),
-        // It is there, and another user may read it.
+        None => Check::works("journal", "of systemd, is readable"),
+        // The journal exists, and another user may read it.
         Some(found) if found.command.is_some() => {
             let refused = Check::limited("journal", without_numbers(&found.reason));
-            let refused = refused.so("nothing of linux.systemd_journald in recordings");
+            let refused = refused.so("recordings have no linux.systemd_journald");
             let refused = refused.remedy("sudo ferretto record -c CONFIG");
             found.command.into_iter().fold(refused, Check::remedy)
         }
@@ -60,12 +63,12 @@ fn events_found() -> String {
         .iter()
         .find(|path| Path::new(path).join("events").exists());
     match mounted {
-        Some(path) => format!("tracefs at {path} can be read and written"),
-        None => "tracefs is mounted when it is needed".to_owned(),
+        Some(path) => format!("tracefs at {path} is readable and writable"),
+        None => "tracefs is mounted when needed".to_owned(),
     }
 }
 
-/// Returns what was found about probes that users put into kernel and programs.
+/// Checks kprobes and uprobes.
 pub(super) fn probes() -> Check {
     let has = |file: &str| {
         let mut places = TRACEFS.iter().map(|path| Path::new(path).join(file));
@@ -73,14 +76,14 @@ pub(super) fn probes() -> Check {
     };
     let name = "kprobes, uprobes";
     match (has("kprobe_events"), has("uprobe_events")) {
-        (true, true) => Check::works(name, "both can be defined"),
+        (true, true) => Check::works(name, "both work"),
         (false, true) => Check::works(name, "uprobes only"),
         (true, false) => Check::works(name, "kprobes only"),
-        (false, false) => Check::works(name, "not in this kernel, or not for this user"),
+        (false, false) => Check::works(name, "not supported by this kernel, or not permitted"),
     }
 }
 
-/// Returns what was found about the container that this runs in.
+/// Checks the container that this process runs in.
 pub(super) fn container() -> Check {
     let name = "container";
     let status = read("/proc/self/status").unwrap_or_default();
@@ -106,13 +109,13 @@ pub(super) fn container() -> Check {
     let found = found.join("; ");
     if is_mapped && is_root() {
         return Check::limited(name, found)
-            .so("root here is not root of the machine: the kernel refuses what needs that")
+            .so("root here is not root of the machine, so the kernel refuses some data sources")
             .remedy("record outside of the container");
     }
     Check::works(name, found)
 }
 
-/// Returns true if a map of user numbers (user_namespaces(7)) leaves all as they are.
+/// Returns true if a map of user ids (user_namespaces(7)) is the identity.
 fn maps_all(map: &str) -> bool {
     let numbers: Vec<&str> = map.split_whitespace().collect();
     numbers == ["0", "0", "4294967295"]

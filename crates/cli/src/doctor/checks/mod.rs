@@ -8,7 +8,7 @@ mod service;
 
 use super::check::Check;
 
-/// Returns what was found about everything, in the order in which it matters to most people.
+/// Runs all checks, the most important first.
 pub(super) fn all() -> Vec<Check> {
     let mut checks = vec![kernel::version()];
     checks.extend(kernel::sources());
@@ -25,7 +25,7 @@ pub(super) fn all() -> Vec<Check> {
     checks
 }
 
-/// Returns a file's text without white space at its ends; `None` if it cannot be read.
+/// Reads a file and trims its text; `None` if it cannot be read.
 fn read(path: &str) -> Option<String> {
     let bytes = std::fs::read(path).ok()?;
     Some(String::from_utf8_lossy(&bytes).trim().to_owned())

@@ -1,4 +1,4 @@
-//! The needs of the profiler.
+//! Requirements of the profiler.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -16,10 +16,10 @@ use rustix::thread::{CapabilitySet, capabilities};
 use super::super::check::Check;
 use super::{is_root, read};
 
-/// Bytes below which rings of samples are too small, for a CPU.
+/// The size in bytes of a CPU's ring below which samples are lost.
 const SMALLEST_RINGS: u64 = 128 << 10;
 
-/// Returns whose callstacks can be had, by opening the events as a recording does.
+/// Checks which processes can be profiled, by opening the events as a recording does.
 pub(super) fn callstacks() -> Check {
     let name = "callstacks";
     let me = Scope::Processes {
@@ -51,8 +51,8 @@ pub(super) fn callstacks() -> Check {
     }
 }
 
-/// Opens what `record --perf` opens, and closes it again. Returns true if the kernel's part had to
-/// be left out.
+/// Opens the events of `record --perf`, and closes them. Returns true if kernel frames have to be
+/// left out.
 fn attempt(scope: &Scope) -> Result<bool, OpenError> {
     let config = PerfEventConfig {
         timebase: MessageField::some(Timebase {
@@ -88,7 +88,7 @@ fn paranoid() -> String {
     })
 }
 
-/// Returns which events samples can be taken by.
+/// Checks which events can trigger samples.
 pub(super) fn counters() -> Check {
     let has_cycles = ["cpu", "cpu_core", "armv8_pmuv3_0", "armv8_pmuv3"]
         .iter()
@@ -99,14 +99,13 @@ pub(super) fn counters() -> Check {
         });
     let found = match has_cycles {
         true => "the processor's (cycles, cache misses and so on) and the kernel's",
-        // Virtual machines seldom have others, and time is what most people want.
-        false => "the kernel's alone, as in most virtual machines; samples are taken by time",
+        // Virtual machines rarely have others, and sampling by time is the usual choice.
+        false => "the kernel's only, as in most virtual machines; samples are taken by time",
     };
     Check::works("perf counters", found)
 }
 
-/// Returns what was found about the memory in which the kernel hands over samples. It is locked,
-/// and what a user may lock is limited.
+/// Checks the limit of locked memory, which the rings of samples use.
 pub(super) fn locked_memory() -> Check {
     let name = "locked memory";
     let held = capabilities(None).map(|held| held.effective);
@@ -127,14 +126,14 @@ pub(super) fn locked_memory() -> Check {
     );
     if for_each_cpu.saturating_add(of_user) < SMALLEST_RINGS {
         return Check::limited(name, found)
-            .so("record --perf loses samples, or cannot begin")
+            .so("record --perf loses samples or cannot start")
             .remedy("sudo sysctl kernel.perf_event_mlock_kb=516")
             .remedy("ulimit -l unlimited as root, or LimitMEMLOCK= of the service");
     }
     Check::works(name, found)
 }
 
-/// Returns if functions of the kernel can be named.
+/// Checks if functions of the kernel have names.
 pub(super) fn kernel_names() -> Check {
     let name = "kernel functions";
     let list = File::open("/proc/kallsyms").map(BufReader::new);
@@ -151,7 +150,7 @@ pub(super) fn kernel_names() -> Check {
     }
     let setting = read("/proc/sys/kernel/kptr_restrict");
     let setting = setting.unwrap_or_else(|| "unknown".to_owned());
-    // The recorder lowers the setting while it reads the list, if it may.
+    // The recorder lowers the setting while it reads the list, if permitted.
     if is_root()
         && setting == "2"
         && File::options()
@@ -168,7 +167,7 @@ pub(super) fn kernel_names() -> Check {
         name,
         format!("have no names (kernel.kptr_restrict is {setting})"),
     )
-    .so("frames of the kernel are addresses, and blocked functions of threads unknown");
+    .so("kernel frames are addresses, and the functions where threads block are unknown");
     match is_root() {
         true => check.remedy("sysctl kernel.kptr_restrict=1"),
         false => check
@@ -177,7 +176,7 @@ pub(super) fn kernel_names() -> Check {
     }
 }
 
-/// Returns if memory and maps of other processes can be read.
+/// Checks if memory and maps of other processes are readable.
 pub(super) fn other_processes() -> Check {
     let name = "other processes";
     let held = capabilities(None).map(|held| held.effective);
@@ -187,7 +186,7 @@ pub(super) fn other_processes() -> Check {
     let scope = read("/proc/sys/kernel/yama/ptrace_scope");
     match scope.as_deref() {
         None | Some("0") if is_root() => {
-            Check::limited(name, "of your own only (root is without CAP_SYS_PTRACE)")
+            Check::limited(name, "of your own only (root lacks CAP_SYS_PTRACE)")
                 .so("callstacks of other users' processes are not unwound")
                 .remedy("allow CAP_SYS_PTRACE in this container (docker run --cap-add SYS_PTRACE)")
         }

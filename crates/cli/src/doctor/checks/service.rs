@@ -1,4 +1,4 @@
-//! The service of the machine.
+//! The system's tracing service.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use ferretto_text::terminal::shown_bytes;
 
 use super::super::check::Check;
 
-/// The longest time that the service may take to say what it is.
+/// The timeout of the service's reply.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// Returns what was found about the service of the machine. Recordings bring one of their own, so
-/// nothing is missing without it.
+/// Checks the system's service. Recordings start a service of their own, so its absence is not an
+/// error.
 pub(super) fn system() -> Check {
     let name = "system service";
     let socket = consumer_socket_name();
@@ -28,7 +28,7 @@ pub(super) fn system() -> Check {
     if let Address::Path(path) = &address
         && !path.exists()
     {
-        return Check::works(name, "none runs; recordings bring their own");
+        return Check::works(name, "none runs; recordings start their own");
     }
     let state = Consumer::connect(&address, LIMIT)
         .and_then(|mut consumer| consumer.query_service_state(LIMIT));

@@ -1,27 +1,27 @@
-//! The place of each box for viewers that run no scripts. `flamegraph.js` does the same for the
-//! window it is shown in.
+//! The layout of boxes for viewers without scripts. `flamegraph.js` computes the same for the
+//! window's size.
 
 use super::picture::{Picture, Sort};
 
-/// Boxes narrower than this are merged.
+/// The width below which boxes are merged.
 pub(super) const MIN_WIDTH: f64 = 6.0;
-/// Rows that are never cut off.
+/// The number of rows that are always drawn.
 pub(super) const MIN_ROWS: usize = 20;
-/// Rows above this one are cut off.
+/// The largest number of rows.
 pub(super) const MAX_ROWS: usize = 80;
-/// Rows are cut off where the boxes in them fill less than this share of the width.
+/// The share of the width that boxes have to fill for a row to be drawn.
 pub(super) const MIN_FILL: f64 = 0.05;
 
-/// A box in its place.
+/// A placed box.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Placed {
-    /// Its place in [`Picture::boxes`]: of a merged box, the one below.
+    /// The index in [`Picture::boxes`]; of a merged box, that of its parent.
     pub(super) index: usize,
-    /// Row, from that of all samples.
+    /// The row, counted from that of all samples.
     pub(super) row: usize,
     pub(super) x: f64,
     pub(super) width: f64,
-    /// The box of the tree that it shows.
+    /// The shown box.
     pub(super) shows: Shows,
 }
 
@@ -30,13 +30,13 @@ pub(super) struct Placed {
 pub(super) enum Shows {
     /// A box of the picture.
     Box,
-    /// Boxes that are too narrow, so many, with so much in all.
+    /// This many boxes that are too narrow, with their total.
     Narrow { boxes: usize, total: u64 },
-    /// The rest of a tower that is too high.
+    /// The rest of a callstack that is too deep.
     Deeper,
 }
 
-/// Places the boxes that can be seen on a graph of this width.
+/// Places the visible boxes of a graph of this width.
 pub(super) fn layout(picture: &Picture, width: f64) -> Vec<Placed> {
     let placed = place(picture, width);
     let mut fill: Vec<f64> = Vec::new();
@@ -57,8 +57,8 @@ pub(super) fn layout(picture: &Picture, width: f64) -> Vec<Placed> {
 fn place(picture: &Picture, width: f64) -> Vec<Placed> {
     let scale = width / picture.all().amount.total.max(1) as f64;
     let mut placed: Vec<Placed> = Vec::new();
-    // Of each box below: the number of boxes still to be put on it, the position of the next, and
-    // whether it is visible.
+    // For each open box: the number of children left, the position of the next, and true if it is
+    // visible.
     let mut below: Vec<(usize, f64, bool)> = Vec::new();
     for (index, of) in picture.boxes.iter().enumerate() {
         while below.last().is_some_and(|(children, ..)| *children == 0) {
@@ -98,7 +98,7 @@ fn place(picture: &Picture, width: f64) -> Vec<Placed> {
     placed
 }
 
-/// Adds narrow boxes to those beside them.
+/// Merges narrow boxes into their neighbours.
 fn narrow(
     placed: &mut Vec<Placed>,
     (index, row): (usize, usize),

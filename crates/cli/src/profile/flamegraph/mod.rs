@@ -19,9 +19,9 @@ use crate::output::write;
 use crate::print::{duration, grouped, sampled_by};
 use crate::read::Extent;
 
-/// The first limit on boxes of an image: more than readers look at.
+/// The initial limit of boxes of an image.
 const MAX_BOXES: usize = 20_000;
-/// An image has fewer boxes if it would be larger than this, so that browsers open it at once.
+/// The size of an image above which boxes are left out, so that browsers open it quickly.
 const MAX_BYTES: usize = 1_000_000;
 
 pub(crate) fn run(args: &FlamegraphArgs) -> Result<Extent> {
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &FlamegraphArgs) -> Result<Extent> {
         let dumps = samples.profile.max_dumps(&args.selection.selection());
         if first.max(second) > dumps {
             bail!(
-                "{} has no dump {} of a heap: there are {dumps}; record --heap-dumps sets the time between them",
+                "{} has no heap dump {}: it has {dumps}; record --heap-dumps sets the time between dumps",
                 shown(&args.file.display().to_string()),
                 first.max(second)
             );
@@ -109,16 +109,16 @@ fn texts(args: &FlamegraphArgs, samples: &Samples, baseline: Option<&Samples>) -
     let off_cpu = samples.value() == Value::Weight;
     let is_compared = baseline.is_some() || args.diff.is_some();
     let of_heap = samples.heap.map(|view| match (view, is_compared) {
-        (HeapView::Leaked, false) => "Heap flamegraph: what is allocated and not freed",
-        (HeapView::Allocated, false) => "Heap flamegraph: all that was allocated",
-        (HeapView::Peak, false) => "Heap flamegraph: what was allocated when that was most",
-        (_, true) => "Heap flamegraph: what has changed",
+        (HeapView::Leaked, false) => "Heap flamegraph: memory not freed",
+        (HeapView::Allocated, false) => "Heap flamegraph: all allocations",
+        (HeapView::Peak, false) => "Heap flamegraph: memory at its peak",
+        (_, true) => "Heap flamegraph: changes",
     });
     let title = of_heap.unwrap_or(match (off_cpu, is_compared) {
-        (false, false) => "CPU flamegraph: where the time was spent",
-        (false, true) => "CPU flamegraph: what has changed",
-        (true, false) => "Off-CPU flamegraph: where threads waited",
-        (true, true) => "Off-CPU flamegraph: what has changed",
+        (false, false) => "CPU flamegraph: time on the CPU",
+        (false, true) => "CPU flamegraph: changes",
+        (true, false) => "Off-CPU flamegraph: time spent waiting",
+        (true, true) => "Off-CPU flamegraph: changes",
     });
     let of = |file: &Path, samples: &Samples| format!("{} ({})", file.display(), amount(samples));
     let now = of(&args.file, samples);
@@ -139,10 +139,10 @@ fn texts(args: &FlamegraphArgs, samples: &Samples, baseline: Option<&Samples>) -
         "the samples"
     };
     let beside = match (args.icicle, args.inverted) {
-        (false, false) => "On top of it is what it called",
-        (false, true) => "On top of it is what called it",
-        (true, false) => "Below it is what it called",
-        (true, true) => "Below it is what called it",
+        (false, false) => "Its callees are above it",
+        (false, true) => "Its callers are above it",
+        (true, false) => "Its callees are below it",
+        (true, true) => "Its callers are below it",
     };
     Texts {
         title: args.title.clone().unwrap_or_else(|| title.to_owned()),

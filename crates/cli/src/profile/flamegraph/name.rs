@@ -1,18 +1,18 @@
-//! Names of functions as they fit into boxes.
+//! Short names of functions for boxes.
 
-/// A name without arguments of templates: `Vec<T>::push` is `Vec::push`, `<Vec<T> as
-/// Extend<T>>::extend` is `Vec::extend`.
+/// Removes generic arguments from a name: `Vec<T>::push` becomes `Vec::push`, `<Vec<T> as
+/// Extend<T>>::extend` becomes `Vec::extend`.
 pub(super) fn short_name(whole: &str) -> String {
     let name = without_qualification(whole);
     let mut short = String::new();
-    // Arguments are left out; where their brackets do not close, they are no arguments.
+    // Unclosed brackets are not arguments.
     let mut open: Vec<usize> = Vec::new();
     let mut before = '\0';
     for c in name.chars() {
         short.push(c);
         match c {
             '<' if !short[..short.len() - 1].ends_with("operator") => open.push(short.len() - 1),
-            // Not that of an arrow.
+            // The bracket is not part of an arrow.
             '>' if before != '-' => {
                 if let Some(start) = open.pop() {
                     short.truncate(start);
@@ -32,7 +32,7 @@ pub(super) fn short_name(whole: &str) -> String {
     }
 }
 
-/// `<A as B>::c` is `A::c`, as often as that is nested.
+/// Replaces `<A as B>::c` by `A::c`, also if nested.
 fn without_qualification(name: &str) -> String {
     let mut name = name.to_owned();
     while let Some(inside) = name.strip_prefix('<') {
@@ -54,13 +54,13 @@ fn without_qualification(name: &str) -> String {
     name
 }
 
-/// Returns true if all brackets that open in a text close in it.
+/// Returns true if the brackets of a text are balanced.
 fn is_balanced(text: &str) -> bool {
     let arrows = text.matches("->").count();
     text.matches('<').count() + arrows == text.matches('>').count()
 }
 
-/// The place of the bracket that closes one before the text.
+/// Returns the offset of the bracket that closes one before the text.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     let mut before = '\0';

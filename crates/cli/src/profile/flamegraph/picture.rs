@@ -1,4 +1,4 @@
-//! The boxes of a flamegraph: a tree of callstacks without what is too small to see.
+//! The boxes of a flamegraph: a tree of callstacks without invisibly small parts.
 
 use std::collections::HashMap;
 
@@ -6,10 +6,10 @@ use ferretto_trace::profile::{CallTree, Label, LabelKind, NodeId};
 
 use super::name::short_name;
 
-/// Characters of a name that are kept.
+/// The largest number of characters of a name.
 const MAX_NAME: usize = 180;
 
-/// The sort of a box, which gives it its colour.
+/// The kind of a box, which decides its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Sort {
     /// All samples, a program, a process or a thread.
@@ -18,17 +18,17 @@ pub(super) enum Sort {
     Program,
     /// A function of a shared library.
     Library,
-    /// A function that the compiler put into its caller.
+    /// An inlined function.
     Inlined,
     /// A function of the kernel.
     Kernel,
     /// A function compiled at run time.
     Jit,
-    /// A place without a name.
+    /// An address without a name.
     Unknown,
-    /// A callstack that could not be followed further out.
+    /// The end of a truncated callstack.
     Truncated,
-    /// Small boxes, together.
+    /// Merged small boxes.
     Merged,
 }
 
@@ -51,7 +51,7 @@ impl Sort {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Name {
     pub(super) text: String,
-    /// The text without arguments of templates, for the box.
+    /// The name without generic arguments, for the box.
     pub(super) short: String,
     pub(super) module: String,
     pub(super) sort: Sort,
@@ -62,21 +62,21 @@ pub(super) struct Name {
 pub(super) struct Amount {
     /// The samples that end in the function.
     pub(super) own: u64,
-    /// The samples that end in it or in a function that it called.
+    /// The samples that end in the function or in a callee.
     pub(super) total: u64,
 }
 
 /// One box.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Box {
-    /// Its place in [`Picture::names`].
+    /// Its index in [`Picture::names`].
     pub(super) name: usize,
     pub(super) amount: Amount,
     /// The amount in the baseline.
     pub(super) before: Amount,
-    /// Boxes on top of this one, with their own boxes in between.
+    /// The number of children, each followed by its own children.
     pub(super) children: usize,
-    /// Functions in this one, if it is a merged one.
+    /// The number of functions in a merged box.
     pub(super) merged: usize,
 }
 
@@ -84,21 +84,21 @@ pub(super) struct Box {
 #[derive(Debug)]
 pub(super) struct Picture {
     pub(super) names: Vec<Name>,
-    /// Each box before those on top of it, the widest first, merged ones last; the first box is all
+    /// The boxes in preorder, the widest child first and merged ones last. The first box is all
     /// samples.
     pub(super) boxes: Vec<Box>,
     /// True if there is a baseline.
     pub(super) has_baseline: bool,
 }
 
-/// A box that is not made yet.
+/// A box to create.
 enum Todo {
     Node(NodeId, Option<NodeId>),
     Merged { total: u64, functions: usize },
 }
 
 impl Picture {
-    /// The boxes of `tree`, at most some `limit` of them: the smallest are merged.
+    /// Builds the boxes of `tree`, about `limit` at most: the smallest are merged.
     pub(super) fn new(tree: &CallTree, baseline: Option<&CallTree>, limit: usize) -> Self {
         let smallest = smallest(tree, limit);
         let mut names = Names::default();
@@ -179,41 +179,41 @@ impl Picture {
         }
     }
 
-    /// The box of all samples.
+    /// Returns the box of all samples.
     pub(super) fn all(&self) -> &Box {
         &self.boxes[0]
     }
 
-    /// Returns the growth of the share of a box itself since the baseline; from -1 to 1.
+    /// Returns the growth of a box's own share since the baseline, from -1 to 1.
     pub(super) fn growth(&self, of: &Box) -> f64 {
         let all = self.all();
         share(of.amount.own, all.amount.total) - share(of.before.own, all.before.total)
     }
 
-    /// The greatest change of all boxes, never quite 0.
+    /// Returns the largest change of all boxes, which is never 0.
     pub(super) fn greatest_growth(&self) -> f64 {
         let growths = self.boxes.iter().map(|of| self.growth(of).abs());
         growths.fold(1e-9, f64::max)
     }
 }
 
-/// A part of a whole, which may be nothing.
+/// Returns a share of a total, which may be 0.
 pub(super) fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-/// The smallest total of which not more than `limit` nodes have as much.
+/// Returns the smallest total that at most `limit` nodes reach.
 fn smallest(tree: &CallTree, limit: usize) -> u64 {
     let mut totals: Vec<u64> = tree.nodes().map(|node| node.total).collect();
     if totals.len() <= limit {
         return 0;
     }
     totals.sort_unstable_by(|one, other| other.cmp(one));
-    // Those that are no larger than the first that does not fit go, all of them.
+    // All nodes as small as the first excess one are left out.
     totals[limit].saturating_add(1)
 }
 
-/// Names, each once.
+/// Deduplicated names.
 #[derive(Default)]
 struct Names {
     names: Vec<Name>,
@@ -230,7 +230,7 @@ impl Names {
             text: printable(&label.name),
             short: match label.kind {
                 LabelKind::Task => printable(&label.name),
-                // The address tells more than the file.
+                // The address is more specific than the file.
                 LabelKind::Unknown => printable(
                     label
                         .name

@@ -1,5 +1,5 @@
-//! A flamegraph as an SVG image: boxes for viewers that run no scripts, and for browsers the data
-//! and a script that draws it anew for the window and for what is clicked at.
+//! A flamegraph as an SVG image: boxes for viewers without scripts, and for browsers the data and a
+//! script that redraws it for the window's size and on clicks.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use ferretto_trace::summary::human_bytes;
 
 use crate::print::{duration, grouped};
 
-/// Width of the image where no script makes it as wide as the window.
+/// The width of the image without the script, which adapts it to the window.
 const WIDTH: f64 = 1400.0;
 /// Height of a row.
 const ROW: f64 = 17.0;
@@ -19,13 +19,13 @@ const TOP: f64 = 128.0;
 const MARGIN: f64 = 10.0;
 /// Width of a character in a box.
 const CHAR: f64 = 6.65;
-/// Changes of a share below this are none.
+/// The smallest change of a share that is shown.
 const NO_GROWTH: f64 = 0.0005;
 
 const STYLE: &str = include_str!("flamegraph.css");
 const SCRIPT: &str = include_str!("flamegraph.js");
 
-/// The words beside the boxes.
+/// The texts around the boxes.
 #[derive(Debug)]
 pub(super) struct Texts {
     pub(super) title: String,
@@ -52,7 +52,7 @@ impl Unit {
         }
     }
 
-    /// An amount as people read it.
+    /// Formats an amount.
     pub(super) fn shown(self, amount: u64) -> String {
         match self {
             Self::Samples => format!("{} samples", grouped(amount)),
@@ -62,7 +62,7 @@ impl Unit {
     }
 }
 
-/// The way boxes are drawn.
+/// The style of the graph.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Style {
     /// The root at the top.
@@ -127,7 +127,7 @@ fn head(picture: &Picture, texts: &Texts, out: &mut String) {
              <text x=\"{}\" y=\"69\">{text}</text>",
             x + 19.0
         );
-        // Wide enough for the fonts there are.
+        // Wide enough for common fonts.
         x += 42.0 + 6.6 * text.chars().count() as f64;
     }
     let _ = write!(
@@ -154,8 +154,8 @@ fn legend(picture: &Picture) -> Vec<(&'static str, &'static str)> {
         (Sort::Inlined, "inlined function"),
         (Sort::Jit, "compiled at run time"),
         (Sort::Kernel, "kernel"),
-        (Sort::Unknown, "no name known"),
-        (Sort::Truncated, "callstack cut here"),
+        (Sort::Unknown, "unknown name"),
+        (Sort::Truncated, "callstack truncated"),
         (Sort::Merged, "… too small to show"),
     ];
     let is_there = |sort: Sort| {
@@ -168,8 +168,8 @@ fn legend(picture: &Picture) -> Vec<(&'static str, &'static str)> {
     }
     let plain = sorts.filter(|(sort, _)| matches!(sort, Sort::Task | Sort::Merged));
     let changes = [
-        ("more", "takes a greater share itself than in the baseline"),
-        ("less", "takes a smaller share"),
+        ("more", "larger own share than in the baseline"),
+        ("less", "smaller own share"),
         ("same", "no change"),
     ];
     let plain = plain.map(|(sort, text)| (class(sort), text));
@@ -271,7 +271,7 @@ impl Drawing<'_> {
                 let share = percent(total, all.amount.total);
                 return format!("{} functions: {share}", grouped(boxes as u64));
             }
-            Shows::Deeper => return "the callstack goes on".to_owned(),
+            Shows::Deeper => return "the callstack continues".to_owned(),
             Shows::Box => {}
         }
         let amount = self.style.unit.shown(of.amount.total);
@@ -342,8 +342,7 @@ impl Drawing<'_> {
     }
 }
 
-/// Returns the part of a short name that fits into so many characters: without the modules that it
-/// is in, or else its end.
+/// Shortens a name to a number of characters: without its modules, or else its end.
 fn fit(name: &str, chars: usize) -> String {
     let length = |text: &str| text.chars().count();
     if chars < 3 {
@@ -352,7 +351,7 @@ fn fit(name: &str, chars: usize) -> String {
     let mut short = name;
     while length(short) > chars
         && let Some((_, inner)) = short.split_once("::")
-        // A closure says nothing without its function.
+        // A closure needs the name of its function.
         && !inner.starts_with('{')
     {
         short = inner;
@@ -360,7 +359,7 @@ fn fit(name: &str, chars: usize) -> String {
     if length(short) > chars {
         return short.chars().take(chars - 1).chain(['…']).collect();
     }
-    // Of methods called `run` there are many.
+    // Methods such as `run` need the name of their type.
     let skipped = length(name).saturating_sub(chars - 1);
     match length(short) < length(name) && length(short) * 2 < chars {
         true => ['…']
