@@ -1,11 +1,11 @@
-//! The books of one heap: what is allocated, and by which callstacks.
+//! The books of a heap: its live allocations and the totals of callstacks.
 
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-/// Operations that wait for one with a lower number, at most. An upstream client's come nearly in
-/// order.
+/// The largest number of operations that wait for one with a lower sequence number. Those of
+/// upstream's client arrive nearly in order.
 const MAX_PARKED: usize = 1 << 16;
 
 /// An operation of a client.
@@ -22,17 +22,17 @@ pub(crate) enum Kind {
     Malloc { size: u64, callstack: u64 },
 }
 
-/// The samples of one callstack, added up.
+/// The totals of a callstack's samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) allocated: u64,
     pub(crate) freed: u64,
     pub(crate) allocations: u64,
     pub(crate) frees: u64,
-    /// Bytes and samples when most was allocated.
+    /// Bytes and samples at the peak.
     pub(crate) peak: u64,
     pub(crate) peak_count: u64,
-    /// It has changed since most was allocated.
+    /// Set if the totals changed since the peak.
     is_changed: bool,
 }
 
@@ -56,31 +56,32 @@ struct Live {
 /// The order in which operations are applied.
 #[derive(Debug)]
 enum Order {
-    /// As they come: of an address they do so in order, and numbers tell what a late free is of.
+    /// As they arrive: operations on an address are in order, and sequence numbers match late
+    /// frees.
     Arrival,
-    /// By number, without gaps, as upstream's client needs.
+    /// By sequence number without gaps, as for upstream's client.
     Number {
         committed: u64,
         parked: BTreeMap<u64, Operation>,
     },
 }
 
-/// The books.
+/// The books of a heap.
 #[derive(Debug)]
 pub(crate) struct Books {
     live: FxHashMap<u64, Live>,
     totals: FxHashMap<u64, Totals>,
     live_bytes: u64,
     peak_bytes: u64,
-    /// When most was allocated, by the clock of the caller.
+    /// The time of the peak, on the caller's clock.
     peak_time: u64,
-    /// Callstacks that have changed since then.
+    /// The callstacks that changed since the peak.
     changed: Vec<u64>,
     order: Order,
 }
 
 impl Books {
-    /// Empty books. `is_extended`: operations may be applied as they come.
+    /// Creates empty books. With `is_extended`, operations are applied as they arrive.
     pub(crate) fn new(is_extended: bool) -> Self {
         Self {
             live: FxHashMap::default(),
@@ -103,7 +104,7 @@ impl Books {
         }
     }
 
-    /// Another program runs in the process: nothing of the old one is left.
+    /// Frees all allocations, since the process executed another program.
     pub(crate) fn restart(&mut self, is_extended: bool) {
         for live in std::mem::take(&mut self.live).into_values() {
             self.free(live);
@@ -111,7 +112,7 @@ impl Books {
         self.order = Self::order(is_extended);
     }
 
-    /// Applies an operation at a time; `false` if too many wait for one that does not come.
+    /// Applies an operation. Returns false if too many operations wait for a missing one.
     pub(crate) fn add(&mut self, operation: Operation, time: u64) -> bool {
         let Order::Number { committed, parked } = &mut self.order else {
             self.apply(operation, time);
@@ -150,7 +151,7 @@ impl Books {
                 };
                 self.allocate(new, time);
                 match known {
-                    // It was freed, though that was not told yet.
+                    // The old allocation was freed; that operation is late.
                     Some(old) if old.sequence < new.sequence => self.free(old),
                     Some(_) => return self.free(new),
                     None => {}
@@ -195,19 +196,19 @@ impl Books {
         self.live_bytes = self.live_bytes.saturating_sub(live.size);
     }
 
-    /// The callstacks with what was added up, in no particular order.
+    /// Iterates over the callstacks with their totals, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Totals)> {
         self.totals
             .iter()
             .map(|(&callstack, totals)| (callstack, totals))
     }
 
-    /// Bytes that are allocated.
+    /// Returns the number of live bytes.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.live_bytes
     }
 
-    /// When most was allocated.
+    /// Returns the time of the peak.
     pub(crate) fn peak_time(&self) -> u64 {
         self.peak_time
     }
@@ -236,7 +237,7 @@ mod tests {
         }
     }
 
-    /// Allocated, freed, allocations, frees, peak.
+    /// Returns the sums of allocated bytes, freed bytes, allocations, frees and peak bytes.
     fn sums(books: &Books) -> (u64, u64, u64, u64, u64) {
         books.iter().fold(Default::default(), |sum, (_, one)| {
             (
@@ -249,7 +250,7 @@ mod tests {
         })
     }
 
-    /// A step of a small generator, so that tests are the same each time.
+    /// Returns the next number of a deterministic generator.
     fn random(state: &mut u64) -> u64 {
         *state ^= *state << 13;
         *state ^= *state >> 7;
@@ -257,7 +258,7 @@ mod tests {
         *state
     }
 
-    /// Operations in order, as a program may make them.
+    /// Returns a plausible sequence of operations in order.
     fn life(state: &mut u64, count: u64) -> Vec<Operation> {
         let mut live = Vec::new();
         let mut operations = Vec::new();
@@ -296,7 +297,7 @@ mod tests {
             let mut books = Books::new(false);
             for operation in &shuffled {
                 assert!(books.add(*operation, 0));
-                // Numbers that were used already change nothing.
+                // Repeated sequence numbers are ignored.
                 assert!(books.add(free(0, operation.address), 0));
             }
             assert_eq!(sums(&books), sums(&model), "round {round}");
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn heap_021_a_lost_number_is_told() {
+    fn heap_021_a_missing_sequence_number_is_reported() {
         let mut books = Books::new(false);
         let mut is_bounded = true;
         for sequence in 2..MAX_PARKED as u64 + 10 {
@@ -333,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn heap_022_the_peak_is_the_true_one() {
+    fn heap_022_the_peak_is_exact() {
         let mut state = 5;
         let mut books = Books::new(true);
         let mut live: std::collections::HashMap<u64, (u64, u64)> = Default::default();

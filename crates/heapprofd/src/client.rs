@@ -17,19 +17,19 @@ use crate::output::{State, Unwinding};
 use crate::unwind::Unwinder;
 use crate::worker::{drain, is_quiet};
 
-/// Bytes of a stack that our clients copy.
+/// The number of stack bytes that our clients copy.
 const STACK_BYTES: u32 = 32 << 10;
 
-/// The end of a reading.
+/// The result of reading a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// There may be more.
+    /// The ring may have more records.
     More,
-    /// There was something, and no more.
+    /// Records were read, and the ring is empty.
     Some,
-    /// There was nothing.
+    /// The ring was empty.
     None,
-    /// The ring is of no use any more.
+    /// The ring is unusable.
     Corrupt,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Client {
     unwinding: Unwinding,
     is_corrupt: bool,
     trusted: bool,
-    /// When the process was there for certain.
+    /// The last time at which the process certainly existed.
     seen: u64,
 }
 
@@ -56,20 +56,20 @@ pub(crate) enum Event {
         heap: u32,
         operation: Operation,
         time: u64,
-        /// Of an allocation.
+        /// The number of the allocation.
         frames: Vec<Frame>,
     },
     Heap {
         pid: u32,
         heap: u32,
-        /// Empty if it is known.
+        /// The frames; empty if the callstack is known.
         name: Box<[u8]>,
         interval: u64,
     },
 }
 
 impl Client {
-    /// A client that is to be granted a session, and the ring to be sent to it.
+    /// Creates a client, and the ring to send to it.
     pub(crate) fn new(hello: HandOver, ring_size: u64) -> io::Result<(Self, OwnedFd)> {
         let Some((reader, ring)) = Reader::create(ring_size) else {
             return Err(io::ErrorKind::OutOfMemory.into());
@@ -116,7 +116,7 @@ impl Client {
     /// Ends the session for the client.
     pub(crate) fn shut_down(&self) {
         self.reader.shut_down();
-        // One that is gone needs it no more.
+        // Errors are ignored, since the client may be gone.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
@@ -138,7 +138,7 @@ impl Client {
                 Read::Nothing => {
                     if done == 0 {
                         self.reader.pause();
-                        // Operations in between were not announced.
+                        // The client skipped sequence numbers.
                         return match self.reader.unread() {
                             0 => Progress::None,
                             _ => Progress::Some,
@@ -218,7 +218,7 @@ impl Client {
         }
     }
 
-    /// Returns what is told of its process.
+    /// Returns the state of its process for a dump.
     pub(crate) fn state(&self, is_disconnected: bool, hit_guardrail: bool) -> State {
         let error = match self.reader.error_state() {
             error @ (error_state::HIT_TIMEOUT | error_state::INVALID_STACK_BOUNDS) => error,
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_has_left_is_told_of_when_it_was_there() {
+    fn a_dump_of_an_ended_process_has_a_time_of_its_life() {
         let (stream, process) = UnixStream::pair().unwrap();
         stream.set_nonblocking(true).unwrap();
         let open = |path| std::fs::File::open(path).unwrap();

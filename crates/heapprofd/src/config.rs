@@ -1,4 +1,4 @@
-//! The config of a data source: what to record of which processes.
+//! The config of a data source.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use ferretto_proto::{DataSourceConfig, HeapprofdConfig, decode_lazy};
 
 use crate::target::Targets;
 
-/// The heap that is recorded if none is named.
+/// The default heap.
 const LIBC: &[u8] = b"libc.malloc";
-/// The time that a stop may take if nobody says otherwise.
+/// The default timeout of a stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time that a blocked allocation of a program waits at most, if nobody says otherwise: a
-/// profiler that hangs does not make programs hang.
+/// The default limit of the wait of a blocked allocation, so that a hanging profiler does not block
+/// programs.
 const BLOCK_LIMIT_US: u64 = 10_000_000;
 
-/// Why a data source is not started.
+/// The reason why a data source is not started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
     Malformed,
@@ -33,13 +33,13 @@ pub(crate) enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Malformed => f.write_str("heapprofd_config cannot be read"),
+            Self::Malformed => f.write_str("heapprofd_config is malformed"),
             Self::Lengths => f.write_str(
-                "heap_sampling_intervals and heaps are not of the same length; give each heap its interval, or leave \
-                 the intervals out",
+                "heap_sampling_intervals and heaps have different lengths; give each heap an interval, or remove \
+                 the intervals",
             ),
             Self::ZeroInterval => f.write_str(
-                "a sampling interval is 0; set sampling_interval_bytes, 1 to record each byte",
+                "a sampling interval is 0; set sampling_interval_bytes (1 records each byte)",
             ),
             Self::Glob(pattern) => write!(
                 f,
@@ -49,14 +49,14 @@ impl fmt::Display for Refusal {
                 "no process is named; set process_cmdline, pid or all in heapprofd_config",
             ),
             Self::InstalledBy => f.write_str(
-                "target_installed_by is about Android's packages; name processes by process_cmdline or pid",
+                "target_installed_by needs Android's packages; select processes by process_cmdline or pid",
             ),
             Self::Streaming => f.write_str(
-                "stream_allocations is not supported; take sampling_interval_bytes: 1 to see each allocation",
+                "stream_allocations is not supported; use sampling_interval_bytes: 1 to record each allocation",
             ),
             Self::RingSize(size) => write!(
                 f,
-                "shmem_size_bytes {size} is no power of two from {} to {}",
+                "shmem_size_bytes {size} is not a power of two from {} to {}",
                 ring::MIN_SIZE,
                 ring::MAX_SIZE
             ),
@@ -64,7 +64,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The config of an instance, checked.
+/// The validated config of an instance.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) client: ClientConfig,
@@ -76,11 +76,11 @@ pub(crate) struct Plan {
     pub(crate) max_cpu: Option<Duration>,
     pub(crate) unnamed: Vec<Vec<u8>>,
     pub(crate) stop_timeout: Duration,
-    /// Things that the config asks for and that could not be had, for the log.
+    /// Notices about parts of the config that cannot be recorded.
     pub(crate) remarks: Vec<String>,
 }
 
-/// When continuous dumps are made.
+/// The times of continuous dumps.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Dumps {
     pub(crate) phase: Duration,
@@ -173,7 +173,7 @@ fn client_config(
             let name = String::from_utf8_lossy(name);
             remarks.push(match name.len() < NAME_BYTES {
                 true => format!("heap {name:?} is not recorded: a config has room for 64 heaps"),
-                false => format!("heap {name:?} is not recorded: no heap's name is so long"),
+                false => format!("heap {name:?} is not recorded: the name is too long"),
             });
         }
     }
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_here_is_refused() {
+    fn invalid_configs_are_refused() {
         let installed = plan(|heap| heap.target_installed_by = vec!["@system".into()]);
         assert_eq!(installed.unwrap_err(), Refusal::InstalledBy);
         let streaming = plan(|heap| heap.stream_allocations = Some(true));

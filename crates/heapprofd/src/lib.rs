@@ -11,9 +11,9 @@
 //!     └────────────────────── ring: samples and frees ───────────────────────────┘
 //! ```
 //!
-//! Programs connect by themselves ([`ferretto_heap`]); they hand over their maps and their memory,
-//! so that no privileges are needed. All that they say may be wrong: a ring is read with positions
-//! of our own, records are copied before they are parsed, and unwinding has budgets.
+//! Programs connect by themselves ([`ferretto_heap`]) and pass descriptors of their maps and
+//! memory, so no privileges are needed. Programs are not trusted: the profiler keeps its own
+//! positions in rings, copies records before parsing them, and limits unwinding by budgets.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The socket that clients connect to, and the page that calls them.
+//! The socket for clients, and the control page that wakes them.
 
 use std::fs::OpenOptions;
 use std::io::{self, IoSlice};
@@ -31,7 +31,7 @@ impl Listener {
         })
     }
 
-    /// Listens at a socket that is bound to `path` already.
+    /// Listens at a socket that is already bound to `path`.
     pub(crate) fn from_fd(socket: OwnedFd, path: &Path) -> io::Result<Self> {
         Ok(Self {
             socket: HandOverSocket::from_fd(socket)?,
@@ -43,24 +43,24 @@ impl Listener {
         &self.socket
     }
 
-    /// Takes what has come. Does not wait.
+    /// Returns the clients that have connected, without blocking.
     pub(crate) fn receive(&mut self, now: Instant) -> Vec<HandOver> {
         self.socket.receive(now)
     }
 
-    /// Tells programs that a session has begun.
+    /// Notifies programs of a new session.
     pub(crate) fn call(&self, active: usize) {
         self.page.call(active as u32);
     }
 
-    /// Tells programs that start how many sessions there are.
+    /// Sets the number of sessions, which new programs read.
     pub(crate) fn set_active(&self, active: usize) {
         self.page.set_active(active as u32);
     }
 }
 
-/// Opens the page, or makes it. Programs that were started under an earlier profiler have it
-/// mapped, so it is never replaced nor made shorter.
+/// Opens or creates the page. Programs started under an earlier profiler have it mapped, so it is
+/// never replaced or truncated.
 fn page(socket: &Path) -> io::Result<ControlPage> {
     let mut name = socket.as_os_str().as_bytes().to_vec();
     name.extend_from_slice(control::SUFFIX.as_bytes());
@@ -86,7 +86,7 @@ pub(crate) fn grant(stream: &UnixStream, config: &[u8], ring: &OwnedFd) -> io::R
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-    // The buffer of a new socket has room for all of it.
+    // The empty buffer of a new socket has room for the message.
     let sent = sendmsg(
         stream,
         &[IoSlice::new(config)],

@@ -1,9 +1,8 @@
-//! The bytes that are allocated now, for whoever shows the progress of a recording.
+//! Live allocation counts, for progress displays.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes that are allocated and not freed, in all processes and instances, as far as they are
-/// sampled.
+/// The sampled live bytes of all processes and instances.
 #[derive(Debug, Default)]
 pub struct Live {
     bytes: AtomicU64,
@@ -11,12 +10,12 @@ pub struct Live {
 }
 
 impl Live {
-    /// Bytes that are allocated.
+    /// Returns the number of live bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Clients that have been recorded.
+    /// Returns the number of recorded clients.
     pub fn clients(&self) -> u64 {
         self.clients.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The options of the profiler.
+//! Options of the profiler.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,12 +10,11 @@ use crate::Live;
 /// The options of the profiler.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The connection, and who is told of it.
+    /// The options of the connection to the service.
     pub daemon: DaemonOptions,
-    /// The path of the socket that programs connect to; `None` for the one the environment names,
-    /// or the default.
+    /// The path of the socket for programs; `None` for the one in the environment, or the default.
     pub socket: Option<PathBuf>,
-    /// Told what is allocated.
+    /// The receiver of live allocation counts.
     pub live: Option<Arc<Live>>,
 }
 

@@ -1,4 +1,4 @@
-//! The packets of one instance: `ProfilePacket`s, and what their numbers mean.
+//! The packets of an instance: `ProfilePacket`s and their interned data.
 
 use std::time::Duration;
 
@@ -14,26 +14,26 @@ use ferretto_wire::{Encoder, encode};
 
 use crate::books::{Books, Totals};
 
-/// Bytes after which another packet begins.
+/// The size at which another packet is started.
 const MAX_PACKET: usize = 400_000;
-/// Bytes of interned data that wait for a dump at most.
+/// The largest size of interned data that waits for a dump.
 const MAX_INTERNED: usize = 128 << 10;
-/// The callstack of what comes when there is no memory for more of them.
+/// The callstack of samples beyond the memory limit.
 const TOO_MANY: &str = "[callstacks beyond the memory of the profiler]";
 
 /// The callstack of a sample whose registers are of another machine.
 const UNREADABLE: &str = "ERROR READING REGISTERS";
 
-/// The state of a process, as it is told.
+/// The state of a process for a dump.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct State {
     pub(crate) pid: u32,
-    /// When it was there for certain, in nanoseconds of boot time.
+    /// A time at which the process certainly existed, in nanoseconds of boot time.
     pub(crate) seen: u64,
     pub(crate) is_disconnected: bool,
     pub(crate) is_corrupt: bool,
     pub(crate) hit_guardrail: bool,
-    /// Samples were lost.
+    /// Set if samples were lost.
     pub(crate) has_overrun: bool,
     pub(crate) client_error: u64,
     pub(crate) blocked_us: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Unwinding {
     pub(crate) errors: u64,
     pub(crate) samples: u64,
     pub(crate) total_us: u64,
-    /// By the number of bits of the time in microseconds.
+    /// A histogram by the number of bits of the time in microseconds.
     buckets: [u64; 20],
 }
 
@@ -61,7 +61,7 @@ impl Unwinding {
     }
 }
 
-/// Writes a packet that explains numbers.
+/// Writes a packet of interned data.
 fn write_interned(writer: &mut TraceWriter, data: &[u8]) {
     let packet = encode(|out| {
         out.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
@@ -70,7 +70,7 @@ fn write_interned(writer: &mut TraceWriter, data: &[u8]) {
     writer.write_packet(&packet);
 }
 
-/// The state of a heap, as it is told.
+/// The state of a heap for a dump.
 #[derive(Debug)]
 pub(crate) struct HeapState<'a> {
     pub(crate) name: &'a [u8],
@@ -81,17 +81,17 @@ pub(crate) struct HeapState<'a> {
     pub(crate) books: &'a Books,
 }
 
-/// Writes the packets.
+/// Writes the packets of an instance.
 #[derive(Debug)]
 pub(crate) struct Output {
     writer: TraceWriter,
     frames: Frames,
     index: u64,
-    /// The explanations of numbers, as they were told, to be told again.
+    /// The interned data written so far, to repeat it.
     told: Vec<Vec<u8>>,
-    /// Readers may not have it any more.
+    /// Set if readers may have lost the interned data.
     is_cleared: bool,
-    /// The time of the last packet: those of a sequence may not go back.
+    /// The time of the last packet. Timestamps of a sequence must not decrease.
     time: u64,
     too_many: u64,
     unreadable: u64,
@@ -99,7 +99,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Begins the sequence.
+    /// Starts the sequence.
     pub(crate) fn new(writer: TraceWriter, unnamed: Vec<Vec<u8>>, at_max: bool) -> Self {
         let mut frames = Frames::new();
         frames.set_unnamed(unnamed);
@@ -118,7 +118,7 @@ impl Output {
         this
     }
 
-    /// Begins the incremental state.
+    /// Starts the incremental state.
     fn begin(&mut self) {
         let mut empty = InternedData::new();
         for role in Role::ALL {
@@ -134,12 +134,12 @@ impl Output {
         }
     }
 
-    /// Has the next dump explain its numbers again.
+    /// Makes the next dump repeat its interned data.
     pub(crate) fn clear(&mut self) {
         self.is_cleared = true;
     }
 
-    /// Returns the number of a callstack.
+    /// Returns the iid of a callstack.
     pub(crate) fn callstack(&mut self, frames: &[Frame]) -> u64 {
         if frames.is_empty() {
             return self.unreadable;
@@ -149,12 +149,12 @@ impl Output {
         }
         let number = self.frames.callstack(frames);
         if self.frames.new_entries().len() > MAX_INTERNED {
-            self.tell_interned();
+            self.write_interned_data();
         }
         number
     }
 
-    fn tell_interned(&mut self) {
+    fn write_interned_data(&mut self) {
         if self.frames.new_entries().is_empty() {
             return;
         }
@@ -163,13 +163,13 @@ impl Output {
         self.told.push(data);
     }
 
-    /// Hands over what was written.
+    /// Flushes the written packets.
     pub(crate) fn flush(&mut self) {
-        self.tell_interned();
+        self.write_interned_data();
         self.writer.flush(None);
     }
 
-    /// A process belongs to another session.
+    /// Writes that a process is recorded by another session.
     pub(crate) fn rejected(&mut self, pid: u32) {
         self.packet(false, Clock::Boottime.now(), |out| {
             out.nested(profile_packet::PROCESS_DUMPS, |out| {
@@ -180,12 +180,12 @@ impl Output {
         self.writer.flush(None);
     }
 
-    /// Writes what is known of a heap of a process.
+    /// Writes a dump of a heap.
     pub(crate) fn dump(&mut self, state: &State, heap: &HeapState<'_>) {
         if std::mem::take(&mut self.is_cleared) {
             self.begin();
         }
-        self.tell_interned();
+        self.write_interned_data();
         let mut rows: Vec<(u64, Totals)> = heap
             .books
             .iter()
@@ -205,7 +205,7 @@ impl Output {
                 });
             }
             let is_continued = rows.peek().is_some();
-            // A reader takes what is told of a process after its end for another process's.
+            // Readers attribute packets after the end of a process to another process.
             self.packet(is_continued, state.seen, |out| {
                 out.nested(profile_packet::PROCESS_DUMPS, |out| {
                     header(out, state, heap);

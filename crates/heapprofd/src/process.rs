@@ -9,9 +9,9 @@ use crate::client::Event;
 use crate::live::Live;
 use crate::output::{HeapState, Output, State};
 
-/// Heaps of a process; there are no more numbers in the client.
+/// The largest number of heaps of a process, as in the client.
 const MAX_HEAPS: usize = 257;
-/// Processes that have left and whose books are kept, in case their number comes again.
+/// The number of ended processes whose books are kept, in case their id is reused.
 const MAX_LEFT: usize = 256;
 
 #[derive(Debug)]
@@ -19,7 +19,7 @@ struct Heap {
     name: Box<[u8]>,
     interval: u64,
     first_interval: u64,
-    /// When the last dump was made, or recording began.
+    /// The time of the last dump, or of the start.
     since: u64,
     books: Books,
 }
@@ -30,12 +30,12 @@ struct Process {
     heaps: BTreeMap<u32, Heap>,
     is_extended: bool,
     has_left: bool,
-    /// Its last dump is to be written.
+    /// Set if its last dump is still to be written.
     is_due: bool,
     began: u64,
 }
 
-/// The processes.
+/// The processes of an instance.
 #[derive(Debug, Default)]
 pub(crate) struct Processes(BTreeMap<u32, Process>);
 
@@ -44,8 +44,8 @@ fn now() -> u64 {
 }
 
 impl Processes {
-    /// A client has connected. A process that has executed another program goes on with its books,
-    /// as readers take it for the same; what the old program had is gone.
+    /// Adds a client. A process that executed another program keeps its books, since readers treat
+    /// it as the same process; the allocations of the old program are freed.
     pub(crate) fn begin(&mut self, pid: u32, is_extended: bool) {
         if let Some(process) = self.0.get_mut(&pid) {
             process.has_left = false;
@@ -123,7 +123,7 @@ impl Processes {
         }
     }
 
-    /// A client is gone.
+    /// Handles a client that is gone.
     pub(crate) fn left(&mut self, state: &State) {
         if let Some(process) = self.0.get_mut(&state.pid) {
             process.state = state.clone();
@@ -138,7 +138,7 @@ impl Processes {
         }
     }
 
-    /// Writes what is known of all processes that are there.
+    /// Writes dumps of all running processes.
     pub(crate) fn dump(&mut self, output: &mut Output, at_max: bool) {
         for process in self.0.values_mut() {
             if !process.has_left || process.is_due {
@@ -147,7 +147,7 @@ impl Processes {
         }
     }
 
-    /// Writes what is known of those that have left; `false` if there are none.
+    /// Writes dumps of ended processes. Returns false if there are none.
     pub(crate) fn dump_left(&mut self, output: &mut Output, at_max: bool) -> bool {
         let mut has_dumped = false;
         for process in self.0.values_mut().filter(|process| process.is_due) {

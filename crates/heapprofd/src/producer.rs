@@ -1,4 +1,4 @@
-//! The producer's thread: the service, the clients that come, and timers.
+//! The producer's thread, which handles the service, new clients and timers.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,12 +22,12 @@ use crate::worker::{Message, SourceKey, Worker};
 
 /// Name of the data source.
 pub const HEAPPROFD: &str = "android.heapprofd";
-/// Name under which the producer is known.
+/// The name of the producer.
 const PRODUCER_NAME: &str = "android.heapprofd";
-/// Ticks of a second in `/proc`, the same on all machines of today.
+/// The ticks per second in `/proc`, which are the same on all current machines.
 const TICKS: u64 = 100;
 
-/// Every data source of this crate.
+/// Returns the descriptors of all data sources of this crate.
 #[must_use]
 pub fn descriptors() -> Vec<DataSourceDescriptor> {
     vec![DataSourceDescriptor {
@@ -38,10 +38,10 @@ pub fn descriptors() -> Vec<DataSourceDescriptor> {
     }]
 }
 
-/// Records heaps for whatever recordings the service starts.
+/// Records heaps for the sessions of a service.
 ///
-/// One thread waits for the service, for programs that connect and for timers; another one has
-/// their rings, the books and the packets. A service that goes away is tried again.
+/// One thread handles the service, new programs and timers; another one handles rings, books and
+/// packets. The profiler reconnects to a restarted service.
 #[derive(Debug)]
 pub struct Profiler {
     daemon: Daemon,
@@ -57,30 +57,31 @@ struct Source {
     key: SourceKey,
     plan: Plan,
     next_dump: Option<Instant>,
-    /// When it began, in ticks since boot.
+    /// The start in ticks since boot.
     began: u64,
-    /// CPU time of this process then.
+    /// The CPU time of this process at the start.
     cpu: Duration,
-    /// Processes that were granted a session. Those that have left are asked about again.
+    /// The processes with a granted session. An ended process may be granted one again.
     pids: Vec<u32>,
     is_ended: bool,
 }
 
 impl Profiler {
-    /// Prepares the producer and listens to clients; it connects once [`Profiler::run`] is called.
+    /// Creates the profiler and listens for clients. It connects to the service in
+    /// [`Profiler::run`].
     ///
     /// # Errors
     ///
-    /// If the socket for clients cannot be made, or there are no threads or descriptors left.
+    /// Fails if the socket for clients cannot be created, or threads or descriptors run out.
     pub fn new(options: Options) -> io::Result<Self> {
         Self::listening(options, None)
     }
 
-    /// The same with the socket for clients, bound to its path already.
+    /// Like [`new`](Self::new), with a bound socket for clients.
     ///
     /// # Errors
     ///
-    /// If that is no such socket, or there are no threads or descriptors left.
+    /// Fails if the socket is unusable, or threads or descriptors run out.
     pub fn with_socket(options: Options, socket: OwnedFd) -> io::Result<Self> {
         Self::listening(options, Some(socket))
     }
@@ -112,12 +113,12 @@ impl Profiler {
         })
     }
 
-    /// Something to end [`Profiler::run`] with.
+    /// Returns a handle that stops [`Profiler::run`].
     pub fn stopper(&self) -> Stopper {
         self.daemon.stopper()
     }
 
-    /// Runs until stopped. Then all clients have been let go, and the other thread has ended.
+    /// Runs until stopped. Then all clients are disconnected, and the other thread has ended.
     pub fn run(mut self) {
         while let Some(events) = self.daemon.turn() {
             for event in events {
@@ -231,7 +232,7 @@ impl Profiler {
         }
     }
 
-    /// A client asks for a session: the first instance that wants its process has it.
+    /// Grants a client the session of the first instance that selects its process.
     fn greet(&mut self, hello: HandOver) {
         let pid = hello.pid;
         let mut wanted = self.sources.values_mut().filter(|source| {

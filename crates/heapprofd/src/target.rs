@@ -1,4 +1,4 @@
-//! The processes that a config names.
+//! The processes that a config selects.
 
 use std::fs;
 use std::io::Read;
@@ -8,10 +8,10 @@ use ferretto_proto::HeapprofdConfig;
 
 use crate::config::Refusal;
 
-/// As much of a command line as upstream reads.
+/// The number of bytes of a command line to read, as in upstream.
 const MAX_LENGTH: usize = 511;
 
-/// The processes of a config.
+/// The selected processes of a config.
 #[derive(Debug, Clone)]
 pub(crate) struct Targets {
     all: bool,
@@ -23,13 +23,13 @@ pub(crate) struct Targets {
     no_running: bool,
 }
 
-/// A process that wants to be recorded.
+/// A process that may be selected.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Candidate {
     pub(crate) pid: u32,
     pub(crate) command_line: Vec<u8>,
     pub(crate) anonymous_kb: u64,
-    /// It was started after the session.
+    /// Set if it was started after the session.
     pub(crate) is_new: bool,
 }
 
@@ -93,11 +93,11 @@ impl Targets {
 }
 
 impl Candidate {
-    /// Looks at a process. `session` is when the session began, in ticks since boot.
+    /// Reads the facts about a process. `session` is the start of the session in ticks since boot.
     pub(crate) fn look(pid: u32, session: u64) -> Self {
         let mut command_line = Vec::new();
         if let Ok(file) = fs::File::open(format!("/proc/{pid}/cmdline")) {
-            // A process that is gone has none.
+            // A process that is gone has no facts.
             let _ = file.take(MAX_LENGTH as u64).read_to_end(&mut command_line);
         }
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -110,7 +110,7 @@ impl Candidate {
     }
 }
 
-/// Kilobytes of memory that are no file's, present or swapped out.
+/// Returns the anonymous memory in kilobytes, resident or swapped out.
 pub(crate) fn anonymous_kb(status: &str) -> u64 {
     let value = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -119,10 +119,10 @@ pub(crate) fn anonymous_kb(status: &str) -> u64 {
     value("RssAnon:").unwrap_or(0) + value("VmSwap:").unwrap_or(0)
 }
 
-/// The time at which a process started, in ticks since boot.
+/// Returns the start of a process in ticks since boot.
 pub(crate) fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may have anything in it, a parenthesis too.
+    // The name may contain any character, even a parenthesis.
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(19)?.parse().ok()
 }
@@ -136,7 +136,7 @@ fn last_part(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
 }
 
-/// The name of the program: up to an `@`, and behind the last slash.
+/// Returns the name of the program: up to an `@`, and after the last slash.
 fn normalized(command_line: &[u8]) -> &[u8] {
     let mut parts = first(command_line).split(|&byte| byte == b'@');
     last_part(parts.next().unwrap_or_default())

@@ -1,4 +1,4 @@
-//! From a record to a callstack.
+//! Unwinds records to callstacks.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,43 +11,44 @@ use ferretto_unwind::{
 };
 use rustix::fs::{Mode as FileMode, OFlags};
 
-/// The library that the innermost frames lie in.
+/// The library of the innermost frames.
 const LIBRARY: &str = "libferretto_heap.so";
-/// Functions of the client in a program that brings the allocator along, by a part of their names.
+/// Parts of the names of client functions in a program with the allocator.
 const CLIENT: [&str; 2] = ["ferretto_heap", "__rust_alloc"];
-/// The upstream client's libraries, by the end of their names.
+/// Suffixes of the names of upstream's client libraries.
 const UPSTREAM: [&str; 3] = [
     "heapprofd_client.so",
     "heapprofd_client_api.so",
     "heapprofd_glibc_preload.so",
 ];
-/// Bytes between the stack pointer and the copy of the stack, at most.
+/// The largest number of bytes between the stack pointer and the copy of the stack.
 const MAX_GAP: u64 = 4096;
-/// Stacks that frame pointers have to explain in a row before stacks are not copied any more.
+/// The number of stacks in a row that frame pointers must unwind correctly before stacks are no
+/// longer copied.
 const TRUSTED_AFTER: u32 = 32;
 
-/// The unwinder of one process.
+/// The unwinder of a process.
 #[derive(Debug)]
 pub(crate) struct Unwinder {
     process: Process,
     /// The memory of the process.
     memory: Option<File>,
-    /// A stack from its pointer on.
+    /// A buffer for the stack from the stack pointer on.
     stack: Vec<u8>,
     frames: Vec<UserFrame>,
     by_chain: Vec<UserFrame>,
     addresses: Vec<u64>,
-    /// Stacks that frame pointers explained as well as the tables did, in a row.
+    /// The number of stacks in a row for which frame pointers agreed with the tables.
     agreed: u32,
 }
 
 impl Unwinder {
     pub(crate) fn new(pid: u32, maps: File, memory: File) -> Self {
-        // Its files have to be found after it has ended, too, as that may be soon.
+        // The files must be found after the process has ended, which may be soon.
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(format!("/proc/{pid}/root"), flags, FileMode::empty());
         let roots = root.into_iter().map(Arc::new).collect();
-        // Without it, what upstream's client leaves out is 0.
+        // Without memory, the bytes that upstream's client leaves out are 0.
         let own_memory = memory.try_clone().ok();
         let mut process = Process::with_roots(pid, maps, memory, roots);
         process.read_ahead();
@@ -62,17 +63,17 @@ impl Unwinder {
         }
     }
 
-    /// Code was unmapped.
+    /// Handles an unmapping of code.
     pub(crate) fn unmapped(&mut self) {
         self.process.unmapped();
     }
 
-    /// Returns true if frame pointers have proved good: stacks need not be copied.
+    /// Returns true if frame pointers have proved reliable, so stacks need not be copied.
     pub(crate) fn trusts_chains(&self) -> bool {
         self.agreed >= TRUSTED_AFTER
     }
 
-    /// Returns the callstack, the innermost frame first, and whether it is whole.
+    /// Returns the callstack, the innermost frame first, and true if it is complete.
     pub(crate) fn unwind(
         &mut self,
         cache: &Cache,
@@ -87,15 +88,15 @@ impl Unwinder {
         let Some(registers) = registers(metadata) else {
             return (Vec::new(), Err(UnwindError::Unsupported));
         };
-        // Upstream's client copies its callers' part of the stack. Before it are registers that it
-        // has saved, perhaps still.
+        // Upstream's client copies the stack of its callers. Its own saved registers are before
+        // that, and may still be in memory.
         let gap = metadata.stack_pointer.wrapping_sub(registers.sp());
         let stack = match gap {
             1..=MAX_GAP => {
                 self.stack.clear();
                 self.stack.resize(gap as usize, 0);
                 if let Some(memory) = &self.memory {
-                    // As much as can be read.
+                    // Reads as much as possible.
                     let _ = memory.read_at(&mut self.stack, registers.sp());
                 }
                 self.stack.extend_from_slice(stack);
@@ -116,7 +117,7 @@ impl Unwinder {
         };
         let result = self.process.unwind(cache, &copy, mode, &mut self.frames);
         if !by_chain && self.addresses.len() > 1 {
-            // The callstack by frame pointers, beside that by the tables.
+            // Compares the callstack by frame pointers with that by the tables.
             self.by_chain.clear();
             let chain = &mut self.by_chain;
             let unwound = self.process.unwind(cache, &copy, Mode::KernelChain, chain);
@@ -132,7 +133,7 @@ impl Unwinder {
     }
 }
 
-/// Returns true if two callstacks are the same but for the innermost frame.
+/// Returns true if two callstacks are equal except for the innermost frame.
 fn are_alike(one: &[UserFrame], other: &[UserFrame]) -> bool {
     let place = |frame: &UserFrame| {
         let start = frame.mapping.as_ref().map(|mapping| mapping.start);

@@ -1,5 +1,5 @@
-//! The thread that reads rings, works out callstacks, keeps the books and writes dumps: the only
-//! one that waits for room in shared memory of the service.
+//! The thread that reads rings, unwinds callstacks, keeps the books and writes dumps. Only this
+//! thread may wait for space in the service's shared memory.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -20,7 +20,7 @@ use crate::live::Live;
 use crate::output::Output;
 use crate::process::Processes;
 
-/// Names an instance among all there ever were.
+/// The unique id of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SourceKey(pub(crate) u64);
 
@@ -32,19 +32,19 @@ pub(crate) enum Message {
     Rejected(SourceKey, u32),
     Dump(SourceKey),
     Clear(SourceKey),
-    /// Flushes these, then answers.
+    /// Flushes these instances, then replies.
     Flush(u64, Vec<SourceKey>),
-    /// Ends one with a last dump, then answers if somebody waits.
+    /// Ends an instance with a last dump, then replies if requested.
     End(SourceKey, Option<InstanceId>, bool),
     Purge(SourceKey),
 }
 
-/// Records read of a client before others have their turn.
+/// The largest number of records of a client to read in a turn.
 const BATCH: usize = 1000;
-/// The time until a ring that had something is looked at again.
+/// The time until a ring that had records is read again.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// The way to the worker.
+/// The handle of the worker.
 #[derive(Debug)]
 pub(crate) struct Worker {
     sender: Sender<Message>,
@@ -77,16 +77,16 @@ impl Worker {
     }
 
     pub(crate) fn send(&self, message: Message) {
-        // It ends only with this value.
+        // The thread ends only with this value.
         let _ = self.sender.send(message);
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
-    /// Has it end, with last dumps.
+    /// Ends the worker with last dumps.
     pub(crate) fn finish(self) {
         drop(self.sender);
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
-        // If it has panicked it has said so.
+        // A panic was already reported.
         let _ = self.thread.join();
     }
 }
@@ -104,7 +104,7 @@ struct Run {
     handle: ProducerHandle,
     cache: Cache,
     sources: BTreeMap<SourceKey, Source>,
-    /// As large as the largest ring.
+    /// A buffer of the size of the largest ring.
     buffer: Vec<u8>,
     live: Option<Arc<Live>>,
 }
@@ -203,7 +203,7 @@ impl Run {
         }
     }
 
-    /// Reads a little of each ring; returns the time until there is more to do.
+    /// Reads some records of each ring. Returns the time until the next turn.
     fn read_rings(&mut self) -> Option<Duration> {
         let mut limit = None;
         let live = self.live.clone();
@@ -250,7 +250,7 @@ impl Run {
             tv_sec: limit.as_secs() as i64,
             tv_nsec: limit.subsec_nanos().into(),
         });
-        // An interrupted wait is a short one.
+        // An interrupted wait only ends early.
         let _ = poll(&mut fds, limit.as_ref());
         let mut count = [0_u8; 8];
         let _ = rustix::io::read(&self.wake, &mut count);
@@ -258,8 +258,7 @@ impl Run {
 }
 
 impl Source {
-    /// Reads what a client of this process has left that did not end before the next one came, as
-    /// of a program that has executed another.
+    /// Reads the rest of an earlier client of this process that has not ended, as after an exec.
     fn replace(&mut self, pid: u32, cache: &Cache, buffer: &mut [u8], live: Option<&Live>) {
         let Self {
             clients,
@@ -283,7 +282,7 @@ impl Source {
         });
     }
 
-    /// Reads all that clients have written until now.
+    /// Reads all records that clients have written so far.
     fn catch_up(&mut self, cache: &Cache, buffer: &mut [u8], live: Option<&Live>) {
         let Self {
             clients,
@@ -294,7 +293,7 @@ impl Source {
         } = self;
         let until = Instant::now() + plan.stop_timeout / 2;
         for client in clients {
-            // No more than is there now: a program that goes on is not waited for.
+            // Reads only the current records, since a running program writes more.
             let mut left = client.unread();
             while left > 0 && Instant::now() < until {
                 let before = client.unread();
@@ -315,7 +314,7 @@ impl Source {
         self.output.flush();
     }
 
-    /// Writes last dumps of processes that have left.
+    /// Writes last dumps of ended processes.
     fn dump_left(&mut self) {
         let at_max = self.plan.dump_at_max;
         if self.processes.dump_left(&mut self.output, at_max) {
@@ -333,7 +332,7 @@ impl Source {
     }
 }
 
-/// Takes the bytes that a client sends to wake this thread; `false` if it is gone.
+/// Reads the bytes that a client sends as wake-ups. Returns false if the client is gone.
 pub(crate) fn drain(mut stream: &UnixStream) -> bool {
     let mut bytes = [0; 64];
     loop {
@@ -345,7 +344,7 @@ pub(crate) fn drain(mut stream: &UnixStream) -> bool {
     }
 }
 
-/// Returns true if nothing is to be read.
+/// Returns true if there is nothing to read.
 pub(crate) fn is_quiet(stream: &UnixStream) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::IN)];
     !poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)

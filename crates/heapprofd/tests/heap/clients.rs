@@ -1,4 +1,4 @@
-//! Clients that mean harm.
+//! Hostile clients.
 
 use std::fs::File;
 use std::io::{IoSlice, Read as _};
@@ -37,7 +37,7 @@ fn hello(world: &World, byte: u8, files: &[&str]) -> UnixStream {
     stream
 }
 
-/// The ring that the profiler grants; `None` if it hangs up.
+/// Returns the granted ring; `None` if the profiler hangs up.
 fn granted(stream: &UnixStream) -> Option<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -58,7 +58,7 @@ fn granted(stream: &UnixStream) -> Option<OwnedFd> {
 const OWN: [&str; 2] = ["/proc/self/maps", "/proc/self/mem"];
 
 #[test]
-fn heap_020_only_a_processs_own_files_are_taken() {
+fn heap_020_only_the_processs_own_files_are_accepted() {
     let world = World::new();
     let consumer = world.begin(&every(1));
     for files in [
@@ -68,7 +68,7 @@ fn heap_020_only_a_processs_own_files_are_taken() {
         &["/proc/self/maps"],
         &[],
     ] {
-        // The maps of others may be unreadable for this user.
+        // The maps of other processes may be unreadable for this user.
         if files.iter().all(|file| File::open(file).is_ok()) {
             assert!(granted(&hello(&world, b'x', files)).is_none(), "{files:?}");
         }
@@ -85,7 +85,7 @@ fn write(writer: &Writer, bytes: &[u8]) {
     written.expect("there is room");
 }
 
-/// A record of an allocation, as a client of upstream writes it.
+/// Returns an allocation record of upstream's client.
 fn malloc(sequence: u64, arch: u8, stack: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; 8 + 328];
     bytes[..8].copy_from_slice(&record::MALLOC.to_ne_bytes());
@@ -99,7 +99,7 @@ fn malloc(sequence: u64, arch: u8, stack: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn heap_018_nonsense_of_a_client_is_told_and_hurts_nobody_else() {
+fn heap_018_corrupt_rings_are_reported_and_affect_no_other_client() {
     with_program(|world| {
         let consumer = world.begin(&every(1));
         let mut stream = hello(&world, b'x', &OWN);
@@ -107,14 +107,14 @@ fn heap_018_nonsense_of_a_client_is_told_and_hurts_nobody_else() {
         let mapping = Mapping::new(ring.as_raw_fd()).expect("a ring");
         let base = mapping.range().0 as *mut u64;
         let writer = Writer::new(mapping);
-        assert!(!writer.is_extended(), "it asked for none");
+        assert!(!writer.is_extended(), "the client did not request it");
         write(&writer, &[7; 400]);
         write(&writer, &[0; 3]);
         write(&writer, &malloc(1, 4, &[0xa5; 5000]));
         // SAFETY: the second word of the ring's page, which is mapped by the writer.
         unsafe { base.add(2).write_volatile(u64::MAX) };
         rustix::io::write(&stream, b"x").expect("it listens");
-        // It hangs up.
+        // The profiler hangs up.
         assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0);
         world.run(&["leak", "10"]);
         let recorded = end(consumer);
@@ -128,7 +128,7 @@ fn heap_018_nonsense_of_a_client_is_told_and_hurts_nobody_else() {
 }
 
 #[test]
-fn heap_027_registers_of_an_unknown_machine_are_told() {
+fn heap_027_registers_of_an_unknown_machine_are_reported() {
     let world = World::new();
     let consumer = world.begin(&every(1));
     let stream = hello(&world, b'x', &OWN);
@@ -148,7 +148,7 @@ fn heap_027_registers_of_an_unknown_machine_are_told() {
     assert_eq!(errors.max(), Some(1));
 }
 
-/// The next of a row of numbers that look random.
+/// Returns the next pseudorandom number.
 fn random(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -157,7 +157,7 @@ fn random(state: &mut u64) -> u64 {
 }
 
 #[test]
-fn heap_018_lies_about_stacks_end_nothing() {
+fn heap_018_false_stacks_do_not_stop_the_profiler() {
     with_program(|world| {
         let consumer = world.begin(&every(1));
         let stream = hello(&world, b'f', &OWN);
@@ -170,7 +170,8 @@ fn heap_018_lies_about_stacks_end_nothing() {
             let length = random(&mut state) % 3000;
             let stack: Vec<u8> = (0..length).map(|_| random(&mut state) as u8).collect();
             let mut bytes = malloc(sequence, 4, &stack);
-            // Registers: anything, places of this process, ends of the address space.
+            // Registers: arbitrary values, addresses of this process, the ends of the address
+            // space.
             for register in 5..39 {
                 let value = match random(&mut state) % 4 {
                     0 => random(&mut state),
@@ -182,7 +183,7 @@ fn heap_018_lies_about_stacks_end_nothing() {
             }
             bytes[8 + 320..][..8].copy_from_slice(&(1_u64 | 4 << 32).to_ne_bytes());
             if random(&mut state).is_multiple_of(2) && length >= 8 {
-                // A chain, as long as there is something, that also leads in circles.
+                // A chain of frame pointers, with cycles.
                 bytes[..8].copy_from_slice(&record::MALLOC_WITH_CHAIN.to_ne_bytes());
                 let count = random(&mut state) % (length / 8);
                 bytes[8 + 328..][..8].copy_from_slice(&count.to_ne_bytes());
@@ -202,7 +203,7 @@ fn heap_018_lies_about_stacks_end_nothing() {
             .iter()
             .map(|(_, row)| row.allocated.samples)
             .sum();
-        assert_eq!(samples, 1499, "each is counted, by whatever callstack");
+        assert_eq!(samples, 1499, "each sample is counted");
         let other = recorded.dumps().iter().find(|dump| dump.pid != own.pid);
         let other = other.expect("the other program");
         assert_eq!(recorded.sums(other, "leaked").allocated, 3000);
@@ -212,7 +213,7 @@ fn heap_018_lies_about_stacks_end_nothing() {
 fn own_function() {}
 
 #[test]
-fn heap_017_a_client_that_floods_does_not_keep_others_out() {
+fn heap_017_a_flooding_client_does_not_block_others() {
     with_program(|world| {
         let consumer = world.begin(&every(1));
         let stream = hello(&world, b'f', &OWN);

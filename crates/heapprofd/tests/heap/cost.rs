@@ -1,5 +1,4 @@
-//! The cost of being recorded, beside other profilers, in one run. Nothing is measured unless asked
-//! for, by the number of rounds:
+//! The cost of profiling compared with other profilers. Set the number of rounds to measure it:
 //!
 //! ```sh
 //! FERRETTO_HEAP_COST=7 cargo test -p ferretto-heapprofd --test heap cost -- --nocapture
@@ -18,16 +17,16 @@ use ferretto_proto::HeapprofdConfig;
 use crate::world::{World, compiled, every};
 
 const JEMALLOC: &str = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2";
-/// Seconds that a run may take.
+/// The timeout of a run in seconds.
 const LIMIT: &str = "60";
 
-/// A program of Python: so many objects, texts, sorting.
+/// A Python program that allocates objects and strings, and sorts.
 const PYTHON: &str = "import json,sys
 rows=[{'id':i,'name':'row %d'%i,'values':list(range(i%20))} for i in range(int(sys.argv[1]))]
 for _ in range(3): rows=json.loads(json.dumps(rows)); rows.sort(key=lambda r:(-len(r['values']),r['name']))
 print(0)";
 
-/// A shorter run, whose instructions are counted, and the usual one.
+/// The sizes of a short run, for counting instructions, and of the usual run.
 const ROWS: [&str; 2] = ["3000", "30000"];
 
 const SQL: &str = "create table t(a integer primary key,b text,c real);
@@ -36,7 +35,7 @@ insert into t select i,'name '||i,i*0.5 from n;
 create index tb on t(b); select count(*),sum(c) from t where b like 'name 9%';
 select length(group_concat(a)) from t;";
 
-/// The kind of a way: what is asked of it.
+/// The measurements of a setup.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Programs as they are.
@@ -47,7 +46,7 @@ enum Kind {
     Both,
 }
 
-/// A way to run programs: words before theirs, and variables.
+/// A setup for running programs: a command prefix and environment variables.
 struct Way {
     name: String,
     kind: Kind,
@@ -57,7 +56,7 @@ struct Way {
     _recording: Option<Consumer>,
 }
 
-/// The least that was measured of a program.
+/// The smallest measured values of a program.
 #[derive(Clone, Copy)]
 struct Best([f64; 4]);
 
@@ -70,7 +69,7 @@ impl Best {
         }
     }
 
-    /// Nanoseconds of CPU time.
+    /// Returns the CPU time in nanoseconds.
     fn cpu_ns(self) -> f64 {
         self.0[0]
     }
@@ -103,7 +102,7 @@ impl Way {
         }
     }
 
-    /// Runs a program once: what it says, seconds of CPU time and KiB.
+    /// Runs a program once. Returns its output, CPU seconds and KiB.
     fn run(&self, cost: &str, words: &[&str]) -> Option<[f64; 4]> {
         let mut command = Command::new(cost);
         command.args(["run", LIMIT]).args(&self.variables);
@@ -114,7 +113,7 @@ impl Way {
         }
         let numbers = |text: &[u8]| -> Vec<f64> {
             let text = String::from_utf8_lossy(text);
-            // Heaptrack has more to say.
+            // Heaptrack prints more lines.
             let line = |line: &str| -> Option<Vec<f64>> {
                 let words = line.split_whitespace();
                 words.map(|word| word.parse().ok()).collect()
@@ -128,7 +127,7 @@ impl Way {
         Some([number(0), number(1), *used.first()?, *used.get(1)?])
     }
 
-    /// Instructions, by valgrind.
+    /// Counts instructions with valgrind.
     fn instructions(&self, words: &[&str]) -> Option<f64> {
         if !self.counts {
             return None;
@@ -166,7 +165,7 @@ fn recorded(world: &World, name: &str, config: &HeapprofdConfig) -> Way {
     }
 }
 
-/// Ours, with none, another's and our recording.
+/// Returns the setups of our client: without a profiler, with another recording, and recorded.
 fn own_ways(worlds: &mut Vec<World>) -> Vec<Way> {
     let world = World::new();
     let library = world.library().display().to_string();
@@ -187,7 +186,7 @@ fn own_ways(worlds: &mut Vec<World>) -> Vec<Way> {
     };
     let configs = [
         ("the client, something else is recorded", other, Kind::Usual),
-        // As `ferretto record --heap` has them.
+        // The settings of `ferretto record --heap`.
         ("each 512 KiB", sampled(512 << 10, 2 << 20), Kind::Usual),
         ("each 4 KiB", sampled(4096, 8 << 20), Kind::Usual),
         ("each allocation", sampled(1, 8 << 20), Kind::Each),
@@ -254,7 +253,7 @@ fn others_ways(worlds: &[World]) -> Vec<Way> {
             });
         }
     } else {
-        println!("skipped: there is no {JEMALLOC}");
+        println!("skipped: {JEMALLOC} is not installed");
     }
     if Command::new("heaptrack").arg("--version").output().is_ok() {
         let to = worlds[0].folder.path().join("heaptrack");
@@ -267,7 +266,7 @@ fn others_ways(worlds: &[World]) -> Vec<Way> {
             ..Way::new("heaptrack, each allocation", &[])
         });
     } else {
-        println!("skipped: there is no heaptrack");
+        println!("skipped: heaptrack is not installed");
     }
     ways
 }
@@ -297,11 +296,11 @@ fn programs<'a>(cost: &'a str, kind: Kind) -> [Option<Vec<&'a str>>; 4] {
 fn cost() {
     let rounds = std::env::var("FERRETTO_HEAP_COST").ok();
     let Some(rounds) = rounds.and_then(|rounds| rounds.parse::<u32>().ok()) else {
-        println!("skipped: FERRETTO_HEAP_COST=7 measures what being recorded costs, in 7 rounds");
+        println!("skipped: FERRETTO_HEAP_COST=7 measures the cost of profiling in 7 rounds");
         return;
     };
     let Some(program) = compiled("heap-cost", "cost.c", &["-O2", "-fno-builtin", "-w"]) else {
-        println!("skipped: there is no C compiler");
+        println!("skipped: no C compiler is installed");
         return;
     };
     let program = program.display().to_string();
@@ -331,7 +330,7 @@ fn counted(way: &Way, program: &str) -> Instructions {
     if way.kind != Kind::Usual {
         return [None; 3];
     }
-    // The difference of two runs, so that the start of the program is left out.
+    // The difference of two runs excludes the start of the program.
     let pairs = |count: &str| way.instructions(&[program, "pairs", count]);
     let pair = pairs("220000").zip(pairs("20000"));
     let real = |words: &[&str]| match way.name.contains("jemalloc") {
@@ -389,7 +388,7 @@ fn show(ways: &[Way], best: &[[Best; 4]], instructions: &[Instructions]) {
     println!();
 }
 
-/// Says what is promised, and whether that was kept.
+/// Prints the promised limits, and whether they are kept.
 fn judge(ways: &[Way], best: &[[Best; 4]], instructions: &[Instructions]) {
     let place = |name: &str| ways.iter().position(|way| way.name == name);
     let at = |name| place(name).expect("there is one");

@@ -3,7 +3,7 @@
 use crate::world::{compiled, end, every, with_program};
 
 #[test]
-fn mappings_are_a_heap_of_their_own_if_that_is_asked_for() {
+fn mappings_are_a_heap_of_their_own_on_request() {
     with_program(|world| {
         let mut config = every(4096);
         config.heaps = vec!["libc.mmap".into()];
@@ -12,7 +12,7 @@ fn mappings_are_a_heap_of_their_own_if_that_is_asked_for() {
         assert_eq!(dump.heap, "libc.mmap");
         let mapped = recorded.sums(dump, "mapped");
         assert_eq!(mapped.live(), 7 << 20, "{mapped:?}");
-        // The rest of one that was cut, or moved, counts anew.
+        // The rest of a cut or moved mapping counts as new.
         let once = 1 + 2 + 3 + 1;
         let anew = 2 + 4;
         assert_eq!(mapped.allocated, ((once + anew) << 20) + (1 << 20));
@@ -23,7 +23,7 @@ fn mappings_are_a_heap_of_their_own_if_that_is_asked_for() {
 }
 
 #[test]
-fn libraries_that_take_the_place_of_others_are_told_apart() {
+fn libraries_that_replace_others_are_distinguished() {
     with_program(|world| {
         let plugin = |name: &str| {
             let define = format!("-DNAME={name}");
@@ -63,7 +63,7 @@ fn the_client_can_be_loaded_late_and_is_not_unloaded() {
 }
 
 #[test]
-fn programs_that_were_linked_with_versions_reach_the_client() {
+fn programs_linked_with_symbol_versions_reach_the_client() {
     with_program(|world| {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/heap");
         let script = format!("-Wl,--version-script={folder}/versioned.map");
@@ -100,7 +100,7 @@ const ALLOCATORS: [&str; 3] = [
 ];
 
 #[test]
-fn other_allocators_are_recorded_alike() {
+fn other_allocators_are_recorded_too() {
     with_program(|world| {
         for allocator in ALLOCATORS {
             let folders = [
@@ -111,7 +111,7 @@ fn other_allocators_are_recorded_alike() {
             ];
             let mut paths = folders.iter().map(|folder| format!("{folder}/{allocator}"));
             let Some(path) = paths.find(|path| std::path::Path::new(path).exists()) else {
-                println!("skipped: there is no {allocator}");
+                println!("skipped: {allocator} is not installed");
                 continue;
             };
             let run = |world: &crate::world::World, words: &[&str]| {

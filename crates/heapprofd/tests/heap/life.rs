@@ -1,4 +1,4 @@
-//! Processes that come, go and misbehave; recordings that end.
+//! The life cycle of processes and recordings.
 
 use std::process::Stdio;
 
@@ -17,7 +17,7 @@ fn only(pid: u32) -> HeapprofdConfig {
 }
 
 #[test]
-fn heap_004_other_processes_tell_nothing() {
+fn heap_004_other_processes_are_not_recorded() {
     with_program(|world| {
         let mut config = every(1);
         config.all = None;
@@ -28,7 +28,7 @@ fn heap_004_other_processes_tell_nothing() {
 }
 
 #[test]
-fn heap_004_a_second_recording_is_told_that_it_has_not_the_process() {
+fn heap_004_a_second_recording_of_a_process_is_rejected() {
     with_program(|world| {
         let first = world.begin(&every(1));
         let second = world.begin(&every(1));
@@ -41,7 +41,7 @@ fn heap_004_a_second_recording_is_told_that_it_has_not_the_process() {
 }
 
 #[test]
-fn heap_007_intervals_grow_when_room_becomes_scarce() {
+fn heap_007_intervals_grow_when_the_ring_fills_up() {
     with_program(|world| {
         let mut config = every(64);
         config.shmem_size_bytes = Some(1 << 20);
@@ -64,7 +64,7 @@ fn heap_007_intervals_grow_when_room_becomes_scarce() {
 }
 
 #[test]
-fn heap_013_children_are_processes_of_their_own() {
+fn heap_013_child_processes_are_recorded_separately() {
     with_program(|world| {
         let recorded = world.record(&every(4096), |world| world.run(&["fork"]));
         let of = |function: &str| -> Vec<(i32, u64)> {
@@ -73,7 +73,11 @@ fn heap_013_children_are_processes_of_their_own() {
             sums.filter(|(_, allocated)| *allocated > 0).collect()
         };
         let (leaked, passing) = (of("leaked"), of("passing"));
-        assert_eq!(leaked.len(), 1, "the parent's are the parent's");
+        assert_eq!(
+            leaked.len(),
+            1,
+            "the parent's allocations are not the child's"
+        );
         assert_eq!(leaked[0].1, 4 << 20);
         assert_eq!(passing.len(), 1);
         assert_eq!(passing[0].1, 2 << 20);
@@ -82,7 +86,7 @@ fn heap_013_children_are_processes_of_their_own() {
 }
 
 #[test]
-fn heap_013_a_process_that_executes_another_program_is_recorded_on() {
+fn heap_013_a_process_is_still_recorded_after_exec() {
     with_program(|world| {
         let recorded = world.record(&every(4096), |world| world.run(&["exec"]));
         let last = recorded.dumps().last().expect("a dump");
@@ -100,7 +104,7 @@ fn heap_013_a_process_that_executes_another_program_is_recorded_on() {
 fn heap_014_a_process_that_closes_all_descriptors_is_left_alone() {
     with_program(|world| {
         let recorded = world.record(&every(4096), |world| {
-            // It ends by `_exit`, and what it opened instead was not written to.
+            // The program ends by `_exit`, and the files it opened instead are unchanged.
             let mut target = world.target(&["close-all"]);
             assert!(target.0.wait().expect("it ends").success());
         });
@@ -110,7 +114,7 @@ fn heap_014_a_process_that_closes_all_descriptors_is_left_alone() {
 }
 
 #[test]
-fn a_process_that_unmaps_our_memory_goes_on() {
+fn a_process_survives_unmapping_the_clients_memory() {
     with_program(|world| {
         let recorded = world.record(&every(4096), |world| world.run(&["unmap-all"]));
         assert_eq!(
@@ -121,7 +125,7 @@ fn a_process_that_unmaps_our_memory_goes_on() {
 }
 
 #[test]
-fn heap_017_what_finds_no_room_is_told_and_the_books_stay_right() {
+fn heap_017_lost_samples_are_reported_and_totals_stay_consistent() {
     with_program(|world| {
         let mut config = every(1);
         config.block_client = None;
@@ -129,7 +133,7 @@ fn heap_017_what_finds_no_room_is_told_and_the_books_stay_right() {
         let recorded = world.record(&config, |world| world.run(&["leak", "5000"]));
         let dump = &recorded.dumps()[0];
         assert!(dump.has_overrun);
-        // Recorded allocations were freed, too, and none twice.
+        // Recorded allocations were freed exactly once.
         assert_eq!(recorded.sums(dump, "passing").live(), 0);
     });
 }
@@ -148,7 +152,7 @@ fn heap_017_with_blocking_nothing_is_lost() {
 }
 
 #[test]
-fn heap_023_dumps_follow_each_other() {
+fn heap_023_continuous_dumps_cover_adjacent_windows() {
     with_program(|world| {
         let mut config = every(1);
         config.continuous_dump_config = ContinuousDumpConfig {
@@ -197,7 +201,7 @@ fn heap_029_a_program_that_hangs_does_not_delay_the_end() {
 }
 
 #[test]
-fn heap_030_a_profiler_that_takes_too_much_ends() {
+fn heap_030_a_recording_that_exceeds_the_guardrails_ends() {
     with_program(|world| {
         let mut config = every(1);
         config.max_heapprofd_memory_kb = Some(1);
@@ -205,13 +209,13 @@ fn heap_030_a_profiler_that_takes_too_much_ends() {
         let failed = |notice: Notice| matches!(notice, Notice::Failed { .. });
         let mut notices = std::iter::from_fn(|| world.notices.recv_timeout(LIMIT).ok());
         assert!(notices.any(failed));
-        // The service gets its answer nevertheless.
+        // The service still gets its reply.
         end(consumer);
     });
 }
 
 #[test]
-fn heap_032_of_many_programs_the_one_that_is_meant_is_recorded() {
+fn heap_032_only_the_selected_one_of_many_programs_is_recorded() {
     with_program(|world| {
         let mut targets: Vec<_> = (0..8)
             .map(|_| world.target(&["leak-and-wait", "10"]))
@@ -226,15 +230,12 @@ fn heap_032_of_many_programs_the_one_that_is_meant_is_recorded() {
         let recorded = end(consumer);
         assert!(recorded.dumps().iter().all(|dump| dump.pid == meant as i32));
         let leaked = recorded.sums(recorded.last(meant, "libc.malloc"), "leaked");
-        assert_eq!(
-            leaked.allocated, 3000,
-            "a program that runs can be recorded"
-        );
+        assert_eq!(leaked.allocated, 3000, "a running program can be recorded");
     });
 }
 
 #[test]
-fn a_program_is_recorded_again_by_the_next_profiler() {
+fn a_restarted_profiler_records_a_program_again() {
     with_program(|mut world: World| {
         let mut target = world.target(&["leak-and-wait", "10"]);
         target.waits();
@@ -249,7 +250,7 @@ fn a_program_is_recorded_again_by_the_next_profiler() {
 }
 
 #[test]
-fn programs_outlive_profilers_that_end_at_any_moment() {
+fn programs_survive_the_end_of_the_profiler_at_any_time() {
     with_program(|mut world: World| {
         let mut command = world.command(crate::world::program().expect("it is built"));
         command
@@ -265,7 +266,7 @@ fn programs_outlive_profilers_that_end_at_any_moment() {
             drop(consumer);
             assert!(
                 child.try_wait().expect("it can be asked").is_none(),
-                "it runs on"
+                "the program still runs"
             );
             world.restart_profiler();
         }
@@ -275,7 +276,7 @@ fn programs_outlive_profilers_that_end_at_any_moment() {
 }
 
 #[test]
-fn heap_013_servers_that_fork_are_processes_each() {
+fn heap_013_each_process_of_a_forking_server_is_recorded() {
     with_program(|world| {
         let recorded = world.record(&every(1 << 16), |world| world.run(&["workers", "6"]));
         let mut sums: Vec<(u64, u64)> = recorded
@@ -296,9 +297,9 @@ fn heap_013_servers_that_fork_are_processes_each() {
 }
 
 #[test]
-fn a_process_that_becomes_another_user_is_recorded_on_and_anew() {
+fn a_process_that_changes_its_user_is_still_recorded_and_can_be_again() {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root can become another user");
+        println!("skipped: changing the user needs root");
         return;
     }
     with_program(|mut world: World| {
@@ -312,7 +313,7 @@ fn a_process_that_becomes_another_user_is_recorded_on_and_anew() {
         let first = end(consumer);
         let leaked = first.sums(first.last(pid, "libc.malloc"), "leaked");
         assert_eq!(leaked.allocated, 3 << 20);
-        // Its files in /proc are root's now.
+        // Its files in /proc belong to root now.
         world.restart_profiler();
         let consumer = world.begin(&only(pid));
         target.goes_on();
@@ -324,7 +325,7 @@ fn a_process_that_becomes_another_user_is_recorded_on_and_anew() {
 }
 
 #[test]
-fn processes_that_are_killed_at_any_moment_leave_what_they_told() {
+fn samples_of_killed_processes_are_kept() {
     with_program(|world| {
         let recorded = world.record(&every(512), |world| {
             for round in 0..12 {
@@ -342,7 +343,7 @@ fn processes_that_are_killed_at_any_moment_leave_what_they_told() {
                 while !is_recorded() {
                     std::thread::yield_now();
                 }
-                // Somewhere in what it does.
+                // At a random point of its work.
                 (0..round * 5000).for_each(|_| std::hint::spin_loop());
                 child.kill().expect("it runs");
                 child.wait().expect("it ends");

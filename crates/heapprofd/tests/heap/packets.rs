@@ -17,14 +17,14 @@ pub(crate) fn profile_packets(packets: &[TracePacket]) -> Vec<&ProfilePacket> {
     .collect()
 }
 
-/// Waits until so many dumps have come, which are left in the buffer.
+/// Waits until the buffer contains this many dumps.
 pub(crate) fn wait_for_dumps(consumer: &mut Consumer, count: usize) {
     let until = std::time::Instant::now() + LIMIT;
     let mut seen = 0;
     while seen < count {
         assert!(
             std::time::Instant::now() < until,
-            "waited in vain for dumps"
+            "timed out waiting for dumps"
         );
         consumer.flush(LIMIT).expect("a flush");
         let stats = consumer.trace_stats(LIMIT).expect("statistics");
@@ -87,7 +87,7 @@ fn heap_026_the_clock_of_dumps_is_in_the_trace() {
 }
 
 #[test]
-fn heap_028_functions_of_some_files_are_not_named() {
+fn heap_028_functions_of_excluded_files_are_not_named() {
     with_program(|world| {
         let mut config = every(1);
         let program = crate::world::program().expect("it is built");
@@ -101,7 +101,7 @@ fn heap_028_functions_of_some_files_are_not_named() {
 }
 
 #[test]
-fn heap_031_a_flush_is_answered_and_makes_no_dump() {
+fn heap_031_a_flush_is_acknowledged_without_a_dump() {
     with_program(|world| {
         let mut consumer = world.begin(&every(1));
         let mut target = world.target(&["leak-and-wait", "10"]);
@@ -115,7 +115,7 @@ fn heap_031_a_flush_is_answered_and_makes_no_dump() {
 }
 
 #[test]
-fn heap_022_the_moment_with_most_can_be_recorded_alone() {
+fn heap_022_only_the_peak_can_be_recorded() {
     with_program(|world| {
         let mut config = every(1);
         config.dump_at_max = Some(true);
@@ -125,14 +125,14 @@ fn heap_022_the_moment_with_most_can_be_recorded_alone() {
         let samples: Vec<_> = samples.flat_map(|dump| &dump.samples).collect();
         assert!(samples.iter().all(|sample| sample.self_allocated.is_none()));
         let peak: u64 = samples.iter().filter_map(|sample| sample.self_max).sum();
-        // All leaks, the constructor's, and one that passes.
+        // All leaks, the constructor's allocation, and a temporary one.
         assert!(peak >= 30_000 + 7777 + 200, "{peak}");
         let _ = TracePacket::default().encode_to_vec();
     });
 }
 
 #[test]
-fn numbers_are_explained_again_where_a_ring_has_overwritten_that() {
+fn interned_data_is_repeated_after_a_ring_overwrote_it() {
     with_program(|world| {
         let mut heap = every(1);
         heap.continuous_dump_config = ContinuousDumpConfig {
@@ -157,7 +157,10 @@ fn numbers_are_explained_again_where_a_ring_has_overwritten_that() {
             buffers.any(|buffer| buffer.chunks_overwritten.unwrap_or(0) > 8)
         };
         while !is_full(&mut consumer) {
-            assert!(std::time::Instant::now() < until, "nothing is overwritten");
+            assert!(
+                std::time::Instant::now() < until,
+                "timed out waiting for the ring to overwrite data"
+            );
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         let recorded = end(consumer);

@@ -1,9 +1,9 @@
-//! Dumps beside what programs have allocated.
+//! Dumps compared with the programs' allocations.
 
 use crate::world::{Recorded, World, compiled, every, with_program};
 
 #[test]
-fn heap_006_each_byte_is_counted_if_that_is_asked_for() {
+fn heap_006_an_interval_of_one_counts_each_byte() {
     with_program(|world| {
         let recorded = world.record(&every(1), |world| world.run(&["leak", "500"]));
         let dump = &recorded.dumps()[0];
@@ -26,16 +26,16 @@ fn heap_006_samples_add_up_within_three_sigma() {
             println!("{found} instead of {expected}, {off} sigma");
             off < 3.0
         };
-        // Seeds are random. Of each sum 0.27 % of recordings are further off, of one of the two
-        // 0.54 %, so three recordings in a row are one of six millions.
+        // Seeds are random. 0.27 % of recordings exceed 3 sigma for a sum, and 0.54 % for one of
+        // the two sums, so three failures in a row have a chance of one in six million.
         let found = (0..3).any(|_| {
             let recorded = world.record(&every(interval), |world| world.run(&["leak", "100000"]));
             let dump = &recorded.dumps()[0];
             let leaked = recorded.sums(dump, "leaked");
             assert_eq!(leaked.freed, 0);
             let passing = recorded.sums(dump, "passing");
-            assert_eq!(passing.live(), 0, "all that was sampled was freed");
-            // Of a leak of this size 3 sigma are less than 5 %.
+            assert_eq!(passing.live(), 0, "all samples were freed");
+            // 3 sigma of a leak of this size are less than 5 %.
             is_near(leaked.live(), 30_000_000) && is_near(passing.allocated, 20_000_000)
         });
         assert!(found);
@@ -47,17 +47,18 @@ fn heap_011_all_functions_of_the_allocator_are_balanced() {
     with_program(|world| {
         let recorded = world.record(&every(1), |world| world.run(&["family"]));
         let family = recorded.sums(&recorded.dumps()[0], "family");
-        // 1000 each, but 1024 of aligned_alloc, a page of pvalloc, and 10 before one realloc.
+        // 1000 bytes each, except 1024 for aligned_alloc, a page for pvalloc, and 10 before a
+        // realloc.
         assert_eq!(family.allocated, 8 * 1000 + 1024 + 4096 + 10);
         assert_eq!(family.allocations, 11);
-        // malloc, realloc, reallocarray, memalign, pvalloc are freed, and the 10 bytes.
+        // malloc, realloc, reallocarray, memalign and pvalloc are freed, and the 10 bytes.
         assert_eq!(family.freed, 4 * 1000 + 4096 + 10);
         assert_eq!(family.frees, 6);
     });
 }
 
 #[test]
-fn heap_012_what_fails_changes_nothing() {
+fn heap_012_failed_allocations_change_nothing() {
     with_program(|world| {
         let recorded = world.record(&every(1), |world| world.run(&["failing"]));
         let failing = recorded.sums(&recorded.dumps()[0], "failing");
@@ -73,7 +74,7 @@ fn heap_011_threads_are_balanced() {
         let expected = 64.0 * 4000.0 * 250.5;
         let sigma = (expected * 2000.0_f64).sqrt();
         let off = (churn.allocated as f64 - expected).abs();
-        // The sizes are random, too, which adds a little.
+        // Random sizes add some variance.
         assert!(
             off < 5.0 * sigma,
             "{churn:?} instead of {expected}, sigma {sigma}"
@@ -103,7 +104,7 @@ fn heap_015_the_first_allocation_is_recorded() {
 }
 
 #[test]
-fn heap_008_009_010_allocators_tell_of_themselves() {
+fn heap_008_009_010_custom_allocators_are_recorded() {
     with_program(|world| {
         let mut config = every(1);
         config.all_heaps = Some(true);
@@ -118,7 +119,7 @@ fn heap_008_009_010_allocators_tell_of_themselves() {
         assert_eq!((site.allocated, site.freed), (5000, 2000));
         let all = recorded.sums(custom, "");
         assert_eq!(all.allocated, 5000 + 12_345);
-        // The 200th heap is one like any other.
+        // The 200th heap works like any other.
         let high = recorded
             .dumps()
             .iter()
@@ -155,7 +156,7 @@ fn programs_of_other_languages_are_recorded() {
         ]);
         match python.output() {
             Ok(output) => assert!(output.status.success(), "{output:?}"),
-            Err(_) => println!("skipped: there is no Python"),
+            Err(_) => println!("skipped: Python is not installed"),
         }
     });
     let total: u64 = recorded
@@ -170,7 +171,7 @@ fn programs_of_other_languages_are_recorded() {
 fn operators_new_and_delete_are_balanced() {
     let options = ["-g", "-O1", "-w", "-std=c++17", "-pthread", "-rdynamic"];
     let Some(program) = compiled("heap-target-cc", "target.cc", &options) else {
-        println!("skipped: there is no C++ compiler");
+        println!("skipped: no C++ compiler is installed");
         return;
     };
     let world = World::new();
@@ -190,7 +191,7 @@ fn operators_new_and_delete_are_balanced() {
 }
 
 #[test]
-fn programs_of_rust_are_recorded_with_the_library_and_with_the_allocator() {
+fn rust_programs_are_recorded_with_the_library_and_with_the_allocator() {
     let world = World::new();
     let check = |recorded: Recorded, what: &str| {
         let dump = &recorded.dumps()[0];
@@ -211,7 +212,7 @@ fn programs_of_rust_are_recorded_with_the_library_and_with_the_allocator() {
         "-Copt-level=1",
     ];
     let Some(plain) = compiled("heap-target-rs", "target.rs", &common) else {
-        println!("skipped: there is no rustc");
+        println!("skipped: rustc is not installed");
         return;
     };
     let recorded = world.record(&every(1), |world| {
@@ -244,7 +245,7 @@ fn programs_of_rust_are_recorded_with_the_library_and_with_the_allocator() {
     }
 }
 
-/// A server with a thread for each request, which keeps what came.
+/// A server with a thread for each request, which keeps the received bodies.
 const SERVER: &str = "
 import http.server, threading, urllib.request
 kept = []
@@ -273,10 +274,10 @@ fn a_server_with_many_threads_is_recorded() {
         .output()
         .is_err()
     {
-        println!("skipped: there is no Python");
+        println!("skipped: Python is not installed");
         return;
     }
-    // Allocations of this size count exactly.
+    // Allocations of this size are counted exactly.
     let recorded = world.record(&every(20_000), |world| {
         world.succeeds(world.command("python3").args(["-c", SERVER]));
     });
@@ -285,7 +286,7 @@ fn a_server_with_many_threads_is_recorded() {
     let dump = dump.expect("a dump");
     assert!(!dump.has_overrun && !dump.is_corrupt);
     let total = dump.total();
-    // The memory that is kept, and the bodies that were not.
+    // The kept memory, and the freed bodies.
     assert!(
         total.allocated.weight >= 80 * (50_001 + 20_000),
         "{total:?}"

@@ -1,4 +1,4 @@
-//! A program of Rust, whose allocator is ours if it is compiled so.
+//! A Rust program that uses our allocator if compiled with it.
 
 #[cfg(carries_client)]
 #[global_allocator]

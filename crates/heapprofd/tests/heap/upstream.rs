@@ -1,7 +1,7 @@
-//! Upstream's client and profiler on the other side, and its trace processor behind ours.
+//! Upstream's client, profiler and trace processor with ours.
 //!
 //! `FERRETTO_UPSTREAM` names the folder of upstream's programs, with
-//! `libheapprofd_glibc_preload.so` and `trace_processor_shell`; without it nothing is tried.
+//! `libheapprofd_glibc_preload.so` and `trace_processor_shell`; without it the tests are skipped.
 
 use std::fs::File;
 use std::io::IoSlice;
@@ -17,7 +17,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 
 use crate::world::{LIMIT, Recorded, Target, World, compiled, end, every, program, with_program};
 
-/// A program of upstream's, if it is there.
+/// Returns the path of an upstream program, if available.
 fn upstream(name: &str) -> Option<PathBuf> {
     let folder = std::env::var_os("FERRETTO_UPSTREAM").map(PathBuf::from);
     let path = folder.map(|folder| folder.join(name));
@@ -28,7 +28,7 @@ fn upstream(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// The program with these libraries, which the bridge connects.
+/// Starts the program with these libraries, connected by the bridge.
 fn bridged(
     world: &World,
     words: &[&str],
@@ -63,7 +63,7 @@ fn upstreams_client_records_into_our_profiler() {
         let variables = [
             ("BRIDGE", "profiler"),
             ("BRIDGE_SOCKET", &*socket),
-            // It waits for the session before the program begins.
+            // The client waits for the session before the program starts.
             ("PERFETTO_HEAPPROFD_BLOCKING_INIT", "1"),
         ];
         let recorded = world.record(&every(1), |world| {
@@ -78,7 +78,7 @@ fn upstreams_client_records_into_our_profiler() {
         );
         let passing = recorded.sums(dump, "passing");
         assert_eq!((passing.allocated, passing.freed), (1_000_000, 1_000_000));
-        // Threads, whose records come in any order.
+        // Records of threads arrive in any order.
         let recorded = world.record(&every(2000), |world| {
             bridged(world, &["threads", "16"], &[&library], &variables).ends();
         });
@@ -97,12 +97,12 @@ fn send(stream: &UnixStream, fd: BorrowedFd<'_>) {
     sendmsg(stream, &byte, &mut ancillary, SendFlags::empty()).expect("sent");
 }
 
-/// The next connection of a process; a thread waits for it, as there may be none.
+/// Accepts the next connection of a process, on a thread, since there may be none.
 fn accepted(listener: UnixListener, pid: u32) -> mpsc::Receiver<UnixStream> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         while let Ok((stream, _)) = listener.accept() {
-            // Upstream's profiler is a fork of the target, and has our client as well.
+            // Upstream's profiler is a fork of the target and has our client, too.
             let peer = rustix::net::sockopt::socket_peercred(&stream).expect("it has one");
             let is_it = peer.pid.as_raw_nonzero().get() as u32 == pid;
             if is_it && sender.send(stream).is_err() {
@@ -141,7 +141,7 @@ fn our_client_records_into_upstreams_profiler() {
         let libraries: [&Path; 2] = [&world.library(), &library];
         let mut target = bridged(&world, &["leak-and-wait", "100"], &libraries, &variables);
         target.waits();
-        // Upstream's profiler wants to begin; our client is called, and connects.
+        // Upstream's profiler starts; our client is notified and connects.
         let client = accepted(listener, target.pid());
         let wanted = accepted(bridges, target.pid());
         let to = wanted.recv_timeout(LIMIT).expect("the bridge asks");
@@ -150,7 +150,7 @@ fn our_client_records_into_upstreams_profiler() {
         let client = client.recv_timeout(LIMIT).expect("our client connects");
         send(&to, client.as_fd());
         target.waits();
-        // It is there until its callstacks have names.
+        // The target lives until its callstacks are symbolized.
         let recorded = end(consumer);
         target.goes_on();
         target.ends();
@@ -161,7 +161,7 @@ fn our_client_records_into_upstreams_profiler() {
     });
 }
 
-/// Answers of upstream's trace processor, a line for each row.
+/// Runs a query with upstream's trace processor. Returns a line for each row.
 fn ask(program: &Path, recorded: &Recorded, sql: &str) -> Vec<String> {
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), &recorded.bytes).expect("written");
@@ -178,7 +178,7 @@ fn ask(program: &Path, recorded: &Recorded, sql: &str) -> Vec<String> {
 }
 
 #[test]
-fn upstreams_trace_processor_adds_up_what_we_do() {
+fn upstreams_trace_processor_computes_the_same_totals() {
     let Some(program) = upstream("trace_processor_shell") else {
         return;
     };

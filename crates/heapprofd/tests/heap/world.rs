@@ -1,4 +1,4 @@
-//! A service and the profiler, each on a thread, in a folder of their own; and programs.
+//! A service and the profiler on threads, with sockets in a temporary folder, and programs.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -88,7 +88,7 @@ impl World {
         self.folder.path().join("libferretto_heap.so")
     }
 
-    /// A command with the client.
+    /// Returns a command with the client preloaded.
     pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new(program.as_ref());
         command
@@ -97,7 +97,7 @@ impl World {
         command
     }
 
-    /// Runs a command, which has to succeed.
+    /// Runs a command, which must succeed.
     pub(crate) fn succeeds(&self, command: &mut Command) {
         let output = command.stdin(Stdio::null()).output().expect("it runs");
         assert!(output.status.success(), "{output:?}");
@@ -123,7 +123,7 @@ impl World {
         Consumer::connect(&address, LIMIT).expect("a consumer")
     }
 
-    /// Begins to record.
+    /// Starts a recording.
     pub(crate) fn begin(&self, heap: &HeapprofdConfig) -> Consumer {
         self.begin_with(config(heap))
     }
@@ -181,7 +181,7 @@ impl Drop for World {
     }
 }
 
-/// A recording with a large buffer.
+/// Returns a config with a large buffer.
 pub(crate) fn config(heap: &HeapprofdConfig) -> TraceConfig {
     let source = DataSourceConfig {
         name: Some(HEAPPROFD.into()),
@@ -204,7 +204,7 @@ pub(crate) fn config(heap: &HeapprofdConfig) -> TraceConfig {
     }
 }
 
-/// All processes, a sample for each so many bytes, nothing lost.
+/// Returns a config for all processes at this sampling interval, without losses.
 pub(crate) fn every(interval: u64) -> HeapprofdConfig {
     HeapprofdConfig {
         sampling_interval_bytes: Some(interval),
@@ -242,14 +242,14 @@ impl Recorded {
         self.profile.heap_dumps()
     }
 
-    /// The last dump of a heap of a process.
+    /// Returns the last dump of a process's heap.
     pub(crate) fn last(&self, pid: u32, heap: &str) -> &HeapDump {
         let mut dumps = self.dumps().iter().rev();
         let found = dumps.find(|dump| dump.pid == pid as i32 && dump.heap == heap);
         found.unwrap_or_else(|| panic!("{heap} of {pid} is not in {:?}", self.dumps()))
     }
 
-    /// Adds up what a function, or what it called, has allocated in a dump.
+    /// Returns the totals of a function and its callees in a dump.
     pub(crate) fn sums(&self, dump: &HeapDump, function: &str) -> Sums {
         let mut sums = Sums::default();
         for (stack, row) in dump.rows() {
@@ -263,7 +263,7 @@ impl Recorded {
         sums
     }
 
-    /// The names of a callstack's functions, the outermost first.
+    /// Returns the names of a callstack's functions, the outermost first.
     pub(crate) fn names(&self, stack: ferretto_trace::profile::StackId) -> Vec<String> {
         let lines = self.profile.functions(stack);
         let functions = lines.filter_map(|line| self.profile.function(line.function));
@@ -273,7 +273,7 @@ impl Recorded {
     }
 }
 
-/// A program that runs.
+/// A running program.
 pub(crate) struct Target(pub(crate) Child);
 
 impl Target {
@@ -281,7 +281,7 @@ impl Target {
         self.0.id()
     }
 
-    /// Waits until it waits.
+    /// Blocks until the program waits for input.
     pub(crate) fn waits(&mut self) {
         let mut byte = [0];
         let out = self.0.stdout.as_mut().expect("it was piped");
@@ -289,13 +289,13 @@ impl Target {
         assert_eq!(byte, *b"w", "it waits");
     }
 
-    /// Lets it go on.
+    /// Lets the program continue.
     pub(crate) fn goes_on(&mut self) {
         let input = self.0.stdin.as_mut().expect("it was piped");
         input.write_all(b"g").expect("it reads");
     }
 
-    /// Waits for its end, which has to be a good one.
+    /// Waits for the program to succeed.
     pub(crate) fn ends(&mut self) {
         let mut text = String::new();
         let out = self.0.stdout.as_mut().expect("it was piped");
@@ -307,13 +307,13 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        // One that has ended is as well.
+        // The program may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The program, compiled once; `None` if there is no compiler.
+/// Returns the program, compiled once; `None` if there is no compiler.
 pub(crate) fn program() -> Option<&'static Path> {
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
     let options = [
@@ -339,7 +339,7 @@ pub(crate) fn compiled(name: &str, source: &str, options: &[&str]) -> Option<Pat
     };
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/heap");
-    // Tests of two processes and two threads may compile the same.
+    // Several test processes and threads may compile the same program.
     static PARTS: AtomicU32 = AtomicU32::new(0);
     let number = PARTS.fetch_add(1, Ordering::Relaxed);
     let part = path.with_file_name(format!("{}-{number}-{name}", std::process::id()));
@@ -355,10 +355,10 @@ pub(crate) fn compiled(name: &str, source: &str, options: &[&str]) -> Option<Pat
     Some(path)
 }
 
-/// Runs a test if its program can be compiled; says so otherwise.
+/// Runs a test if its program can be compiled; otherwise prints that it is skipped.
 pub(crate) fn with_program(test: impl FnOnce(World)) {
     match program() {
         Some(_) => test(World::new()),
-        None => println!("skipped: there is no C compiler (cc)"),
+        None => println!("skipped: no C compiler (cc) is installed"),
     }
 }
