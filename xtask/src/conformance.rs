@@ -1,5 +1,5 @@
-//! `cargo xtask conformance`: the rules of the protocol (`docs/rules`) with their tests, from the
-//! names of the tests.
+//! `cargo xtask conformance`: lists the rules of the protocol (`docs/rules`) with their tests,
+//! found by the names of the tests.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,14 +11,14 @@ use anyhow::{Context, Result, bail, ensure};
 const PAGE: &str = "docs/conformance.md";
 /// The rules: a file for each list, named by the prefix of its tests.
 const RULES: &str = "docs/rules";
-/// Rules that have no test here, one a line: list, number, reason.
+/// The file of rules without a test, one per line: list, number, reason.
 const EXCEPTIONS: &str = "docs/conformance-exceptions.txt";
-/// The folders that are searched for tests.
+/// The folders to search for tests.
 const FOLDERS: [&str; 3] = ["crates", "interop", "query"];
 
 /// A list of numbered rules.
 struct List {
-    /// The prefix of the names of its tests, and the name of its file.
+    /// The prefix of its tests' names, and the name of its file.
     prefix: String,
     /// The subject of the list.
     about: String,
@@ -30,7 +30,7 @@ struct List {
 type Rule = (String, usize);
 /// Names of the tests of each rule.
 type Tests = BTreeMap<Rule, Vec<String>>;
-/// Why rules have no test.
+/// The reasons why rules have no test.
 type Exceptions = BTreeMap<Rule, String>;
 
 /// Writes the page.
@@ -76,8 +76,7 @@ fn page(root: &Path) -> Result<String> {
     Ok(page)
 }
 
-/// Fails if a test names a rule that is not written down, or a rule has neither a test nor an
-/// exception.
+/// Fails if a test names an unknown rule, or a rule has neither a test nor an exception.
 fn complete(lists: &[List], tests: &Tests, exceptions: &Exceptions) -> Result<()> {
     for ((prefix, number), names) in tests {
         ensure!(
@@ -148,8 +147,8 @@ fn lists(folder: &Path) -> Result<Vec<List>> {
     lists.collect()
 }
 
-/// Reads a list: its title `# PREFIX: ABOUT`, then numbered rules below headings; lines that go on
-/// are indented.
+/// Parses a list: its title `# PREFIX: ABOUT`, then numbered rules below headings. Continuation
+/// lines are indented.
 fn list(text: &str) -> Result<List> {
     let title = text.lines().next().and_then(|line| line.strip_prefix("# "));
     let (prefix, about) = title
@@ -162,7 +161,7 @@ fn list(text: &str) -> Result<List> {
         if let Some(more) = line.strip_prefix("  ") {
             let rule = rules
                 .last_mut()
-                .context("a line goes on with no rule before it")?;
+                .context("a continuation line has no rule before it")?;
             write!(rule, " {}", more.trim_start())?;
         } else if let Some((number, rule)) = line.split_once(". ")
             && let Ok(number) = number.parse::<usize>()
@@ -189,7 +188,7 @@ fn list(text: &str) -> Result<List> {
     })
 }
 
-/// Reads the exceptions; each must name a rule that exists and has no test.
+/// Parses the exceptions. Each must name an existing rule without a test.
 fn exceptions(text: &str, lists: &[List], tests: &Tests) -> Result<Exceptions> {
     let mut exceptions = Exceptions::new();
     let lines = text.lines().map(str::trim);
@@ -201,7 +200,7 @@ fn exceptions(text: &str, lists: &[List], tests: &Tests) -> Result<Exceptions> {
         }
         ensure!(
             exceptions.insert(rule, reason.to_owned()).is_none(),
-            "{line:?} is there twice"
+            "{line:?} is a duplicate"
         );
     }
     Ok(exceptions)
@@ -232,7 +231,7 @@ fn visit(folder: &Path, lists: &[List], tests: &mut Tests) -> Result<()> {
     Ok(())
 }
 
-/// Finds `fn PREFIX_NNN_…`; a test of several rules has several numbers there.
+/// Finds `fn PREFIX_NNN_…`. A test of several rules has several numbers.
 fn collect(text: &str, lists: &[List], tests: &mut Tests) {
     let names = text.lines().filter_map(|line| {
         let line = line.trim_start();
@@ -249,9 +248,9 @@ fn collect(text: &str, lists: &[List], tests: &mut Tests) {
     }
 }
 
-/// The rules at the start of `name`: a list, then numbers of three digits, one behind the other,
-/// listed with `and` or as a range with `to`; then perhaps another list. Numbers of two digits are
-/// rows of a table a rule speaks of.
+/// Parses the rules at the start of `name`: a list and numbers of three digits, in a row, joined by
+/// `and` or as a range with `to`; optionally followed by another list. Numbers of two digits are
+/// rows of a rule's table.
 fn rules(name: &str, lists: &[List]) -> Vec<Rule> {
     let mut rules: Vec<Rule> = Vec::new();
     let mut list = None;
@@ -292,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn names_tell_their_rules() {
+    fn rules_are_parsed_from_test_names() {
         let numbers = |name| -> Vec<usize> {
             rules(name, &lists())
                 .into_iter()
@@ -327,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn exceptions_are_of_rules_without_a_test() {
+    fn exceptions_must_be_existing_rules_without_a_test() {
         let tests = Tests::from([(("shm".to_owned(), 7), vec!["shm_007".to_owned()])]);
         let read = exceptions(
             "# list, number, reason\n\nshm 8 because of that\n",
@@ -348,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_and_tests_need_each_other() {
+    fn every_test_needs_a_rule_and_every_rule_a_test() {
         let lists = [List {
             prefix: "shm".to_owned(),
             about: "memory".to_owned(),

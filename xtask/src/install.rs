@@ -1,4 +1,4 @@
-//! `cargo xtask install-capi`: the C interface as a library of the system.
+//! `cargo xtask install-capi`: installs the C interface as a system library.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,15 +7,15 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// The library by its own name, and by that of the one it can stand in for.
+/// The names of the library: its own, and that of the library it can replace.
 const NAMES: [&str; 2] = ["ferretto_c", "perfetto_c"];
 
-/// Libraries that a statically linked program needs besides.
+/// The additional libraries of statically linked programs.
 const PRIVATE_LIBS: &str = "-lpthread -ldl -lm";
 
-/// Builds the library with one of cargo's profiles and puts it under `prefix`, with files for
-/// pkg-config. Files with the names of the other library are replaced only if they are links, as an
-/// earlier call makes them.
+/// Builds the library with a profile of cargo and installs it under `prefix`, with files for
+/// pkg-config. Replaces files with the names of the other library only if they are links of an
+/// earlier call.
 pub(crate) fn run(prefix: &str, profile: &str) -> Result<()> {
     place(&build(profile)?, Path::new(prefix))?;
     println!("installed libferretto_c in {prefix}/lib");
@@ -32,7 +32,7 @@ pub(crate) fn place(built: &Path, prefix: &Path) -> Result<()> {
     for extension in ["so", "a"] {
         let file = format!("libferretto_c.{extension}");
         let target = libraries.join(&file);
-        // A running program keeps the one it has.
+        // Running programs keep the old file.
         let _ = fs::remove_file(&target);
         fs::copy(built.join(&file), &target)
             .with_context(|| format!("writing {}", target.display()))?;
@@ -46,7 +46,7 @@ pub(crate) fn place(built: &Path, prefix: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Builds the library and returns the folder it is in.
+/// Builds the library, and returns its folder.
 pub(crate) fn build(profile: &str) -> Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let status = Command::new(env!("CARGO"))
@@ -55,10 +55,10 @@ pub(crate) fn build(profile: &str) -> Result<PathBuf> {
         .current_dir(&root)
         .status()
         .context("running cargo build")?;
-    ensure!(status.success(), "the library could not be built");
+    ensure!(status.success(), "building the library failed");
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    // The folder of this one has another name.
+    // The folder of the dev profile has another name.
     Ok(target.join(if profile == "dev" { "debug" } else { profile }))
 }
 
@@ -68,13 +68,13 @@ fn link(place: &Path, to: &str) -> Result<()> {
     }
     symlink(to, place).with_context(|| {
         format!(
-            "making {}: is another library installed there?",
+            "creating {}: another library may be installed there",
             place.display()
         )
     })
 }
 
-/// A file for pkg-config.
+/// Returns a file for pkg-config.
 fn description(name: &str, prefix: &Path) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let prefix = prefix.display();
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_is_put_where_it_is_looked_for_and_can_be_put_there_again() {
+    fn installation_is_complete_and_repeatable() {
         let root = std::env::temp_dir().join(format!("xtask-install-{}", std::process::id()));
         let (built, prefix) = (root.join("built"), root.join("prefix"));
         fs::create_dir_all(&built).unwrap();
@@ -110,7 +110,7 @@ mod tests {
             let text = fs::read_to_string(prefix.join(format!("lib/pkgconfig/{name}.pc"))).unwrap();
             assert!(text.contains(&format!("Name: {name}\n")));
         }
-        // Another library by that name stays.
+        // Another library of that name is kept.
         let other = prefix.join("lib/libperfetto_c.a");
         fs::remove_file(&other).unwrap();
         fs::write(&other, "other").unwrap();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptions_name_the_library_and_where_it_is() {
+    fn pkg_config_files_name_the_library_and_its_folder() {
         let text = description("perfetto_c", Path::new("/opt/x"));
         assert!(text.starts_with("prefix=/opt/x\n"));
         assert!(text.contains("\nLibs: -L${libdir} -lperfetto_c\n"));

@@ -1,5 +1,5 @@
-//! `cargo xtask language`: comments of one width, doc comments that begin as Rust's do, and
-//! sentences of comments that name their subjects.
+//! `cargo xtask language`: checks the width of comments, the first words of doc comments, and that
+//! sentences name their subjects.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use anyhow::{Context, Result, ensure};
 const FOLDERS: [&str; 7] = [
     "bench", "crates", "fuzz", "interop", "query", "tls", "xtask",
 ];
-/// Columns of a comment.
+/// The largest width of a comment.
 const WIDTH: usize = 100;
-/// Beginnings of a question, and not of a description.
+/// First words of a question instead of a description.
 const QUESTIONS: [&str; 7] = ["How", "What", "Where", "Whether", "Which", "Who", "Whose"];
-/// Beginnings of a sentence that does not name its subject.
+/// First words of a sentence that does not name its subject.
 const PRONOUNS: [&str; 5] = ["What", "Whatever", "Who", "Whoever", "Whose"];
 
 /// Wraps the comments that are too wide.
@@ -29,7 +29,7 @@ pub(crate) fn write() -> Result<()> {
     Ok(())
 }
 
-/// Fails if comments are too wide, begin with a question word, or do not name their subject.
+/// Fails if comments are too wide, start with a question word, or do not name their subject.
 pub(crate) fn check() -> Result<()> {
     let found: Vec<String> = files()?.iter().flat_map(findings).collect();
     ensure!(found.is_empty(), "{}", found.join("\n"));
@@ -43,7 +43,7 @@ struct File {
     text: String,
 }
 
-/// Describes all that is wrong with a file.
+/// Describes all mistakes in a file.
 fn findings(file: &File) -> Vec<String> {
     let name = &file.name;
     let mut found = Vec::new();
@@ -67,8 +67,7 @@ fn findings(file: &File) -> Vec<String> {
     found
 }
 
-/// Finds the lines that begin a description with a question word: of doc comments, and of entries
-/// of the changelog.
+/// Finds the lines that start a doc comment or an entry of the changelog with a question word.
 fn questions<'a>(name: &str, text: &'a str) -> Vec<(usize, &'a str)> {
     let asks = |text: &str| QUESTIONS.contains(&first_word(text));
     let mut found = Vec::new();
@@ -92,11 +91,11 @@ fn questions<'a>(name: &str, text: &'a str) -> Vec<(usize, &'a str)> {
     found
 }
 
-/// Finds the lines of comments in which a sentence begins with a pronoun: in "What is left is
-/// freed", readers have to find out that pages are meant.
+/// Finds the lines of comments in which a sentence starts with a pronoun: "What is left is freed"
+/// does not say that pages are meant.
 fn unnamed(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
-    // The marker of the line before, and whether a sentence ended with it.
+    // The marker of the line before, and true if a sentence ended there.
     let mut before: Option<(&str, bool)> = None;
     for (index, line) in text.lines().enumerate() {
         let comment = Comment::parse(line);
@@ -154,7 +153,7 @@ impl<'a> Comment<'a> {
         })
     }
 
-    /// Returns how far lines that go on are indented, if this line may be joined with others.
+    /// Returns the indentation of continuation lines, if this line may be joined with others.
     fn hanging(&self) -> Option<usize> {
         let text = self.text;
         let body = text.trim_start();
@@ -177,8 +176,8 @@ impl<'a> Comment<'a> {
     }
 }
 
-/// Fills anew each paragraph of comments that has a line wider than [`WIDTH`]. Code, tables and
-/// drawings are kept.
+/// Wraps each paragraph of comments with a line wider than [`WIDTH`]. Keeps code, tables and
+/// drawings.
 fn wrap(text: &str) -> String {
     let mut wrapped = String::with_capacity(text.len());
     let mut lines = text.lines().peekable();
@@ -213,7 +212,7 @@ fn wrap(text: &str) -> String {
     wrapped
 }
 
-/// Writes the words of a paragraph in as few lines as they need.
+/// Writes the words of a paragraph in as few lines as possible.
 fn fill(wrapped: &mut String, first: Comment<'_>, hanging: usize, paragraph: &[&str]) {
     let begin = |indent: usize| {
         let (outer, inner) = (" ".repeat(first.indent), " ".repeat(indent + 1));
@@ -241,7 +240,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Reads the files that are looked at, in order.
+/// Reads the files to check, in order.
 fn files() -> Result<Vec<File>> {
     let mut names = vec!["CHANGELOG.md".to_owned()];
     for folder in FOLDERS {
@@ -278,7 +277,7 @@ mod tests {
     use super::{questions, unnamed, wrap};
 
     #[test]
-    fn only_the_first_line_of_a_description_is_looked_at() {
+    fn only_the_first_line_of_a_description_is_checked_for_questions() {
         let text = "//! What it does.\n\n/// Returns\n/// What is there.\n\n// Why? What else.\n    /// How\n";
         let numbers = |name| -> Vec<usize> {
             questions(name, text)
@@ -295,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn each_sentence_of_a_comment_is_looked_at() {
+    fn each_sentence_of_a_comment_is_checked_for_its_subject() {
         let numbers = |text: &str| -> Vec<usize> {
             let found = unnamed(text).into_iter();
             found.map(|(number, _)| number).collect()
@@ -315,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn only_paragraphs_that_are_too_wide_are_filled() {
+    fn only_too_wide_paragraphs_are_wrapped() {
         let narrow = "    // One line,\n    // and another.\n";
         assert_eq!(wrap(narrow), narrow);
         let word = "abcdefghi ".repeat(12);

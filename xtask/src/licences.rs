@@ -1,4 +1,4 @@
-//! `cargo xtask licences`: every dependency's licence is on the list of `deny.toml`.
+//! `cargo xtask licences`: checks that `deny.toml` allows every dependency's licence.
 
 use std::fs;
 use std::path::Path;
@@ -69,8 +69,8 @@ fn allowed(deny: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Returns the licences that the `exceptions` list allows one package in addition, as `cargo tree`
-/// names it.
+/// Returns the additional licences of a package in the `exceptions` list. The package is named as
+/// by `cargo tree`.
 fn exceptions<'a>(deny: &'a str, package: &str) -> Vec<&'a str> {
     let name = package.split(' ').next().unwrap_or_default();
     let start = format!("{{ name = \"{name}\", ");
@@ -80,7 +80,7 @@ fn exceptions<'a>(deny: &'a str, package: &str) -> Vec<&'a str> {
     entry.map_or(Vec::new(), |(entry, _)| allowed(entry))
 }
 
-/// Tells whether an SPDX expression can be met with the allowed licences alone.
+/// Returns true if the allowed licences satisfy an SPDX expression.
 fn permits(expression: &str, allowed: &[&str]) -> bool {
     let spaced = expression
         .replace('(', " ( ")
@@ -129,7 +129,7 @@ mod tests {
     use super::{exceptions, permits};
 
     #[test]
-    fn exceptions_are_for_one_package() {
+    fn exceptions_apply_to_one_package() {
         let deny = r#"exceptions = [{ name = "one", allow = ["CDDL-1.0"] }, { name = "two", allow = [] }]"#;
         assert_eq!(exceptions(deny, "one v1.0.0"), ["CDDL-1.0"]);
         assert_eq!(exceptions(deny, "two v1.0.0"), [""; 0]);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_are_met_by_one_side_of_or_and_all_of_and() {
+    fn or_needs_one_side_and_and_needs_both() {
         let allowed = ["MIT", "Unicode-3.0", "Apache-2.0 WITH LLVM-exception"];
         assert!(permits("MIT OR GPL-3.0", &allowed));
         assert!(permits("GPL-2.0/MIT", &allowed));

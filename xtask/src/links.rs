@@ -1,4 +1,4 @@
-//! `cargo xtask links`: links between documents lead somewhere, and the book has all of its pages.
+//! `cargo xtask links`: checks links between documents, and that the book lists all of its pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// Pages of `docs/` that are no chapters: lists for those who work on the project.
+/// Pages of `docs/` that are not chapters: lists for contributors.
 const NO_CHAPTERS: [&str; 1] = ["conformance.md"];
 
 /// Checks README and the other documents at the root, and the book in `docs/`.
@@ -36,7 +36,7 @@ pub(crate) fn check() -> Result<()> {
                 "" => page.clone(),
                 path => folder.join(path),
             };
-            // A book has nothing of what lies beside it.
+            // Files outside of the book are not part of it.
             let leaves = folder == Path::new("docs") && path.starts_with("..");
             let is_there = root.join(&target).exists();
             let headings = pages.get(&target).map(|text| anchors(text));
@@ -62,13 +62,13 @@ pub(crate) fn check() -> Result<()> {
         }
     }
     if !wrong.is_empty() {
-        bail!("links that lead nowhere:\n  {}", wrong.join("\n  "));
+        bail!("broken links:\n  {}", wrong.join("\n  "));
     }
-    println!("{count} links in {} documents lead somewhere", pages.len());
+    println!("{count} links in {} documents are valid", pages.len());
     Ok(())
 }
 
-/// Returns the targets of a page's links to other pages and files, without those in code.
+/// Returns the targets of a page's links to other pages and files, except in code.
 fn links(text: &str) -> Vec<&str> {
     let mut links = Vec::new();
     let mut is_code = false;
@@ -88,7 +88,7 @@ fn links(text: &str) -> Vec<&str> {
     links
 }
 
-/// Returns the names by which the headings of a page are linked to.
+/// Returns the anchors of a page's headings.
 fn anchors(text: &str) -> BTreeSet<String> {
     let headings = text.lines().filter(|line| line.starts_with('#'));
     let names = headings.map(|line| line.trim_start_matches('#').trim().to_lowercase());
@@ -103,13 +103,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_in_code_and_to_other_sites_do_not_count() {
+    fn links_in_code_and_to_other_sites_are_ignored() {
         let text = "[a](b.md) and [c](https://x.y/)\n```\n[d](e)\n```\n![f](g.png) [h](#i)\n";
         assert_eq!(links(text), ["b.md", "g.png", "#i"]);
     }
 
     #[test]
-    fn headings_are_linked_to_in_lower_case() {
+    fn anchors_are_in_lower_case() {
         let found = anchors("# One two\ntext\n## `three_4`, five\n");
         assert!(found.contains("one-two") && found.contains("three_4-five"));
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask packages`: the crates that are published, as crates.io would get them.
+//! `cargo xtask packages`: builds the packages of published crates as for crates.io.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
 
-/// Keys that a published crate has to have in its manifest, and their values if all have the same.
+/// The keys required in the manifest of a published crate, and their values if common to all.
 const KEYS: [&str; 11] = [
     "name = \"",
     "description = \"",
@@ -21,16 +21,16 @@ const KEYS: [&str; 11] = [
     "categories = [\"",
     "[package.metadata.docs.rs]",
 ];
-/// Files that a published crate brings along.
+/// The files required in a published crate.
 const FILES: [&str; 2] = ["README.md", "LICENSE"];
-/// The folder that packages are built in.
+/// The build folder of packages.
 const BUILT: &str = "target/packages";
 
-/// Manifests of the crates that are published, by name.
+/// The manifests of published crates by name.
 type Published = BTreeMap<String, String>;
 
-/// Makes the packages of all crates that are published, in the order of their dependencies. With
-/// `crates` only theirs and those of the crates they need; these are unpacked and built, too.
+/// Creates the packages of all published crates in the order of their dependencies. With `crates`,
+/// creates only these and the crates they need, and unpacks and builds them, too.
 pub(crate) fn check(crates: &[&str]) -> Result<()> {
     let published = published()?;
     let mut cargo = Command::new(env!("CARGO"));
@@ -130,8 +130,8 @@ fn forget_built() -> Result<()> {
     Ok(())
 }
 
-/// Removes packages unpacked by earlier runs. Cargo takes a package of the same name and version
-/// from the same folder for the same package, but here versions stay while contents change.
+/// Removes packages unpacked by earlier runs. Cargo identifies a package by name, version and
+/// folder, but here contents change without the version.
 fn forget_unpacked(packages: &BTreeSet<&str>) -> Result<()> {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(env::home_dir()?.join(".cargo")));
@@ -139,7 +139,7 @@ fn forget_unpacked(packages: &BTreeSet<&str>) -> Result<()> {
         return Ok(());
     };
     for registry in fs::read_dir(registries).into_iter().flatten().flatten() {
-        // Folders are registries without a host.
+        // The folders belong to registries without a host.
         if !registry.file_name().to_string_lossy().starts_with('-') {
             continue;
         }
@@ -156,7 +156,7 @@ fn forget_unpacked(packages: &BTreeSet<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the manifests of all crates that are published, if nothing is missing in them.
+/// Returns the manifests of all published crates. Fails if one lacks a key or a file.
 fn published() -> Result<Published> {
     let folder = root().join("crates");
     let mut published = Published::new();
@@ -201,8 +201,8 @@ fn name(manifest: &str) -> Option<&str> {
     lines.find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'))
 }
 
-/// Returns `crates` with all published ones that they name as dependencies, optional ones included,
-/// as those have to exist, too.
+/// Returns `crates` and all published crates that they depend on, including optional ones, which
+/// must exist, too.
 fn needed<'a>(crates: &[&'a str], published: &'a Published) -> Result<BTreeSet<&'a str>> {
     let mut needed = BTreeSet::new();
     let mut open = crates.to_vec();
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn crates_need_what_they_depend_on() {
+    fn needed_crates_include_dependencies() {
         let published = published().unwrap();
         let needed = needed(&["ferretto"], &published).unwrap();
         assert!(needed.contains("ferretto-wire") && needed.contains("ferretto-priority"));

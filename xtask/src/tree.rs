@@ -1,41 +1,39 @@
-//! `cargo xtask tree`: the dependencies that the library brings into a program that traces.
+//! `cargo xtask tree`: checks the dependencies that the library adds to a program.
 
 use std::collections::BTreeSet;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Crates a program gets with `ferretto` and its default features, that one counted.
+/// The largest number of crates that `ferretto` with its default features adds, including itself.
 const MOST: usize = 13;
 
-/// Crates that build scripts compile or look for C code with.
+/// Crates with which build scripts compile or find C code.
 const C_BUILDS: &[&str] = &["bindgen", "cc", "cmake", "pkg-config", "vcpkg"];
 
-/// Fails if there are too many, or if one needs a C compiler.
+/// Fails if there are too many crates, or one needs a C compiler.
 pub(crate) fn check() -> Result<()> {
     let crates = tree("normal")?;
     let list: Vec<&str> = crates.iter().map(String::as_str).collect();
     ensure!(
         crates.len() <= MOST,
-        "a program that traces gets {} crates, {MOST} are allowed: {}",
+        "ferretto adds {} crates to a program, {MOST} are allowed: {}",
         crates.len(),
         list.join(" ")
     );
     let building = tree("normal,build")?;
     if let Some(found) = C_BUILDS.iter().find(|name| building.contains(**name)) {
-        bail!(
-            "a program that traces needs a C compiler, for {found}: see `cargo tree -p ferretto -i {found}`"
-        );
+        bail!("ferretto needs a C compiler for {found}: see `cargo tree -p ferretto -i {found}`");
     }
     println!(
-        "a program that traces gets {} crates: {}",
+        "ferretto adds {} crates to a program: {}",
         crates.len(),
         list.join(" ")
     );
     Ok(())
 }
 
-/// The names of the crates that `ferretto` depends on, itself included.
+/// Returns the names of the crates that `ferretto` depends on, including itself.
 fn tree(edges: &str) -> Result<BTreeSet<String>> {
     let out = Command::new(env!("CARGO"))
         .args(["tree", "--locked", "--package=ferretto", "--prefix=none"])

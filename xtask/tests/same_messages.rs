@@ -1,5 +1,5 @@
-//! Our messages against another implementation: random messages of the schema mean the same after
-//! our decoding and encoding, to a library that reads them by the descriptors.
+//! Compares our messages with another implementation: after our decoding and encoding, random
+//! messages are equal for a library that reads them by the descriptors.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use protox::prost_reflect::{
     Cardinality, DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor,
 };
 
-/// Deterministic numbers (xorshift).
+/// A deterministic generator (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -26,7 +26,7 @@ impl Random {
         self.next() % limit
     }
 
-    /// Small and large ones.
+    /// Returns a small or large number.
     fn number(&mut self) -> u64 {
         let bits = self.below(64);
         self.next() >> bits
@@ -42,9 +42,9 @@ impl Random {
     }
 }
 
-/// A message with some of its fields, in any order.
+/// Returns a message with some of its fields in random order.
 fn message(random: &mut Random, descriptor: &MessageDescriptor, depth: u32) -> Vec<u8> {
-    // The library gives the entries of maps in any order; no Rust type has one.
+    // The library returns the entries of maps in any order. Our types have no maps.
     let fields: Vec<FieldDescriptor> = descriptor.fields().filter(|f| !f.is_map()).collect();
     let mut out = Vec::new();
     if random.below(10) == 0 {
@@ -54,8 +54,8 @@ fn message(random: &mut Random, descriptor: &MessageDescriptor, depth: u32) -> V
     let mut seen = Vec::new();
     for _ in 0..random.below(1 + fields.len().min(12) as u64) {
         let field = &fields[random.below(fields.len() as u64) as usize];
-        // One of a `oneof` only: Rust does not know all members of them, and which of two was the
-        // last is lost.
+        // Only one member of a `oneof`: our types do not know all members, so the order of two is
+        // lost.
         let oneof = field.containing_oneof();
         let place = oneof.map_or(field.name().to_owned(), |oneof| oneof.name().to_owned());
         if seen.contains(&place) && !field.is_list() {
@@ -84,7 +84,7 @@ fn packs(field: &FieldDescriptor) -> bool {
     !matches!(field.kind(), Kind::Message(_) | Kind::String | Kind::Bytes)
 }
 
-/// A number of an array: a field without its tag.
+/// Returns an element of a packed array: a field without its tag.
 fn element(random: &mut Random, field: &FieldDescriptor) -> Vec<u8> {
     let mut bytes = Vec::new();
     one(random, field, 0, &mut bytes);
@@ -100,7 +100,7 @@ fn one(random: &mut Random, field: &FieldDescriptor, depth: u32, out: &mut Vec<u
         Kind::Bool => encoder.varint(number, random.below(2)),
         Kind::Enum(kind) => {
             let values: Vec<i32> = kind.values().map(|value| value.number()).collect();
-            // A value that is not known loses its place among the others.
+            // An unknown value loses its position among the others.
             let known = field.is_list() || random.below(8) > 0;
             let index = random.below(values.len() as u64) as usize;
             encoder.int(number, if known { values[index].into() } else { 99_999 });
@@ -154,7 +154,7 @@ fn check<M: Message>(pool: &DescriptorPool, name: &str, random: &mut Random) {
 }
 
 #[test]
-fn random_messages_mean_the_same_to_both() {
+fn random_messages_are_equal_in_both_implementations() {
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto");
     let mut compiler = protox::Compiler::new([include]).expect("the schema");
     compiler.include_imports(true);

@@ -1,4 +1,4 @@
-//! Our schema against the one published as `perfetto_protos` on crates.io.
+//! Compares our schema with the one published as `perfetto_protos` on crates.io.
 //!
 //! That package is listed as a dependency, so Cargo has its source. It holds the
 //! .proto files its Rust code is made from; those are compiled here, which takes
@@ -31,7 +31,7 @@ const CHANGED_UPSTREAM: &[&str] = &[
     ".perfetto.protos.WorkqueueQueueWorkFtraceEvent.workqueue",
 ];
 
-/// One field or enum value as the ABI has it.
+/// A field or enum value of the ABI.
 #[derive(Debug, PartialEq)]
 struct Entry {
     number: i32,
@@ -41,9 +41,9 @@ struct Entry {
 
 #[derive(Default)]
 struct Schema {
-    /// By message and field name, or by enum and value name.
+    /// The entries by message and field name, or by enum and value name.
     entries: BTreeMap<(String, String), Entry>,
-    /// The same, by number.
+    /// The names by number.
     by_number: BTreeMap<(String, i32), String>,
 }
 
@@ -137,7 +137,7 @@ fn compile(include: &Path, roots: &[&str]) -> Result<Vec<FileDescriptorProto>> {
 }
 
 #[test]
-fn every_field_is_the_published_one() -> Result<()> {
+fn every_field_matches_the_published_schema() -> Result<()> {
     let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto");
     const ROOTS: &[&str] = &[
         "perfetto/ipc/consumer_port.proto",
@@ -191,10 +191,7 @@ fn every_field_is_the_published_one() -> Result<()> {
         "differ from the published package:\n  {}",
         wrong.join("\n  ")
     );
-    assert_eq!(
-        changed, CHANGED_UPSTREAM,
-        "known changes that are no longer any"
-    );
+    assert_eq!(changed, CHANGED_UPSTREAM, "outdated list of known changes");
     assert!(same > 5000, "the published package was hardly compared");
     Ok(())
 }

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-/// The person to ask. Packages must name an address; `.invalid` is reserved for those at which
-/// nobody is, as nobody has yet given one for the project. Questions go to its issues.
+/// The maintainer. Packages need an address; the project has none, so this uses the reserved domain
+/// `.invalid`. Questions go to the project's issues.
 const MAINTAINER: &str = "The Ferretto authors <noreply@ferretto.invalid>";
 
 /// The description of a package.
@@ -43,7 +43,7 @@ pub(super) const DEVELOPMENT: Package = Package {
     scripts: &[],
 };
 
-/// Makes the package of the files in a folder.
+/// Builds a package from the files in a folder.
 pub(super) fn package(into: &Path, staged: &Path, package: &Package) -> Result<()> {
     let control = staged.join("DEBIAN");
     fs::create_dir_all(&control)?;
@@ -72,5 +72,5 @@ pub(super) fn package(into: &Path, staged: &Path, package: &Package) -> Result<(
             .arg(into.join(name))
             .stdout(std::process::Stdio::null()),
     )
-    .context("making a Debian package")
+    .context("building a Debian package")
 }

@@ -1,12 +1,11 @@
-//! Manual pages and completions, made of the programs' output for `--help`: the tables that they
-//! read their options by.
+//! Manual pages and completions, generated from the `--help` output of the programs.
 
 use std::fmt::Write as _;
 
 /// The help of a program, or of a subcommand.
 #[derive(Debug)]
 pub(super) struct Help {
-    /// The words that it is called by.
+    /// The words of the command.
     pub(super) words: Vec<String>,
     pub(super) text: String,
 }
@@ -30,7 +29,7 @@ impl Help {
         rows.map(|(name, about)| (name, about.trim())).collect()
     }
 
-    /// Returns the options, `-o` and `--output` each as one.
+    /// Returns the options; `-o` and `--output` count separately.
     fn options(&self) -> Vec<&str> {
         let mut options = Vec::new();
         for line in self.text.lines() {
@@ -44,7 +43,7 @@ impl Help {
                 if option.len() > 1 && option.starts_with('-') && !options.contains(&option) {
                     options.push(option);
                 }
-                // The rest is the value, or the meaning.
+                // The rest is the value or the description.
                 if end.is_some() {
                     break;
                 }
@@ -67,7 +66,7 @@ impl Help {
         );
         let _ = writeln!(page, ".SH DESCRIPTION\n.nf");
         for line in self.text.lines() {
-            // A line that begins with a dot would be an instruction.
+            // A line that starts with a dot would be a roff request.
             let _ = writeln!(page, "\\&{}", escaped(line));
         }
         let _ = writeln!(page, ".fi");
@@ -79,7 +78,7 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\e").replace('-', "\\-")
 }
 
-/// Returns the completions of a program with its subcommands, for bash.
+/// Returns the bash completions of a program with its subcommands.
 pub(super) fn bash(program: &Help, commands: &[Help]) -> String {
     let name = &program.words[0];
     let words: Vec<&str> = program.commands().iter().map(|(name, _)| *name).collect();
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn options_and_commands_are_found_and_prose_is_not() {
+    fn options_and_commands_are_found_in_help() {
         let text = "Does things. And more.\n\nUsage: x\n\nCommands:\n  cut    Cut it\n  help   Print\n\n\
                     Options:\n  -o, --output <FILE>\n          - is standard output\n      --perf[=<HZ>]  rate\n\
                     -x is no option\n";

@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: the archive and the Debian packages that people install.
+//! `cargo xtask dist`: builds the archive and the Debian packages.
 
 mod debian;
 mod help;
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 
 use self::help::Help;
 
-/// Programs that the binary is by their names.
+/// The names of the programs in the binary.
 const PROGRAMS: [&str; 8] = [
     "heapprofd",
     "perfetto",
@@ -24,15 +24,15 @@ const PROGRAMS: [&str; 8] = [
     "trigger_perfetto",
 ];
 
-/// Flags of the compiler: everything is in the program, and nothing for debuggers.
+/// Compiler flags: static linking, and no debug information.
 const FLAGS: &str = "-C target-feature=+crt-static -C debuginfo=0 -C strip=symbols";
 
-/// The target whose programs are linked statically.
+/// Returns the target with static linking.
 fn target() -> String {
     format!("{}-unknown-linux-gnu", std::env::consts::ARCH)
 }
 
-/// Builds the packages with one of cargo's profiles, and puts them into a folder.
+/// Builds the packages with a profile of cargo into a folder.
 pub(crate) fn run(profile: &str, into: &str) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let built = build(&root, profile)?;
@@ -71,11 +71,11 @@ pub(crate) fn run(profile: &str, into: &str) -> Result<()> {
     Ok(())
 }
 
-/// Builds the program, which needs no library of the system, and returns it.
+/// Builds the statically linked program, and returns its path.
 fn build(root: &Path, profile: &str) -> Result<PathBuf> {
     let target = target();
     let folder = root.join("target/static");
-    // With a target named, build scripts and procedural macros are left alone.
+    // With `--target`, the flags do not apply to build scripts and procedural macros.
     let cargo = Command::new(env!("CARGO"))
         .args([
             "build",
@@ -91,13 +91,13 @@ fn build(root: &Path, profile: &str) -> Result<PathBuf> {
         .status();
     ensure!(
         cargo.context("running cargo build")?.success(),
-        "ferretto could not be built"
+        "building ferretto failed"
     );
     let profile = if profile == "dev" { "debug" } else { profile };
     Ok(folder.join(target).join(profile).join("ferretto"))
 }
 
-/// Lays out a system on which ferretto is installed.
+/// Creates the file tree of an installed ferretto.
 fn stage(root: &Path, program: &Path, staged: &Path) -> Result<()> {
     let folder = |name: &str| -> Result<PathBuf> {
         let folder = staged.join(name);
@@ -171,29 +171,29 @@ fn stage(root: &Path, program: &Path, staged: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Asks a program for its help; the first word is its name.
+/// Runs a program for its help. The first word is its name.
 fn ask(ferretto: &Path, words: &[&str]) -> Result<Help> {
     let mut asked = Command::new(ferretto);
     match words {
-        // Not of another program that a subcommand may stand for.
+        // A subcommand may be another program, so its own `--help` does not work.
         ["ferretto", command] => asked.args(["help", command]),
         ["ferretto"] => asked.arg("--help"),
         words => asked.args(words).arg("--help"),
     };
     let output = asked.output().context("running ferretto")?;
-    // Upstream's programs fail after telling it, and so do those that stand in for them.
+    // Upstream's programs fail after printing their help, and so do their replacements.
     let text = match output.stdout.is_empty() {
         true => output.stderr,
         false => output.stdout,
     };
-    ensure!(!text.is_empty(), "{words:?} says nothing of itself");
+    ensure!(!text.is_empty(), "{words:?} has no help");
     Ok(Help {
         words: words.iter().map(|word| (*word).to_owned()).collect(),
-        text: String::from_utf8(text).context("the help is no text")?,
+        text: String::from_utf8(text).context("the help is not UTF-8")?,
     })
 }
 
-/// Files for pkg-config name the place that they are installed in.
+/// Sets the installation path in files for pkg-config.
 fn describe_for(development: &Path) -> Result<()> {
     let staged = fs::canonicalize(development.join("usr"))?;
     for entry in fs::read_dir(staged.join("lib/pkgconfig"))? {
@@ -204,8 +204,8 @@ fn describe_for(development: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Adds how programs use the library, with one that does. Its headers are Perfetto's, which has
-/// them in packages of its own.
+/// Adds the instructions for the library and an example. The headers are Perfetto's, which
+/// distributes them separately.
 fn explain(root: &Path, development: &Path) -> Result<()> {
     let papers = development.join("usr/share/doc/ferretto-dev");
     fs::create_dir_all(papers.join("examples"))?;

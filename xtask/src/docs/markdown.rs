@@ -1,38 +1,38 @@
-//! Code blocks of Markdown, and directives on running them in comments before them.
+//! Code blocks of Markdown, and directives in comments before them.
 
 use anyhow::{Result, bail, ensure};
 
-/// A block of code.
+/// A code block.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Block {
-    /// The line of its first fence, counted from 1.
+    /// The line of its opening fence, counted from 1.
     pub(super) line: usize,
     pub(super) language: String,
     pub(super) text: String,
     pub(super) note: Note,
 }
 
-/// The instructions in a comment before a block, which readers do not see: `<!-- docs: … -->`.
+/// The directives in a hidden comment before a block: `<!-- docs: … -->`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Note {
-    /// `skip: REASON`: it cannot be run here.
+    /// `skip: REASON`: the block is not run.
     pub(super) skip: Option<String>,
-    /// `file: PATH`: it is the contents of a file, which later blocks use.
+    /// `file: PATH`: the block is the content of a file for later blocks.
     pub(super) file: Option<String>,
-    /// `interrupt: SECONDS`: Ctrl-C is pressed after so long.
+    /// `interrupt: SECONDS`: sends Ctrl-C after this time.
     pub(super) interrupt: Option<u32>,
     /// `code: N`: the exit code of the last command, if not 0.
     pub(super) code: i32,
-    /// `setup:` and lines of shell that are run before it, for files that the reader has.
+    /// `setup:` and shell lines to run before the block, for files that the reader has.
     pub(super) setup: String,
-    /// `within:` and lines around the line `BLOCK`, for which it stands.
+    /// `within:` and lines around the line `BLOCK`, which stands for the block.
     pub(super) within: Option<String>,
 }
 
 const OPENING: &str = "<!-- docs:";
 const CLOSING: &str = "-->";
 
-/// All blocks of a document, in order.
+/// Returns all blocks of a document in order.
 pub(super) fn blocks(markdown: &str) -> Result<Vec<Block>> {
     let mut blocks = Vec::new();
     let mut note = None;
@@ -114,13 +114,13 @@ fn parse_note(comment: &str, note: &mut Note) -> Result<()> {
             );
             note.within = Some(value.to_owned());
         }
-        _ => bail!("\"{key}\" is none of skip, file, interrupt, code, setup, within"),
+        _ => bail!("\"{key}\" is not one of skip, file, interrupt, code, setup, within"),
     }
     Ok(())
 }
 
 impl Block {
-    /// The text with the lines around it.
+    /// Returns the text with the surrounding lines.
     pub(super) fn whole(&self) -> String {
         let Some(within) = &self.note.within else {
             return self.text.clone();
@@ -134,7 +134,7 @@ impl Block {
             .collect()
     }
 
-    /// Returns the commands to run: of an example with output, the lines after a prompt.
+    /// Returns the commands to run; of an example with output, the lines after a prompt.
     pub(super) fn commands(&self) -> String {
         if self.language != "console" {
             return self.text.clone();
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_have_a_language_and_what_was_said_before() {
+    fn blocks_have_a_language_and_directives() {
         let text = "Text\n\n<!-- docs: skip: no\nroot -->\n<!-- docs: code: 2 -->\n\n```sh\na\n\nb\n```\n\
                     * a list\n    goes on\n\n```console\n$ a\nsaid\n$ b\n```\n";
         let blocks = blocks(text).unwrap();
@@ -164,13 +164,13 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_around_a_block_is_put_there() {
+    fn surrounding_lines_are_added_to_a_block() {
         let text = "<!-- docs: within:\nfn main() {\n  BLOCK\n}\n-->\n```rust\nf();\n```\n";
         assert_eq!(blocks(text).unwrap()[0].whole(), "fn main() {\nf();\n}\n");
     }
 
     #[test]
-    fn mistakes_are_told_with_their_line() {
+    fn mistakes_are_reported_with_their_line() {
         for (text, expected) in [
             ("a\n\n    code\n", "line 3: code that is only indented"),
             ("```\ncode\n```\n", "line 1: this block has no language"),
@@ -181,7 +181,7 @@ mod tests {
                 "line 2: a block of code should follow",
             ),
             ("<!-- docs: skip: -->\n", "line 1: skip: why?"),
-            ("<!-- docs: jump: x -->\n", "line 1: \"jump\" is none of"),
+            ("<!-- docs: jump: x -->\n", "line 1: \"jump\" is not one of"),
         ] {
             let error = format!("{:#}", blocks(text).unwrap_err());
             assert!(error.starts_with(expected), "{error}");

@@ -1,8 +1,8 @@
 //! `cargo xtask docs`: runs the code blocks of the documents.
 //!
-//! Every block of code is run, compiled or checked as it is printed. Blocks that cannot be tried
-//! are marked with the reason in a comment before them, and reported. The blocks of one document
-//! are one session: files, daemons and traces of one are there for the next.
+//! Every code block is run, compiled or checked as printed. A comment before a block can skip it
+//! with a reason, which is reported. The blocks of a document share a session: later blocks see the
+//! files, daemons and traces of earlier ones.
 
 mod markdown;
 mod scratch;
@@ -17,14 +17,13 @@ use anyhow::{Context as _, Result, bail, ensure};
 use self::markdown::Block;
 use self::scratch::{Scratch, is_root};
 
-/// Documents that are lists for those who work on the project, and say nothing to be done.
+/// Documents without instructions: lists for contributors.
 const LISTS: [&str; 1] = ["conformance.md"];
 
-/// Blocks that only show something, and SQL, which the tests of `query/` run.
+/// Languages of blocks that are not run. The tests of `query/` run SQL.
 const SHOWN: [&str; 2] = ["text", "sql"];
 
-/// The manifest of snippets in Rust. Those that are not whole programs are compiled, the others are
-/// run and recorded, too.
+/// The manifest of Rust snippets. All are compiled; complete programs are also run and recorded.
 const SNIPPETS: &str = r#"[package]
 name = "snippets"
 version = "0.0.0"
@@ -40,13 +39,13 @@ serde = { version = "1", features = ["derive"] }
 [workspace]
 "#;
 
-/// Tries out all documents, or those named.
+/// Runs the blocks of all or some documents.
 pub(crate) fn run(names: &[&str]) -> Result<()> {
     let repository = fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))?;
     let programs = build(&repository)?;
     println!(
-        "`ferretto` is the one of the dev profile, and `cargo … --release` is taken to mean that profile, and `cargo \
-         install` to copy it; sockets, HOME and TMPDIR are the document's own{}",
+        "`ferretto` and `cargo … --release` use the dev profile, and `cargo install` copies that build; each \
+         document has its own sockets, HOME and TMPDIR{}",
         match is_root() {
             true => "; `sudo` does nothing, as this is root",
             false => "; blocks with `sudo` are skipped, as this is not root",
@@ -72,11 +71,11 @@ pub(crate) fn run(names: &[&str]) -> Result<()> {
         totals[1] += counts[1];
     }
     println!(
-        "{} blocks of documents tried out, {} skipped",
+        "{} blocks of documents run, {} skipped",
         totals[0], totals[1]
     );
     if !failures.is_empty() {
-        bail!("these do not work:\n\n{}", failures.join("\n\n"));
+        bail!("failed blocks:\n\n{}", failures.join("\n\n"));
     }
     Ok(())
 }
@@ -88,7 +87,7 @@ fn build(repository: &Path) -> Result<PathBuf> {
         .env("CARGO_TARGET_DIR", repository.join("target"))
         .status()
         .context("running cargo build")?;
-    ensure!(status.success(), "ferretto could not be built");
+    ensure!(status.success(), "building ferretto failed");
     Ok(repository.join("target/debug"))
 }
 
@@ -106,7 +105,7 @@ fn documents(repository: &Path) -> Result<Vec<PathBuf>> {
     Ok(documents)
 }
 
-/// Tries out the blocks of one document, and returns how many were tried and how many skipped.
+/// Runs the blocks of a document. Returns the numbers of run and skipped blocks.
 fn try_out(
     name: &str,
     blocks: &[Block],
@@ -147,13 +146,13 @@ fn try_out(
             }
             (None, "ini") if has_program("systemd-analyze") => verify_units(&scratch, block)?,
             (None, "ini") => {
-                println!("skipped: {place}: there is no systemd-analyze to check it");
+                println!("skipped: {place}: systemd-analyze is not installed");
                 counts[1] += 1;
                 continue;
             }
             (None, other) => {
                 failures.push(format!(
-                    "{place}: nobody knows how to try out \"{other}\"; name a file or a reason to skip it"
+                    "{place}: cannot run \"{other}\"; add a directive with a file or a reason to skip it"
                 ));
                 continue;
             }
@@ -174,15 +173,15 @@ fn try_out(
     Ok(counts)
 }
 
-/// Writes units of systemd, each below a comment with its name, into files, and returns how they
-/// are checked.
+/// Writes systemd units, each after a comment with its name, to files. Returns the command that
+/// checks them.
 fn verify_units(scratch: &Scratch, block: &Block) -> Result<String> {
     let folder = scratch.work.join("units");
     fs::create_dir_all(&folder)?;
     let text = block.whole();
     for unit in text.split("# /etc/systemd/system/").skip(1) {
         let (name, text) = unit.split_once('\n').unwrap_or_default();
-        // The command is not installed here.
+        // The program of the unit is not installed.
         let text = text.replace("/usr/bin/ferretto", "/bin/true");
         fs::write(folder.join(name), text)?;
     }
@@ -200,7 +199,7 @@ fn reason_to_skip(block: &Block) -> Option<String> {
     reason.or_else(|| needs_root.then(|| "it needs root".to_owned()))
 }
 
-/// All snippets as programs of one package; whole ones are recorded.
+/// Compiles all snippets as programs of a package, and records complete ones.
 fn compile(
     name: &str,
     snippets: &[&Block],
@@ -233,9 +232,9 @@ fn compile(
 fn failure(place: &str, lines: &str, outcome: scratch::Outcome) -> String {
     let code = match outcome.code {
         Some(code) => format!("ended with {code}"),
-        None => "was killed, or took too long".to_owned(),
+        None => "was killed or timed out".to_owned(),
     };
     let printed: Vec<&str> = outcome.printed.lines().collect();
     let last = printed[printed.len().saturating_sub(40)..].join("\n");
-    format!("{place} {code}\n{}\nIt said:\n{last}", lines.trim())
+    format!("{place} {code}\n{}\nOutput:\n{last}", lines.trim())
 }

@@ -1,4 +1,4 @@
-//! A scratch environment for trying out documents: folders, programs and processes of its own.
+//! A scratch environment for documents, with its own folders, programs and processes.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// Longer than any block takes, even on a loaded machine.
+/// The timeout of a block, also on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(280);
 
-/// A folder for one document, with the files for its commands. In the end no process is left.
+/// The folder of a document, with the files for its commands. Dropping it ends all its processes.
 pub(super) struct Scratch {
     root: PathBuf,
     repository: PathBuf,
-    /// The folder that commands are run in.
+    /// The working folder of commands.
     pub(super) work: PathBuf,
-    /// Tells processes of this one from all others.
+    /// A unique mark in the environment of its processes.
     mark: String,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Outcome {
     pub(super) printed: String,
 }
 
-/// Released programs are built for speed, which takes long: here those that are built anyway do.
+/// A replacement for cargo that uses the existing dev build instead of a slow release build.
 const CARGO: &str = r#"#!/bin/sh
 # As in a checkout where all is built already, for debugging.
 command=$1
@@ -58,8 +58,7 @@ case $command in
 esac
 "#;
 
-/// Readers take their time between two blocks: waits until a service has a data source of this
-/// name.
+/// A script that waits until a service has a data source, since blocks run without pauses.
 const AWAIT: &str = r#"#!/bin/sh
 for i in $(seq 600); do
     ferretto perfetto --query 2>/dev/null | grep -q "$1" && exit
@@ -70,9 +69,9 @@ exit 1
 "#;
 
 impl Scratch {
-    /// `programs` is where the programs were built.
+    /// Creates the environment. `programs` is the folder of built programs.
     pub(super) fn new(name: &str, repository: &Path, programs: &Path) -> Result<Self> {
-        // Always the same place for a checkout, so that earlier builds there are used again.
+        // A fixed path for each checkout, to reuse earlier builds.
         let checkout = repository.display().to_string().replace('/', "-");
         let root = std::env::temp_dir()
             .join(format!("ferretto-docs{checkout}"))
@@ -105,7 +104,7 @@ impl Scratch {
         Ok(())
     }
 
-    /// Runs lines of shell, which end at the first that fails.
+    /// Runs shell lines up to the first failure.
     pub(super) fn run(&self, lines: &str, interrupt: Option<u32>) -> Result<Outcome> {
         let script = self.root.join("block.sh");
         fs::write(&script, format!("set -eo pipefail\n{lines}"))?;
@@ -156,7 +155,7 @@ impl Scratch {
         let mut path = vec![self.root.join("bin"), home.join(".local/bin")];
         let inherited = std::env::var_os("PATH").unwrap_or_default();
         path.extend(std::env::split_paths(&inherited));
-        // Where these are by default.
+        // The default locations.
         let user = std::env::home_dir().unwrap_or_default();
         for (variable, folder) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
             if std::env::var_os(variable).is_none() {
@@ -181,8 +180,7 @@ impl Scratch {
             .env_remove("CARGO_MANIFEST_DIR")
     }
 
-    /// Ends processes that still run, daemons included: all that have our mark in their
-    /// environment.
+    /// Ends all running processes with our mark in their environment, including daemons.
     fn end_processes(&self) {
         for (signal, wait) in [("-TERM", 100), ("-KILL", 20)] {
             let pids = self.processes();
@@ -219,12 +217,12 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         self.end_processes();
         let _ = fs::remove_dir_all(&self.root);
-        // Unless another document is tried out.
+        // Fails if another document is still running.
         let _ = self.root.parent().map(fs::remove_dir);
     }
 }
 
-/// Returns true if this is root's process, whose files in `/proc` are.
+/// Returns true if this process is root's, by the owner of its files in `/proc`.
 pub(super) fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt as _;
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
