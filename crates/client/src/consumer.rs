@@ -19,26 +19,25 @@ use crate::recording::{
 };
 use crate::transport::{AtAddress, Connect, Link, LinkReply};
 
-/// Something that happened by itself.
+/// An event that no call waits for.
 #[derive(Debug)]
 pub enum ConsumerEvent {
-    /// The session ended: its time is over, it was stopped, or it could not be started.
+    /// The session ended: its duration is over, it was stopped, or it failed to start.
     SessionEnded(SessionEnd),
-    /// Something that was subscribed to with [`Consumer::observe_events`].
+    /// An event subscribed to with [`Consumer::observe_events`].
     Observed(Box<ObservableEvents>),
-    /// The service answers calls from now on. Only after [`Consumer::open`].
+    /// The service is connected. Only after [`Consumer::open`].
     Connected,
     /// The service has no consumer port at this address. Only after [`Consumer::open`].
     NoConsumerPort,
-    /// The connection is lost; the session with it. Comes once.
+    /// The connection and its session are lost. Comes once.
     Disconnected(DisconnectReason),
 }
 
-/// A controller of one recording, towards the service.
+/// A blocking controller of one recording.
 ///
-/// Calls wait for their answer, up to the limit they are given. Events that arrive meanwhile are
-/// kept for [`poll_event`](Self::poll_event). For calls that do not wait, use a [`Recording`]
-/// itself.
+/// Calls block until their reply arrives, up to a time limit. Events that arrive meanwhile are kept
+/// for [`poll_event`](Self::poll_event). For calls that do not block, use a [`Recording`].
 #[derive(Debug)]
 pub struct Consumer {
     link: Box<dyn Link<Port>>,
@@ -46,18 +45,18 @@ pub struct Consumer {
     events: VecDeque<ConsumerEvent>,
 }
 
-/// Something that a call waits for.
+/// A step of a call.
 enum Step {
     Packets(Vec<Vec<u8>>),
     Done(Answer),
 }
 
 impl Consumer {
-    /// Connects to the service of this machine, or wherever the environment says.
+    /// Connects to the service of this machine, or the one in the environment.
     ///
     /// # Errors
     ///
-    /// If there is none, or it does not answer within `limit`.
+    /// Fails if there is no service, or it does not reply within `limit`.
     pub fn connect_default(limit: Duration) -> Result<Self, CallError> {
         Self::connect_through(&AtAddress::from_environment(), limit)
     }
@@ -66,7 +65,7 @@ impl Consumer {
     ///
     /// # Errors
     ///
-    /// If there is none, or it does not answer within `limit`.
+    /// Fails if there is no service, or it does not reply within `limit`.
     pub fn connect(address: &Address, limit: Duration) -> Result<Self, CallError> {
         let at = AtAddress::default().consumers_at(address.clone());
         Self::connect_through(&at, limit)
@@ -76,7 +75,7 @@ impl Consumer {
     ///
     /// # Errors
     ///
-    /// If there is none, or it does not answer within `limit`.
+    /// Fails if there is no service, or it does not reply within `limit`.
     pub fn connect_through(
         connector: &dyn Connect<Port>,
         limit: Duration,
@@ -87,21 +86,21 @@ impl Consumer {
         Ok(consumer)
     }
 
-    /// Connects to the service at `address` without waiting for it to answer:
-    /// [`ConsumerEvent::Connected`] tells when it has.
+    /// Connects to the service at `address` without waiting for its reply, which is reported by
+    /// [`ConsumerEvent::Connected`].
     ///
     /// # Errors
     ///
-    /// If there is no service.
+    /// Fails if there is no service.
     pub fn open(address: &Address) -> Result<Self, CallError> {
         Self::open_through(&AtAddress::default().consumers_at(address.clone()))
     }
 
-    /// As [`open`](Self::open), with the service that `connector` leads to.
+    /// Like [`open`](Self::open), with the service that `connector` leads to.
     ///
     /// # Errors
     ///
-    /// If there is no service.
+    /// Fails if there is no service.
     pub fn open_through(connector: &dyn Connect<Port>) -> Result<Self, CallError> {
         Ok(Self {
             link: connector.connect()?,
@@ -110,13 +109,13 @@ impl Consumer {
         })
     }
 
-    /// Creates a session and starts it, unless its config defers that. `file` is where the service
-    /// writes the trace, if the config says so. Returns when the request is sent;
-    /// [`ConsumerEvent::SessionEnded`] tells the rest.
+    /// Creates a session and starts it, unless its config defers the start. The service writes the
+    /// trace to `file` if the config requests it. Returns once the request is sent;
+    /// [`ConsumerEvent::SessionEnded`] reports the result.
     ///
     /// # Errors
     ///
-    /// If the config is too large for a frame or the connection is lost.
+    /// Fails if the config is too large for a frame or the connection is lost.
     pub fn enable_tracing(
         &mut self,
         config: TraceConfig,
@@ -136,7 +135,7 @@ impl Consumer {
         self.call(request, None, limit).map(drop)
     }
 
-    /// Asks the session to end. It has ended when [`ConsumerEvent::SessionEnded`] comes.
+    /// Stops the session. [`ConsumerEvent::SessionEnded`] reports its end.
     ///
     /// # Errors
     ///
@@ -146,12 +145,12 @@ impl Consumer {
         self.call(request, None, limit).map(drop)
     }
 
-    /// Flushes every producer, and waits until they have answered. The service waits for producers
-    /// up to `limit` as well.
+    /// Flushes every producer, and waits for their replies. The service also waits for producers up
+    /// to `limit`.
     ///
     /// # Errors
     ///
-    /// [`CallError::Rejected`] if a producer did not answer in time or the session is not running.
+    /// [`CallError::Rejected`] if a producer did not reply in time or the session is not running.
     pub fn flush(&mut self, limit: Duration) -> Result<(), CallError> {
         self.answer_to(Call::Flush(explicit_flush(limit)), limit)
             .map(drop)
@@ -183,7 +182,7 @@ impl Consumer {
     ///
     /// # Errors
     ///
-    /// [`CallError::Unsupported`] by services that are too old.
+    /// [`CallError::Unsupported`] if the service is too old.
     pub fn query_capabilities(
         &mut self,
         limit: Duration,
@@ -215,19 +214,18 @@ impl Consumer {
     ///
     /// # Errors
     ///
-    /// If the connection is lost.
+    /// Fails if the connection is lost.
     pub fn observe_events(&mut self, types: &[ObservableType]) -> Result<(), CallError> {
         self.send(Call::Observe(types.to_vec()))
     }
 
-    /// Clones another session; the clone is this consumer's session then, to be read with
-    /// [`read_buffers`](Self::read_buffers). A session that writes into a file can only be copied
+    /// Clones another session. The clone becomes this consumer's session, to read with
+    /// [`read_buffers`](Self::read_buffers). A session that writes into a file can only be cloned
     /// into `file`.
     ///
     /// # Errors
     ///
-    /// [`CallError::Refused`] with the reason of the service, for example if there is no such
-    /// session.
+    /// [`CallError::Refused`] with the service's reason, for example if there is no such session.
     pub fn clone_session(
         &mut self,
         request: CloneSessionRequest,
@@ -241,8 +239,8 @@ impl Consumer {
         }
     }
 
-    /// Leaves the session to itself. It goes on without this consumer, which may start another,
-    /// until a consumer of the same user attaches to it with the same key.
+    /// Detaches the session. It continues without this consumer, which may start another one, until
+    /// a consumer of the same user attaches to it with the same key.
     ///
     /// # Errors
     ///
@@ -255,8 +253,8 @@ impl Consumer {
         self.answer_to(call, limit).map(drop)
     }
 
-    /// Takes over the session that was detached with `key` and returns its config. Its end is told
-    /// as that of a session started here.
+    /// Attaches to the session detached with `key`, and returns its config. Its end is reported
+    /// like that of an own session.
     ///
     /// # Errors
     ///
@@ -270,17 +268,17 @@ impl Consumer {
         Ok(*config)
     }
 
-    /// Reads the session's buffers and passes each packet, an encoded TracePacket, to `receive`.
-    /// Reading removes packets from the buffers. While `receive` is busy the service waits, and
-    /// keeps nothing in memory for it.
+    /// Reads the session's buffers and calls `receive` with each packet, an encoded TracePacket.
+    /// Reading removes packets from the buffers. While `receive` is busy, the service waits without
+    /// buffering.
     ///
     /// To write a trace file, each packet has to be preceded by its
     /// [`Preamble`](ferretto_format::Preamble).
     ///
     /// # Errors
     ///
-    /// If nothing arrives for as long as `limit`, or `receive` fails. The rest of the trace is lost
-    /// then: drop the consumer.
+    /// Fails if nothing arrives within `limit`, or `receive` fails. The rest of the trace is then
+    /// lost: drop the consumer.
     pub fn read_buffers<E>(
         &mut self,
         limit: Duration,
@@ -294,14 +292,14 @@ impl Consumer {
                     for packet in packets {
                         receive(&packet).map_err(ReadError::Receiver)?;
                     }
-                    // The time it took is the receiver's, not the service's.
+                    // The receiver's time does not count against the service.
                     self.recording.postpone(Instant::now());
                 }
             }
         }
     }
 
-    /// Makes any call of the port and waits for its (first) answer.
+    /// Makes any call of the port, and waits for its first reply.
     ///
     /// # Errors
     ///
@@ -319,11 +317,11 @@ impl Consumer {
         }
     }
 
-    /// Waits for the session to end; `None` if it has not within `limit`.
+    /// Waits for the session to end. Returns `None` if it does not end within `limit`.
     ///
     /// # Errors
     ///
-    /// If the connection is lost.
+    /// Fails if the connection is lost.
     pub fn wait_for_end(&mut self, limit: Duration) -> Result<Option<SessionEnd>, CallError> {
         let deadline = Instant::now().checked_add(limit);
         loop {
@@ -343,7 +341,7 @@ impl Consumer {
         }
     }
 
-    /// Reads and writes without waiting. Take the results with [`poll_event`](Self::poll_event).
+    /// Reads and writes without blocking. [`poll_event`](Self::poll_event) returns the results.
     pub fn process(&mut self) {
         exchange(&mut self.recording, &mut *self.link, Instant::now());
         while let Some(event) = self.recording.poll_event() {
@@ -351,7 +349,7 @@ impl Consumer {
         }
     }
 
-    /// The next thing that happened by itself.
+    /// Returns the next event that no call waits for.
     pub fn poll_event(&mut self) -> Option<ConsumerEvent> {
         while let Some(event) = self.recording.poll_event() {
             self.keep(event);
@@ -359,16 +357,16 @@ impl Consumer {
         self.events.pop_front()
     }
 
-    /// Returns true if [`process`](Self::process) is to be called when the descriptor is writable,
+    /// Returns true if [`process`](Self::process) must be called when the descriptor is writable,
     /// too.
     pub fn wants_write(&self) -> bool {
         self.link.wants_write()
     }
 
-    /// Waits until there is something to [`process`](Self::process), but not longer than `limit`,
-    /// and not at all while there are events to take.
+    /// Waits until there is something to [`process`](Self::process), at most `limit`. Returns at
+    /// once if there are events to take.
     pub fn wait(&self, limit: Duration) {
-        // Events that arrived together with the answer to a call have been read, but not processed.
+        // Events that arrived together with a reply are read but not processed.
         let has_events = !self.events.is_empty() || self.recording.has_events();
         if !has_events && !self.link.has_event() {
             wait(&*self.link, None, limit);
@@ -376,12 +374,12 @@ impl Consumer {
     }
 
     fn begin(&mut self, call: Call, limit: Duration) -> CallId {
-        // A limit beyond the range of the clock is none.
+        // A limit beyond the range of the clock means no limit.
         let deadline = Instant::now().checked_add(limit);
         self.recording.call(call, Needs::Nothing, deadline)
     }
 
-    /// Makes a call and waits for its answer.
+    /// Makes a call and waits for its reply.
     fn answer_to(&mut self, call: Call, limit: Duration) -> Result<Answer, CallError> {
         let call = self.begin(call, limit);
         loop {
@@ -401,7 +399,7 @@ impl Consumer {
         }
     }
 
-    /// Waits for something that belongs to a call.
+    /// Waits for the next step of a call.
     fn step(&mut self, call: CallId) -> Result<Step, CallError> {
         loop {
             if let Some(result) = self.look_for(call) {
@@ -416,7 +414,7 @@ impl Consumer {
         }
     }
 
-    /// Looks for something that belongs to a call. Other events are kept.
+    /// Returns the next step of a call, if it has arrived. Keeps other events.
     fn look_for(&mut self, call: CallId) -> Option<Result<Step, CallError>> {
         while let Some(event) = self.recording.poll_event() {
             match event {
@@ -436,7 +434,7 @@ impl Consumer {
         None
     }
 
-    /// Keeps an event that answers no call. Answers to a call that was given up are dropped.
+    /// Keeps an event that belongs to no call. Drops replies to abandoned calls.
     fn keep(&mut self, event: Event) {
         self.events.push_back(match event {
             Event::Connected => ConsumerEvent::Connected,

@@ -1,5 +1,5 @@
-//! The common part of programs that are nothing but data sources: they connect, report the outcome,
-//! pass on the service's requests and end when they are asked to.
+//! The common part of daemons with data sources: they connect, report the result, handle the
+//! service's requests, and run until stopped.
 
 use std::fmt;
 use std::io;
@@ -17,26 +17,26 @@ use crate::producer::{Event, Producer, ProducerHandle};
 /// A notice for the program that runs the data sources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
-    /// The service accepted the producer; recordings can use its data sources.
+    /// The service accepted the producer. Recordings can use its data sources.
     Connected,
-    /// There is no service, or it went away; it is tried again.
+    /// The service is missing or gone. The daemon reconnects.
     Disconnected(String),
-    /// An instance of a data source has started: from now on it records.
+    /// An instance of a data source has started recording.
     Started {
-        /// Name of the data source.
+        /// The name of the data source.
         source: String,
     },
-    /// An instance of a data source does less than it was asked for.
+    /// An instance of a data source records less than requested.
     Remark {
-        /// Name of the data source.
+        /// The name of the data source.
         source: String,
-        /// The data source that is missing, and a remedy.
+        /// The missing data, and a remedy.
         text: String,
     },
-    /// An instance of a data source could not be started, or not fully. The recording goes on
-    /// without it.
+    /// An instance of a data source did not start, or not fully. The recording continues without
+    /// it.
     Failed {
-        /// Name of the data source.
+        /// The name of the data source.
         source: String,
         /// The reason, and a remedy.
         reason: String,
@@ -58,18 +58,18 @@ impl fmt::Display for Notice {
 /// Called with each [`Notice`], on a thread of the data sources.
 pub type NoticeHandler = Arc<dyn Fn(&Notice) + Send + Sync>;
 
-/// The connection of data sources, and who is told of it.
+/// The connection of data sources, and the receiver of notices.
 #[derive(Clone, Default)]
 pub struct DaemonOptions {
-    /// Producer socket of the service; `None` for the one the environment names, or the default.
+    /// The producer socket of the service; `None` for the one in the environment, or the default.
     pub address: Option<Address>,
-    /// Users whose services may have the recorded data, beside those that
-    /// [`AtAddress`](crate::transport::AtAddress) trusts anyway.
+    /// Users whose services are trusted with the recorded data, besides those that
+    /// [`AtAddress`](crate::transport::AtAddress) trusts by default.
     pub trusted_users: Vec<u32>,
     /// Receives notices; `None` to ignore them.
     pub on_notice: Option<NoticeHandler>,
-    /// Called when the service has processed the registration of every data source, each time a
-    /// connection is made.
+    /// Called on each connection when the service has processed the registration of every data
+    /// source.
     pub on_ready: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
@@ -90,7 +90,7 @@ impl DaemonOptions {
     }
 }
 
-/// Has the data sources end, from any thread.
+/// Stops the data sources from any thread.
 #[derive(Debug, Clone)]
 pub struct Stopper {
     stop: Arc<AtomicBool>,
@@ -98,7 +98,7 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// Makes their `run` return soon. Recorded data is handed over first.
+    /// Makes their `run` return soon, after recorded data is sent.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.handle.wake();
@@ -107,8 +107,8 @@ impl Stopper {
 
 /// A producer of the data sources of a daemon.
 ///
-/// Its thread takes [turns](Self::turn) until there are no more, handles the events of each and
-/// other due work, and [waits](Self::wait).
+/// Its thread repeats [turns](Self::turn) until they end, handles the events of each and other due
+/// work, and [waits](Self::wait).
 #[derive(Debug)]
 pub struct Daemon {
     producer: Producer,
@@ -118,12 +118,12 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Prepares the producer of these data sources; it connects with the first
-    /// [`turn`](Self::turn), to the address of `options`.
+    /// Creates the producer of these data sources. It connects to the address in `options` with the
+    /// first [`turn`](Self::turn).
     ///
     /// # Errors
     ///
-    /// If the process has no descriptors left.
+    /// Fails if the process has no descriptors left.
     pub fn new(
         options: DaemonOptions,
         producer: ProducerOptions,
@@ -145,12 +145,12 @@ impl Daemon {
         })
     }
 
-    /// The part of the producer that can be used from any thread.
+    /// Returns the handle of the producer for any thread.
     pub fn handle(&self) -> &ProducerHandle {
         &self.handle
     }
 
-    /// Something to end it with.
+    /// Returns a handle that stops it.
     pub fn stopper(&self) -> Stopper {
         Stopper {
             stop: Arc::clone(&self.stop),
@@ -163,11 +163,11 @@ impl Daemon {
         self.options.notify(notice);
     }
 
-    /// Exchanges messages with the service, without waiting, and returns its requests in order.
-    /// `None` when it is time to end.
+    /// Exchanges messages with the service without blocking, and returns its requests in order.
+    /// Returns `None` once stopped.
     pub fn turn(&mut self) -> Option<Vec<Event>> {
         self.producer.process(Instant::now());
-        // Not before: `process` clears the wake-up, so the flag behind it is to be read after that.
+        // `process` clears the wake-up, so the flag must be read after it.
         if self.stop.load(Ordering::Acquire) {
             return None;
         }
@@ -192,8 +192,8 @@ impl Daemon {
         }
     }
 
-    /// Waits until there is a reason for another turn, one of `others` can be read or has failed,
-    /// or `limit` has passed.
+    /// Waits until another turn is due, one of `others` is readable or failed, or `limit` has
+    /// passed.
     pub fn wait(&self, others: &[BorrowedFd<'_>], limit: Option<Duration>) {
         self.producer.wait_also_for(others, limit);
     }

@@ -1,20 +1,20 @@
 //! Producer and consumer endpoints of the tracing service.
 //!
-//! The two types to know:
+//! The main types:
 //!
-//! - [`Producer`] offers data sources to a service and gives their instances writers for the memory
-//!   it shares with it. It survives anything the service does: one that is absent, dies or sends
-//!   malformed messages is tried again with growing pauses, and packets written meanwhile are
-//!   discarded without waiting.
-//! - [`Consumer`] controls a recording and reads it. Every call has a time limit. Beneath it is a
-//!   [`Recording`], a state machine without input and output, for owners with a loop of their own.
+//! - [`Producer`] registers data sources with a service, and creates writers for the shared memory.
+//!   It survives failures of the service: if the service is absent, dies or sends malformed
+//!   messages, the producer reconnects with growing pauses, and packets written meanwhile are
+//!   discarded without blocking.
+//! - [`Consumer`] controls a recording and reads it. Every call has a time limit. It is built on
+//!   [`Recording`], a state machine without I/O, for programs with their own event loop.
 //!
-//! [`Daemon`] is the producer of a program that is nothing but data sources.
+//! [`Daemon`] is the producer of a daemon with data sources.
 //!
-//! Both reach the service over sockets, or through any other [`transport`].
+//! Both connect over sockets, or through any other [`transport`].
 //!
-//! Neither starts threads. A producer is driven by its owner, from a poll loop or a thread of its
-//! own; its [`ProducerHandle`] and all writers may be used from any thread.
+//! Neither starts threads. The owner drives a producer from a poll loop or a thread; its
+//! [`ProducerHandle`] and all writers can be used from any thread.
 #![forbid(unsafe_code)]
 
 mod consumer;

@@ -1,7 +1,7 @@
-//! The connection by which a machine tells a host of another machine about itself, and has its
-//! clocks compared with those there.
+//! The connection over which a machine describes itself to the host on another machine, and
+//! synchronizes its clocks.
 //!
-//! Relays have one for their machine, and so has each producer that reaches its service over a
+//! Relays have one for their machine, and so does each producer that reaches its service over a
 //! network without a relay.
 
 mod rounds;
@@ -19,15 +19,15 @@ use ferretto_proto::{InitRelayRequest, SyncClockRequest, SystemInfo};
 
 use self::rounds::{Next, Rounds};
 
-/// The first pause before a lost connection is tried again, and the longest.
+/// The first and the longest pause before reconnecting.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// One connection to the port for relays of a host.
+/// A connection to the relay port of a host.
 ///
-/// Nothing here waits: its owner calls [`process`](Self::process) when the descriptor ([`AsFd`])
-/// can be read, or while [`wants_write`](Self::wants_write) be written, or the
-/// [`deadline`](Self::deadline) has come.
+/// No method blocks. The owner calls [`process`](Self::process) when the descriptor ([`AsFd`]) is
+/// readable, when it is writable while [`wants_write`](Self::wants_write), or at the
+/// [`deadline`](Self::deadline).
 #[derive(Debug)]
 pub struct MachineLink {
     connection: Connection<Port>,
@@ -37,12 +37,12 @@ pub struct MachineLink {
     is_established: bool,
 }
 
-/// Why there is no connection any more.
+/// The reason why a connection is lost.
 #[derive(Debug)]
 pub enum MachineLost {
-    /// It ended.
+    /// The connection ended.
     Disconnected(DisconnectReason),
-    /// The host does not answer.
+    /// The host does not reply.
     Silent,
 }
 
@@ -50,7 +50,7 @@ impl fmt::Display for MachineLost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Disconnected(reason) => reason.fmt(f),
-            Self::Silent => f.write_str("the tracing service does not answer"),
+            Self::Silent => f.write_str("the tracing service does not reply"),
         }
     }
 }
@@ -58,7 +58,8 @@ impl fmt::Display for MachineLost {
 impl std::error::Error for MachineLost {}
 
 impl MachineLink {
-    /// Begins to speak over a connected socket. The identity is said first, unless it was already.
+    /// Starts the conversation over a connected socket. Sends the identity first, unless it was
+    /// sent already.
     pub fn new(
         socket: Socket,
         identity: Option<&Identity<'_>>,
@@ -78,11 +79,11 @@ impl MachineLink {
         }
     }
 
-    /// Does all work that needs no waiting.
+    /// Processes the connection without blocking.
     ///
     /// # Errors
     ///
-    /// When the connection is over.
+    /// Fails when the connection has ended.
     pub fn process(&mut self, now: Instant) -> Result<(), MachineLost> {
         self.connection.process();
         loop {
@@ -105,7 +106,7 @@ impl MachineLink {
                 }
                 Next::Compare(phase) => self.compare(phase),
             };
-            // One that could not be made has ended the connection, which is told above.
+            // A request that cannot be sent ends the connection, which is reported above.
             let made = self.connection.invoke(&request, None, true);
             if made.is_err() && !self.connection.has_event() {
                 return Err(MachineLost::Silent);
@@ -150,17 +151,17 @@ impl MachineLink {
         })
     }
 
-    /// Returns when to [process](Self::process) next if nothing happens before.
+    /// Returns the time of the next [`process`](Self::process) if no event comes first.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// Returns true if there is something to be sent that the socket has not taken.
+    /// Returns true if the socket has not taken all bytes to send.
     pub fn wants_write(&self) -> bool {
         self.connection.wants_write()
     }
 
-    /// Returns true once the host has answered.
+    /// Returns true once the host has replied.
     pub fn is_established(&self) -> bool {
         self.is_established
     }
@@ -172,7 +173,7 @@ impl AsFd for MachineLink {
     }
 }
 
-/// Reads the clocks of this machine, in upstream's order: the number and the time of each.
+/// Reads the clocks of this machine in upstream's order: the id and the time of each.
 pub fn read_clocks() -> Vec<(u32, u64)> {
     use ferretto_format::clock;
     use ferretto_shm::Clock as Of;
@@ -191,7 +192,7 @@ pub fn read_clocks() -> Vec<(u32, u64)> {
     clocks
 }
 
-/// The pauses between attempts to connect: one second, and twice as long each time up to thirty.
+/// The pauses between attempts to connect: from one second, doubled each time, up to thirty.
 #[derive(Debug, Default)]
 pub struct Attempts {
     failures: u32,
@@ -199,7 +200,8 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// An attempt failed, or a connection ended; it had been answered on if `was_established`.
+    /// Handles a failed attempt, or the end of a connection, which the host had accepted if
+    /// `was_established`.
     pub fn failed(&mut self, now: Instant, was_established: bool) {
         self.failures = if was_established { 0 } else { self.failures };
         let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(5));
@@ -207,12 +209,12 @@ impl Attempts {
         self.next = Some(now + pause.min(LONGEST_PAUSE));
     }
 
-    /// There is a reason to try now.
+    /// Makes the next attempt due now.
     pub fn hurry(&mut self) {
         self.next = None;
     }
 
-    /// Returns when the next attempt is due; `None` if it is now.
+    /// Returns the time of the next attempt; `None` if it is due now.
     pub fn next(&self) -> Option<Instant> {
         self.next
     }

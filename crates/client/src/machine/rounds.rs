@@ -1,22 +1,22 @@
-//! The conversation of a machine with its host: it describes itself, and then compares clocks for
-//! as long as the connection lasts.
+//! The conversation of a machine with its host: the machine describes itself, and then synchronizes
+//! clocks until the connection ends.
 
 use std::time::{Duration, Instant};
 
 use ferretto_ipc::port::relay::Method;
 use ferretto_proto::sync_clock_request::Phase;
 
-/// The exchanges of one comparison with a host that does not say otherwise, and the pause after it,
-/// as upstream's relays have it. Its readers average all exchanges that are closer together.
+/// The default exchanges of a comparison and the pause after it, as in upstream's relays.
+/// Upstream's readers average exchanges that are closer together.
 const PLAIN: Pace = Pace {
     exchanges: 2,
     pause: Duration::from_secs(30),
 };
-/// The exchanges of one comparison with a host that picks the best of them.
+/// The exchanges of a comparison with a host that uses the best of them.
 const EXCHANGES: u32 = 8;
-/// The shortest pause that a host may ask for.
+/// The shortest pause that a host may request.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// The longest time that a host may take to answer.
+/// The timeout of the host's replies.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,47 +25,47 @@ struct Pace {
     pause: Duration,
 }
 
-/// A request to be made, or a time to wait for.
+/// The next request, or a time to wait for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Next {
     /// Describe the machine.
     Describe,
     /// Read the clocks, and send them.
     Compare(Phase),
-    /// Nothing before this time; `None` if the host has to answer first, or knows no method.
+    /// Nothing before this time; `None` if the host must reply first, or has no method.
     Wait(Option<Instant>),
-    /// The host has not answered for too long.
+    /// The host has not replied in time.
     GiveUp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
-    /// Waits for the host's answer.
+    /// Waits for the host's reply.
     Binding,
     Describing,
     Comparing {
-        /// Of this comparison, so far.
+        /// The exchanges of this comparison so far.
         exchanges: u32,
     },
     Resting {
         until: Instant,
     },
-    /// The host compares no clocks.
+    /// The host does not synchronize clocks.
     Idle,
 }
 
-/// The state of that conversation.
+/// The state of the conversation.
 #[derive(Debug)]
 pub(super) struct Rounds {
     state: State,
     pace: Pace,
     can_compare: bool,
-    /// A request was made and is not answered.
+    /// Set if a request has no reply yet.
     asked: Option<Instant>,
 }
 
 impl Rounds {
-    /// A conversation that begins `now`.
+    /// Starts a conversation at `now`.
     pub(super) fn new(now: Instant) -> Self {
         Self {
             state: State::Binding,
@@ -75,7 +75,7 @@ impl Rounds {
         }
     }
 
-    /// The host knows the port, and those of its methods for which `knows` is true.
+    /// Handles a host with the port, and those of its methods for which `knows` is true.
     pub(super) fn bound(&mut self, knows: impl Fn(Method) -> bool) {
         self.asked = None;
         self.can_compare = knows(Method::SyncClock);
@@ -85,14 +85,13 @@ impl Rounds {
         };
     }
 
-    /// The host does not know the port. The connection is kept, so that it is noticed when the host
-    /// goes.
+    /// Handles a host without the port. The connection is kept to notice the end of the host.
     pub(super) fn refused(&mut self) {
         self.asked = None;
         self.state = State::Idle;
     }
 
-    /// The host has answered; `interval` is the pause it asked for in doing so.
+    /// Handles a reply of the host. `interval` is the pause it requests.
     pub(super) fn answered(&mut self, now: Instant, interval: Option<Duration>) {
         self.asked = None;
         match self.state {
@@ -125,7 +124,7 @@ impl Rounds {
         }
     }
 
-    /// Returns what to do next. A request that is returned counts as made.
+    /// Returns the next step. A returned request counts as sent.
     pub(super) fn next(&mut self, now: Instant) -> Next {
         if let Some(asked) = self.asked {
             let end = asked + PATIENCE;
@@ -172,7 +171,7 @@ mod tests {
         let mut now = begin;
         for _ in 0..3 {
             assert_eq!(rounds.next(now), Next::Compare(Phase::PING));
-            // Not before the answer.
+            // Not before the reply.
             assert_eq!(rounds.next(now), Next::Wait(Some(now + PATIENCE)));
             now += SECOND;
             rounds.answered(now, None);
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_asks_for_more_gets_many_exchanges_as_often_as_it_likes() {
+    fn a_host_can_request_more_frequent_comparisons() {
         let now = Instant::now();
         let mut rounds = Rounds::new(now);
         rounds.bound(all);
@@ -225,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_does_not_answer_is_given_up() {
+    fn a_host_that_does_not_reply_is_abandoned() {
         let now = Instant::now();
         let mut rounds = Rounds::new(now);
         assert_eq!(rounds.next(now), Next::Wait(Some(now + PATIENCE)));

@@ -1,25 +1,25 @@
-//! When to try again.
+//! The pauses between connection attempts.
 
 use std::time::{Duration, Instant};
 
 use crate::options::Pauses;
 
-/// Each pause is longer than the one before by this much.
+/// The difference between successive pauses.
 const STEP: Duration = Duration::from_secs(1);
 /// The number of pauses that grow.
 const STEPS: u32 = 10;
 /// All pauses after those.
 const LONGEST: Duration = Duration::from_secs(30);
-/// The pause where a service is likely to be there in a moment: after a connection that worked, and
-/// after a socket appeared that did not answer yet.
+/// The pause if the service is likely to appear soon: after a working connection, and after a
+/// socket appeared that does not accept connections yet.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// Pauses of 1, 2, … 10 and then 30 seconds, as upstream's clients make them, or such that double.
+/// Linearly growing or doubling pauses, as in upstream.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     pauses: Pauses,
     failures: u32,
-    /// The next failure is followed by a short pause.
+    /// Set if the next failure is followed by a short pause.
     hopeful: bool,
     next_attempt: Option<Instant>,
     connected_since: Option<Instant>,
@@ -33,33 +33,33 @@ impl Backoff {
         }
     }
 
-    /// Returns true if it is time for an attempt.
+    /// Returns true if an attempt is due.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.next_attempt.is_none_or(|at| at <= now)
     }
 
-    /// When it will be.
+    /// Returns the time of the next attempt.
     pub(super) fn next_attempt(&self) -> Option<Instant> {
         self.next_attempt
     }
 
-    /// A socket appeared: the next attempt is due, and the pauses start anew. It may come too
-    /// early, as a socket appears before it can be connected to.
+    /// Makes the next attempt due and restarts the pauses, since a socket appeared. The attempt may
+    /// be too early, since a socket appears before it accepts connections.
     pub(super) fn hurry(&mut self, now: Instant) {
         self.failures = 0;
         self.hopeful = true;
         self.next_attempt = Some(now);
     }
 
-    /// An attempt succeeded.
+    /// Handles a successful attempt.
     pub(super) fn connected(&mut self, now: Instant) {
         self.connected_since = Some(now);
         self.next_attempt = None;
     }
 
-    /// An attempt failed or the connection was lost. A connection that lasted longer than the pause
-    /// before it makes the pauses start anew; one that broke at once does not, or a broken service
-    /// would be called without end.
+    /// Handles a failed attempt or a lost connection. A connection that lasted longer than the
+    /// pause before it restarts the pauses; one that broke at once does not, or a broken service
+    /// would get endless attempts.
     pub(super) fn failed(&mut self, now: Instant) {
         let lasted = self.connected_since.take().map(|since| now - since);
         if lasted.is_some_and(|lasted| lasted >= self.longest_so_far()) {
@@ -122,7 +122,7 @@ mod tests {
         let mut expected: Vec<u64> = (1..=8).map(|steps| 100 << steps).collect();
         expected.extend([30_000; 40]);
         assert_eq!(pauses(&mut backoff, now, 48), expected);
-        // A connection that was lost is tried again almost at once.
+        // A lost connection is retried almost at once.
         backoff.connected(now);
         let later = now + Duration::from_secs(60);
         assert_eq!(pauses(&mut backoff, later, 3), [100, 200, 400]);
@@ -135,7 +135,7 @@ mod tests {
         pauses(&mut backoff, now, 12);
         backoff.hurry(now);
         assert!(backoff.is_due(now));
-        // It may not answer yet.
+        // The service may not accept connections yet.
         assert_eq!(pauses(&mut backoff, now, 3), [100, 1000, 2000]);
     }
 

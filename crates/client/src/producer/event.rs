@@ -8,7 +8,7 @@ use ferretto_proto::DataSourceConfig;
 
 use crate::transport::{ConnectFailure, Untrusted};
 
-/// The number of one instance of a data source; unique for the life of a service.
+/// The id of an instance of a data source, unique for the life of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstanceId(pub u64);
 
@@ -23,14 +23,14 @@ impl fmt::Display for InstanceId {
 pub enum Event {
     /// The service accepted the producer; its data sources are registered.
     Connected,
-    /// A recording wants the data source named in the config. Get ready, but record nothing yet.
+    /// A recording uses the data source in the config. Prepare it, but do not record yet.
     Setup {
         /// The new instance.
         instance: InstanceId,
         /// The config of the recording. Writers are created for its `target_buffer`.
         config: Box<DataSourceConfig>,
     },
-    /// Start recording. Follows [`Event::Setup`]. To be answered with
+    /// Start recording. Follows [`Event::Setup`]. Reply with
     /// [`notify_started`](crate::ProducerHandle::notify_started).
     Start {
         /// The instance.
@@ -40,21 +40,21 @@ pub enum Event {
     },
     /// Stop recording, flush and drop the instance's writers, then
     /// [`notify_stopped`](crate::ProducerHandle::notify_stopped). Also comes for every instance
-    /// when the connection is lost, and for instances that there never were: the service waits for
-    /// the answer anyway.
+    /// when the connection is lost, and for unknown instances, since the service waits for the
+    /// reply.
     Stop {
         /// The instance.
         instance: InstanceId,
     },
     /// Flush the writers of these instances, then
-    /// [`flush_done`](crate::ProducerHandle::flush_done). To be answered also if there are none;
-    /// the answer is one to all earlier requests, too.
+    /// [`flush_done`](crate::ProducerHandle::flush_done). Reply even without writers. The reply
+    /// also confirms all earlier requests.
     Flush {
-        /// To be given back.
+        /// The id to reply with.
         request_id: u64,
         /// The instances.
         instances: Vec<InstanceId>,
-        /// Why: reason in bits 0 to 3, initiator in bits 4 to 7.
+        /// The flags: reason in bits 0 to 3, initiator in bits 4 to 7.
         flags: u64,
     },
     /// Forget interned data: the next packet of every writer of these instances must make sense on
@@ -63,32 +63,32 @@ pub enum Event {
         /// The instances.
         instances: Vec<InstanceId>,
     },
-    /// There was no connection to be had, or it was lost. It is tried again by itself, unless the
-    /// way to the service [cannot be used again](crate::transport::Connect::can_retry).
+    /// Connecting failed, or the connection was lost. The producer reconnects by itself, unless the
+    /// transport [cannot retry](crate::transport::Connect::can_retry).
     Disconnected(LostReason),
 }
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// The configured address is not one.
+    /// The configured address is invalid.
     Address(ferretto_ipc::address::AddressError),
-    /// Nobody listens there.
+    /// Nothing listens at the address.
     Connect(ConnectError),
-    /// The process that listens there may belong to any user.
+    /// The listening process may belong to an untrusted user.
     Untrusted(Untrusted),
-    /// It was there and is gone.
+    /// The connection was lost.
     Lost(DisconnectReason),
-    /// The listener there has no producer port.
+    /// The listener has no producer port.
     NoProducerPort,
-    /// The service does not want this producer.
+    /// The service refused this producer.
     Refused,
     /// The service broke the protocol.
     Protocol(&'static str),
-    /// The memory it sent cannot be used.
+    /// The service sent unusable memory.
     Memory(ferretto_shm::RegionError),
-    /// The system refused an operation of this side.
+    /// A system call failed.
     System(std::io::Error),
 }
 

@@ -1,4 +1,4 @@
-//! Telling a service on another machine about this one, where no relay does that.
+//! Describes this machine to a service on another machine, if no relay does.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Instant;
@@ -12,7 +12,7 @@ use rustix::event::epoll;
 
 use crate::machine::{Attempts, MachineLink};
 
-/// The connection beside that of the producer, if the service is elsewhere.
+/// The additional connection to a service on another machine.
 #[derive(Debug, Default)]
 pub(super) struct OwnMachine {
     /// The service, if it is elsewhere.
@@ -31,7 +31,7 @@ impl OwnMachine {
         self.address = address.filter(|address| !address.is_unix());
     }
 
-    /// Does all work that needs no waiting, apart from connecting.
+    /// Processes the connection without blocking, except for connecting.
     pub(super) fn process(&mut self, epoll: &OwnedFd, now: Instant) {
         let Some(address) = &self.address else {
             return;
@@ -40,7 +40,7 @@ impl OwnMachine {
             match connect(address, now) {
                 Ok(link) => {
                     let data = epoll::EventData::new_u64(3);
-                    // Without, it is looked at whenever something else happens.
+                    // If this fails, the connection is processed with other events.
                     let _ = epoll::add(epoll, &link, data, epoll::EventFlags::IN);
                     self.wants_write = false;
                     self.disowned = Some(disown_in_child(link.as_fd()));
@@ -67,7 +67,7 @@ impl OwnMachine {
         }
     }
 
-    /// Returns when to [`process`](Self::process) next if nothing happens before.
+    /// Returns the time of the next [`process`](Self::process) if no event comes first.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.address.as_ref()?;
         match &self.link {

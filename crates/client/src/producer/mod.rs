@@ -37,10 +37,10 @@ use self::watch::SocketWatch;
 use crate::options::{ProducerOptions, Scraping};
 use crate::transport::{AtAddress, Attachment, Connect, Link, LinkEvent, LinkReply, OverSocket};
 
-/// Size of the memory in which chunks are made where it cannot be shared.
+/// The size of local memory for chunks, if the transport cannot share memory.
 const EMULATED_SIZE: usize = 1024 * 1024;
 
-/// A process that records data, towards the service.
+/// The connection of a recording process to the service.
 ///
 /// Its owner calls [`process`](Self::process) when [`fd`](AsFd::as_fd) is readable or
 /// [`poll_timeout`](Self::poll_timeout) has passed, and then takes the events. [`wait`](Self::wait)
@@ -49,7 +49,7 @@ const EMULATED_SIZE: usize = 1024 * 1024;
 pub struct Producer {
     options: ProducerOptions,
     connector: Arc<dyn Connect<Port>>,
-    /// There was an attempt, and another makes no sense.
+    /// Set if another attempt is pointless.
     given_up: bool,
     shared: Arc<Shared>,
     epoll: OwnedFd,
@@ -58,11 +58,12 @@ pub struct Producer {
     live: BTreeSet<InstanceId>,
     events: VecDeque<Event>,
     session: Option<Session>,
-    /// While there is no service: tells when its socket is created.
+    /// The watch for the socket of an absent service.
     watch: Option<SocketWatch>,
-    /// A connection was lost when memory was offered, as behind a relay: it is not offered again.
+    /// Set if a connection was lost when memory was offered, as with a relay, so it is not offered
+    /// again.
     offered_in_vain: bool,
-    /// Tells a service on another machine about this one.
+    /// The description of this machine for a service on another one.
     machine: OwnMachine,
     /// Forked children do not keep the connection open.
     disowned: Option<Disowned>,
@@ -70,18 +71,18 @@ pub struct Producer {
     wants_write: bool,
 }
 
-/// The facts about the present connection.
+/// The state of the current connection.
 #[derive(Debug, Default)]
 struct Session {
-    /// Memory was sent along with the greeting.
+    /// Set if memory was sent with the greeting.
     offered: bool,
     accepted: Option<InitializeConnectionResponse>,
-    /// The service has said that it uses that memory.
+    /// Set if the service announced that it uses that memory.
     adoption_announced: bool,
 }
 
 impl Session {
-    /// The service uses the memory it was offered.
+    /// Returns true if the service uses the offered memory.
     fn is_adopted(&self) -> bool {
         let accepted = self.accepted.as_ref();
         self.offered && accepted.and_then(|a| a.using_shmem_provided_by_producer) == Some(true)
@@ -89,11 +90,11 @@ impl Session {
 }
 
 impl Producer {
-    /// A producer that is not connected yet; the first [`process`](Self::process) tries.
+    /// Creates a producer. The first [`process`](Self::process) connects.
     ///
     /// # Errors
     ///
-    /// If the process has no descriptors left.
+    /// Fails if the process has no descriptors left.
     pub fn new(options: ProducerOptions) -> io::Result<Self> {
         let mut connector = AtAddress::from_environment().trusting(&options.trusted_users);
         if let Some(address) = &options.address {
@@ -102,23 +103,21 @@ impl Producer {
         Self::through(Arc::new(connector), options)
     }
 
-    /// A producer that speaks over `socket`, which is connected to the producer port of a service.
-    /// It does not connect again when the connection is lost. For processes that may not open
-    /// sockets themselves.
+    /// Creates a producer over `socket`, which is connected to the producer port of a service. It
+    /// does not reconnect. For processes that may not open sockets themselves.
     ///
     /// # Errors
     ///
-    /// As [`new`](Self::new).
+    /// See [`new`](Self::new).
     pub fn over_socket(socket: OwnedFd, options: ProducerOptions) -> io::Result<Self> {
         Self::through(Arc::new(OverSocket::new(socket)), options)
     }
 
-    /// A producer that reaches its service by way of `connector`. The address in the options is
-    /// ignored.
+    /// Creates a producer that connects through `connector`. Ignores the address in the options.
     ///
     /// # Errors
     ///
-    /// As [`new`](Self::new).
+    /// See [`new`](Self::new).
     pub fn through(
         connector: Arc<dyn Connect<Port>>,
         mut options: ProducerOptions,
@@ -154,12 +153,12 @@ impl Producer {
         Ok(producer)
     }
 
-    /// The part that can be used from any thread.
+    /// Returns the handle for any thread.
     pub fn handle(&self) -> ProducerHandle {
         ProducerHandle::new(Arc::clone(&self.shared))
     }
 
-    /// Returns true if there may be a service: not if its socket would be a file that does not
+    /// Returns true if there may be a service. Returns false if its socket is a file that does not
     /// exist.
     pub fn has_address(&self) -> bool {
         match self.connector.awaited() {
@@ -168,8 +167,8 @@ impl Producer {
         }
     }
 
-    /// Offers a data source, now and on every later connection. One with the same name and id
-    /// replaces the descriptor offered before.
+    /// Registers a data source, now and on every later connection. The same name and id replace an
+    /// earlier descriptor.
     pub fn register(&mut self, descriptor: DataSourceDescriptor) {
         let known = self
             .sources
@@ -205,8 +204,8 @@ impl Producer {
         }
     }
 
-    /// Does all work that needs no waiting: connects if it is time to, reads, writes. Connecting
-    /// over TCP is the exception, it may take up to ten seconds.
+    /// Does all non-blocking work: connects if due, reads, writes. Only connecting over TCP may
+    /// block, for up to ten seconds.
     pub fn process(&mut self, now: Instant) {
         self.shared.wake().clear();
         if self.session.is_none() {
@@ -230,12 +229,12 @@ impl Producer {
         self.machine.process(&self.epoll, now);
     }
 
-    /// The next thing to react to.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// When to call [`process`](Self::process) next if nothing happens before.
+    /// Returns the time of the next [`process`](Self::process) if no event comes first.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let retry = if self.session.is_none() && !self.given_up {
             self.backoff.next_attempt()
@@ -246,13 +245,13 @@ impl Producer {
         deadlines.into_iter().flatten().min()
     }
 
-    /// Waits until there is something to [`process`](Self::process), but not longer than `limit`,
-    /// and not at all while there are events to take.
+    /// Waits until there is something to [`process`](Self::process), at most `limit`. Returns at
+    /// once if there are events to take.
     pub fn wait(&self, limit: Option<Duration>) {
         self.wait_also_for(&[], limit);
     }
 
-    /// Like [`wait`](Self::wait), but also ends when one of `others` can be read, or has failed.
+    /// Like [`wait`](Self::wait), but also returns when one of `others` is readable or failed.
     pub fn wait_also_for(&self, others: &[BorrowedFd<'_>], limit: Option<Duration>) {
         if !self.events.is_empty() {
             return;
@@ -264,7 +263,7 @@ impl Producer {
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let mut fds = vec![PollFd::new(&self.epoll, PollFlags::IN)];
         fds.extend(others.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
-        // An interrupted wait is a short one.
+        // An interrupted wait only ends early.
         let _ = rustix::event::poll(&mut fds, timeout.as_ref());
     }
 
@@ -286,13 +285,13 @@ impl Producer {
         }
     }
 
-    /// There is no connection; sees to the next attempt.
+    /// Handles a missing connection, and schedules the next attempt.
     fn failed(&mut self, now: Instant) {
         self.backoff.failed(now);
         self.given_up = !self.connector.can_retry();
     }
 
-    /// Has the next attempt made as soon as the socket of a service is created.
+    /// Makes the next attempt due as soon as the service's socket is created.
     fn watch_for_service(&mut self) {
         let awaited = self.connector.awaited();
         let Some(watch) = awaited.and_then(|address| SocketWatch::new(&address)) else {
@@ -339,7 +338,7 @@ impl Producer {
             let data = epoll::EventData::new_u64(1);
             let epoll = &self.epoll;
             self.shared.with_connection(|link| {
-                // Cannot fail for a descriptor that was added.
+                // This cannot fail for a descriptor that was added.
                 let _ = epoll::modify(epoll, link.as_fd(), data, flags);
             });
             self.wants_write = wants_write;
@@ -397,7 +396,7 @@ impl Producer {
             && reply.result.is_err()
             && self.shared.with_connection(|link| link.is_closed()) == Some(true)
         {
-            // Cut off by the end of the connection, whose reason comes next.
+            // The connection ended; its reason comes next.
             return Ok(());
         }
         match (reply.method, reply.result) {
@@ -408,15 +407,14 @@ impl Producer {
             (Method::InitializeConnection, _) => Err(LostReason::Refused),
             (Method::GetAsyncCommand, Ok(Reply::GetAsyncCommand(response))) => match response.cmd {
                 Some(command) => self.handle_command(command, reply.attachment),
-                // A command that this version does not know.
+                // The command is unknown to this version.
                 None => Ok(()),
             },
             (Method::GetAsyncCommand, _) => {
                 Err(LostReason::Protocol("it ended the stream of commands"))
             }
             (Method::CommitData | Method::Sync, _) => {
-                // Calls cut off by the end of the connection are refused, too; those callbacks go
-                // with it.
+                // The end of the connection refuses open calls, too, and drops their callbacks.
                 if self.shared.with_connection(|link| link.is_closed()) == Some(false) {
                     self.shared.run_callbacks(reply.request_id);
                 }
@@ -509,7 +507,7 @@ impl Producer {
             .collect()
     }
 
-    /// A service that adopted memory says so once, without sending any.
+    /// Handles the announcement of a service that adopted the memory, which comes once.
     fn adoption_announced(&mut self, sent: bool) -> Result<(), LostReason> {
         match &mut self.session {
             Some(session) if session.is_adopted() && !sent && !session.adoption_announced => {
@@ -569,7 +567,7 @@ impl AsFd for Producer {
 
 impl Drop for Producer {
     fn drop(&mut self) {
-        // Data that was flushed before should still arrive, as far as the socket takes it.
+        // Sends flushed data as far as the socket takes it.
         self.shared.pump(None);
         self.disowned = None;
         self.shared.set_connection(None);

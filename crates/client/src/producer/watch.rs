@@ -1,4 +1,4 @@
-//! Notices when a service appears.
+//! Detects the appearance of a service.
 
 use std::ffi::OsStr;
 use std::mem::MaybeUninit;
@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 use ferretto_ipc::Address;
 use rustix::fs::inotify;
 
-/// Watches the directory of a socket for the socket to be created. The descriptor becomes readable
-/// when anything is.
+/// Watches the directory of a socket. The descriptor becomes readable when a file is created there.
 #[derive(Debug)]
 pub(super) struct SocketWatch {
     fd: OwnedFd,
@@ -18,8 +17,8 @@ pub(super) struct SocketWatch {
 }
 
 impl SocketWatch {
-    /// `None` if the address is not in the filesystem, its directory does not exist, or the system
-    /// has no watches left: then there are only the pauses between attempts.
+    /// Returns `None` if the address is not in the filesystem, its directory does not exist, or the
+    /// system has no watches left. Then only the pauses between attempts apply.
     pub(super) fn new(address: &Address) -> Option<Self> {
         let Address::Path(path) = address else {
             return None;

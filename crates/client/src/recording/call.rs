@@ -1,4 +1,4 @@
-//! The calls of a recording, their answers, and other events.
+//! The calls of a recording, their results, and other events.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -15,24 +15,23 @@ use ferretto_proto::{
 use super::error::CallError;
 use crate::transport::LinkReply;
 
-/// Something to be done with a [`Recording`](super::Recording).
+/// A call of a [`Recording`](super::Recording).
 #[derive(Debug)]
 pub enum Call {
-    /// Waits until the service answers calls.
+    /// Waits until the service is connected.
     Connect,
-    /// Subscribes to events of the session, in place of earlier subscriptions. Done when it is
-    /// sent.
+    /// Subscribes to events of the session, and replaces earlier subscriptions. Done when sent.
     Observe(Vec<ObservableType>),
-    /// Sets the config of the next [`Start`](Self::Start). One that defers its start has the
-    /// service create the session at once, if there is none. `file` is where the service writes the
-    /// trace, if the config says so.
+    /// Sets the config of the next [`Start`](Self::Start). If the config defers the start and there
+    /// is no session, the service creates one at once. The service writes the trace to `file` if
+    /// the config requests it.
     SetUp {
         /// The config.
         config: Box<TraceConfig>,
         /// The file for the trace.
         file: Option<OwnedFd>,
     },
-    /// Creates a session and starts it, unless its config defers that. Done when it is sent.
+    /// Creates a session and starts it, unless its config defers the start. Done when sent.
     Enable {
         /// The config.
         config: Box<TraceConfig>,
@@ -40,7 +39,7 @@ pub enum Call {
         file: Option<OwnedFd>,
     },
     /// Starts the data sources that were set up. Done when all data sources record, or the session
-    /// has ended. Data that an earlier session left in the buffers is given up.
+    /// has ended. Discards data in the buffers of an earlier session.
     Start,
     /// Waits until all data sources record, or the session has ended.
     WaitForStart,
@@ -48,53 +47,53 @@ pub enum Call {
     WaitForEnd,
     /// Flushes every producer.
     Flush(FlushRequest),
-    /// Has the session end. Done when it has.
+    /// Stops the session. Done when it has ended.
     Stop,
-    /// Flushes, then has the session end. Done when it has. The time limit of the call is that of
-    /// the flush.
+    /// Flushes, then stops the session. Done when it has ended. The time limit of the call applies
+    /// to the flush.
     Finish {
         /// The reason of the flush.
         flags: FlushFlags,
-        /// The time limit of all that follows the flush.
+        /// The time limit after the flush.
         stop_limit: Duration,
-        /// The time after which an attached session that could not be flushed is taken to have
-        /// ended before: an upstream service does not tell that.
+        /// The time after which an attached session that could not be flushed counts as ended,
+        /// since upstream's service does not report that.
         presumed_end: Duration,
     },
-    /// Leaves the session to itself, under a key.
+    /// Detaches the session under a key.
     Detach {
         /// The key.
         key: Vec<u8>,
-        /// The time to wait for the reason if the service refuses. Upstream's answers Detach before
-        /// it tells that it did not like the config.
+        /// The time to wait for the reason of a refusal. Upstream's service replies to Detach
+        /// before it reports an invalid config.
         reason_patience: Duration,
     },
-    /// Takes over the session that was detached with a key.
+    /// Attaches to the session that was detached with a key.
     Attach {
         /// The key.
         key: Vec<u8>,
     },
-    /// Has the end of an attached session told. Done when it is sent.
+    /// Subscribes to the end of an attached session. Done when sent.
     Watch,
-    /// Clones another session; the clone is this recording's session then. `file` is for a session
+    /// Clones another session. The clone becomes this recording's session. `file` is for a session
     /// that writes into a file.
     Clone {
-        /// The session to copy, and the way.
+        /// The session to clone, and the options.
         request: Box<CloneSessionRequest>,
         /// The file for the trace.
         file: Option<OwnedFd>,
     },
-    /// Reads the session's buffers. One read at a time; others wait for their turn. The time limit
-    /// starts again with each part.
+    /// Reads the session's buffers. Reads run one at a time. The time limit restarts with each
+    /// part.
     Read {
         /// The time limit of each part but the first.
         part_limit: Duration,
     },
     /// Gets the counters of the session.
     Stats,
-    /// Asks for the service's capabilities.
+    /// Queries the service's capabilities.
     Capabilities,
-    /// Asks for the producers, data sources and sessions that the service knows.
+    /// Queries the producers, data sources and sessions of the service.
     ServiceState,
     /// Changes the config of the running session.
     ChangeConfig(Box<ChangeTraceConfigRequest>),
@@ -103,19 +102,19 @@ pub enum Call {
     Other(Box<Request>, Option<OwnedFd>),
 }
 
-/// The state that a call needs to make sense. One that makes none is answered with
-/// [`CallError::NotRunning`] and not sent.
+/// The state that a call requires. In another state it fails with [`CallError::NotRunning`] without
+/// being sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// Nothing: the service decides.
     Nothing,
-    /// A session that runs.
+    /// A running session.
     Running,
-    /// A session that has been created, attached to or copied, whether it has ended or not.
+    /// A session that was created, attached to or cloned, even if it has ended.
     Session,
 }
 
-/// The id of a call. Those of a recording are all different.
+/// The id of a call, unique within a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId {
     number: u64,
@@ -135,7 +134,7 @@ impl CallId {
         self.kind
     }
 
-    /// Returns the name of the method that is called, for messages.
+    /// Returns the name of the called method, for messages.
     pub fn method(self) -> &'static str {
         self.kind.method()
     }
@@ -191,9 +190,9 @@ kinds! {
     ChangeConfig: "ChangeTraceConfig",
 }
 
-/// A flush that a program asks for, waiting for its answer as long as `limit`.
+/// Returns the request of a flush by a program, with the time limit of its reply.
 pub fn explicit_flush(limit: Duration) -> FlushRequest {
-    // The service's own time limit has to come first for the answer to be a useful one.
+    // The service's own time limit must be shorter for a useful reply.
     let timeout = limit.saturating_sub(limit / 10).as_millis();
     FlushRequest {
         timeout_ms: Some(u32::try_from(timeout).unwrap_or(u32::MAX).max(1)),
@@ -202,14 +201,14 @@ pub fn explicit_flush(limit: Duration) -> FlushRequest {
     }
 }
 
-/// The answer to a [`Call`].
+/// The result of a [`Call`].
 #[derive(Debug)]
 pub enum Answer {
-    /// It is done, and there is nothing to say.
+    /// The call is done and has no result.
     Done,
-    /// The config of the session that was attached to.
+    /// The config of the attached session.
     Attached(Box<TraceConfig>),
-    /// The session that was copied.
+    /// The cloned session.
     Cloned(ClonedSession),
     /// The counters of the session.
     Stats(Box<TraceStats>),
@@ -221,27 +220,27 @@ pub enum Answer {
     Reply(Box<LinkReply<Port>>),
 }
 
-/// A session that was copied.
+/// A cloned session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClonedSession {
-    /// UUID of the copy, the more and the less significant half.
+    /// The UUID of the clone, the more and the less significant half.
     pub uuid: (i64, i64),
-    /// The trace is in the file that was passed along; there is nothing to read.
+    /// Set if the trace is in the passed file, so there is nothing to read.
     pub in_file: bool,
 }
 
-/// Something that a [`Recording`](super::Recording) tells.
+/// An event of a [`Recording`](super::Recording).
 #[derive(Debug)]
 pub enum Event {
-    /// The service answers calls from now on.
+    /// The service is connected.
     Connected,
-    /// The service has no consumer port; it will never answer calls.
+    /// The service has no consumer port, so all calls fail.
     NoConsumerPort,
-    /// Something that was subscribed to.
+    /// An event that was subscribed to.
     Observed(Box<ObservableEvents>),
     /// The session ended.
     Ended(SessionEnd),
-    /// The flush of a [`Call::Finish`] failed. The session is stopped all the same.
+    /// The flush of a [`Call::Finish`] failed. The session is still stopped.
     FinalFlushFailed,
     /// Packets of a [`Call::Read`], each an encoded TracePacket.
     Packets {
@@ -257,12 +256,11 @@ pub enum Event {
         /// The answer.
         result: Result<Answer, CallError>,
     },
-    /// The time limit of a call passed. A later answer is not told, except that of a read under
-    /// way.
+    /// The time limit of a call passed. A later reply is dropped, except that of a running read.
     TimedOut {
         /// The call.
         call: CallId,
-        /// The call is a read under way: the rest of its packets and its answer will still come.
+        /// Set if the call is a running read, whose remaining packets and result will still come.
         goes_on: bool,
     },
     /// The connection is lost, and the session with it. Comes once; later calls fail.
@@ -272,11 +270,11 @@ pub enum Event {
 /// The end of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEnd {
-    /// It ran to its end.
+    /// The session ran to its end.
     Complete,
-    /// It failed, in the service's words.
+    /// The session failed, with the service's message.
     Failed(String),
-    /// The service refused it without saying why.
+    /// The service refused the session without a reason.
     Rejected,
     /// The connection is lost.
     Lost,

@@ -1,4 +1,4 @@
-//! A recording and its link: the steps that every owner of both takes.
+//! Drives a recording and its link.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use super::Recording;
 use crate::transport::{Attachment, Link, WakeFd};
 
-/// Sends a recording's requests and passes the link's events to it, without waiting.
+/// Sends a recording's requests and passes the link's events to it, without blocking.
 pub fn exchange(recording: &mut Recording, link: &mut dyn Link<Port>, now: Instant) {
     send(recording, link);
     link.process();
@@ -37,8 +37,8 @@ fn send(recording: &mut Recording, link: &mut dyn Link<Port>) {
     }
 }
 
-/// Waits until there is something to [`exchange`], until the waker is woken, or for as long as
-/// `limit`. Returns false if the time is over. May end early.
+/// Waits until there is something to [`exchange`], the waker is woken, or `limit` has passed.
+/// Returns false if the time is over. May return early.
 pub fn wait(link: &dyn Link<Port>, waker: Option<&Waker>, limit: Duration) -> bool {
     if limit.is_zero() {
         return false;
@@ -64,16 +64,16 @@ pub fn wait(link: &dyn Link<Port>, waker: Option<&Waker>, limit: Duration) -> bo
 pub struct Waker(Arc<WakeFd>);
 
 impl Waker {
-    /// A waker that was not woken yet.
+    /// Creates a waker.
     ///
     /// # Errors
     ///
-    /// If the process may not have another descriptor.
+    /// Fails if the process has no descriptors left.
     pub fn new() -> io::Result<Self> {
         Ok(Self(Arc::new(WakeFd::new()?)))
     }
 
-    /// Ends the wait going on, or the next one.
+    /// Ends the current or the next wait.
     pub fn wake(&self) {
         self.0.wake();
     }

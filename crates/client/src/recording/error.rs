@@ -10,19 +10,19 @@ use ferretto_ipc::socket::ConnectError;
 use super::packets::PacketTooLarge;
 use crate::transport::ConnectFailure;
 
-/// Why a call brought no result.
+/// The reason why a call failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The configured address is not one.
+    /// The configured address is invalid.
     Address(AddressError),
     /// There is no service at the address.
     Connect(ConnectError),
-    /// The system, or the transport, refused.
+    /// The system or the transport failed.
     System(std::io::Error),
-    /// The listener there has no consumer port: a producer socket, most likely.
+    /// The listener has no consumer port. It is probably a producer socket.
     NoConsumerPort,
-    /// The service is older than the method.
+    /// The service does not support the method.
     Unsupported {
         /// The method.
         method: &'static str,
@@ -34,37 +34,37 @@ pub enum CallError {
         /// Its size in bytes.
         size: usize,
     },
-    /// The service said no.
+    /// The service rejected the call.
     Rejected {
         /// The method.
         method: &'static str,
     },
-    /// The service said no, and why.
+    /// The service refused the call with a reason.
     Refused {
         /// The method.
         method: &'static str,
-        /// The service's words.
+        /// The service's message.
         reason: String,
     },
-    /// The time limit passed. An answer that comes later is ignored.
+    /// The time limit passed. A later reply is ignored.
     TimedOut {
         /// The method.
         method: &'static str,
     },
     /// The connection is lost.
     Disconnected,
-    /// The call needs a session that runs, or has run.
+    /// The call needs a session.
     NotRunning {
         /// The method.
         method: &'static str,
     },
     /// The session has been started already.
     AlreadyStarted,
-    /// There is no config to start with.
+    /// There is no config to start.
     NotSetUp,
     /// The session failed.
     Failed {
-        /// The service's words.
+        /// The service's message.
         reason: String,
     },
     /// The trace has a packet that is too large.
@@ -83,7 +83,7 @@ ferretto_wire::error_text! {
         Self::Refused { method, reason } => "the tracing service refused {method}: {reason}",
         Self::TimedOut { method } => "the tracing service did not answer {method} in time",
         Self::Disconnected => "the connection to the tracing service is lost",
-        Self::NotRunning { method } => "{method} needs a session that runs",
+        Self::NotRunning { method } => "{method} needs a running session",
         Self::AlreadyStarted => "the session has been started already",
         Self::NotSetUp => "the session has no config",
         Self::Failed { reason } => "the session failed: {reason}",
@@ -128,7 +128,7 @@ impl From<InvokeError> for CallError {
     }
 }
 
-/// Why a trace was not read to its end.
+/// The reason why a trace was not read to its end.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ReadError<E> {

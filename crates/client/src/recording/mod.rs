@@ -1,10 +1,10 @@
-//! One consumer's recording, as a state machine without input, output or clock.
+//! A consumer's recording as a state machine without I/O and clock.
 //!
-//! A [`Recording`] knows the life of a session: created, started, flushed, stopped, read; left
-//! alone, taken over, copied. Its owner makes [calls](Recording::call), passes on events of the
-//! connection and the clock (`handle_…`), and takes from it the requests to be sent, the
-//! [events](Event) and the time of the next deadline (`poll_…`, `next_deadline`). [`exchange`] does
-//! that for a [`Link`](crate::transport::Link), and [`wait`] waits for one.
+//! A [`Recording`] models the life of a session: created, started, flushed, stopped, read;
+//! detached, attached, cloned. Its owner makes [calls](Recording::call), passes events of the
+//! connection and the clock (`handle_…`), and takes the requests to send, the [events](Event) and
+//! the next deadline (`poll_…`, `next_deadline`). [`exchange`] does that for a
+//! [`Link`](crate::transport::Link), and [`wait`] waits for one.
 //!
 //! ```text
 //!   Idle ──Enable, Start──► Running ──Finish──► Flushing ──flushed──► Stopping ──┐
@@ -44,35 +44,35 @@ use ferretto_proto::TraceConfig;
 use self::packets::Reassembler;
 use crate::transport::LinkEvent;
 
-/// A request to be sent. The outcome goes to [`Recording::handle_invoked`].
+/// A request to send. Pass the result to [`Recording::handle_invoked`].
 #[derive(Debug)]
 pub struct Outgoing {
     /// The request.
     pub request: Request,
     /// The descriptor that goes with it.
     pub file: Option<OwnedFd>,
-    /// Tells the recording which request it was.
+    /// Identifies the request to the recording.
     pub ticket: Ticket,
 }
 
-/// Names a request that was taken from a [`Recording`].
+/// Identifies a request taken from a [`Recording`].
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket(Purpose);
 
 /// The progress of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// There is none, or it was left alone.
+    /// There is no session, or it was detached.
     Idle,
-    /// The service knows it, but it has not been started.
+    /// The session is created but not started.
     Created,
-    /// It is being started, or runs.
+    /// The session is starting or running.
     Running,
-    /// It flushes, to be stopped then.
+    /// The session flushes before it is stopped.
     Flushing,
-    /// It has been asked to end.
+    /// The session is being stopped.
     Stopping,
-    /// It has ended.
+    /// The session has ended.
     Ended(SessionEnd),
 }
 
@@ -104,11 +104,11 @@ enum Purpose {
     /// The flush of a Finish.
     FinalFlush(CallId),
     Stop,
-    /// Nobody waits.
+    /// No call waits for the reply.
     Nothing,
 }
 
-/// A call that is not answered yet.
+/// A call without a result yet.
 #[derive(Debug)]
 struct Open {
     deadline: Option<Instant>,
@@ -128,13 +128,13 @@ enum Progress {
     ServiceState(Vec<u8>),
     Detach {
         reason_patience: Duration,
-        /// The service said no; the reason may follow.
+        /// The service refused; the reason may follow.
         is_refused: bool,
     },
     Finish {
         stop_limit: Duration,
         presumed_end: Duration,
-        /// The session may have ended before it was attached to.
+        /// The session may have ended before the attach.
         may_be_over: bool,
     },
 }
@@ -148,16 +148,16 @@ struct Early {
     deadline: Option<Instant>,
 }
 
-/// The state machine of one consumer's recording. See the [module](self).
+/// The state machine of a consumer's recording. See the [module](self).
 #[derive(Debug)]
 pub struct Recording {
     connection: Connection,
     phase: Phase,
-    /// The service holds buffers for this recording.
+    /// Set if the service holds buffers for this recording.
     has_buffers: bool,
-    /// The session was attached to, not created.
+    /// Set if the session was attached to and not created.
     is_attached: bool,
-    /// The EnableTracing request whose reply tells the end of the session.
+    /// The EnableTracing request whose reply reports the end of the session.
     session: Option<u64>,
     /// The session ended while it was being detached, for this reason.
     refusal: Option<String>,
@@ -181,7 +181,7 @@ impl Default for Recording {
 }
 
 impl Recording {
-    /// A recording that is not connected yet. Calls are kept until it is.
+    /// Creates a recording. Calls are kept until it is connected.
     pub fn new() -> Self {
         Self {
             connection: Connection::Binding,
@@ -203,8 +203,8 @@ impl Recording {
         }
     }
 
-    /// Makes a call. Its answer comes as an event: [`Event::Answered`], or [`Event::TimedOut`] when
-    /// `deadline` has passed. Calls take effect in the order they are made.
+    /// Makes a call. Its result is an event: [`Event::Answered`], or [`Event::TimedOut`] when
+    /// `deadline` has passed. Calls take effect in order.
     pub fn call(&mut self, call: Call, needs: Needs, deadline: Option<Instant>) -> CallId {
         self.last_call += 1;
         let id = CallId::new(self.last_call, &call);
@@ -223,7 +223,7 @@ impl Recording {
         id
     }
 
-    /// Returns why there is no connection and will be none.
+    /// Returns why there will be no connection.
     pub fn loss(&self) -> Option<&str> {
         match &self.connection {
             Connection::NoConsumerPort => Some("it does not accept consumers"),
@@ -237,24 +237,23 @@ impl Recording {
         &self.phase
     }
 
-    /// Returns true if the session is being detached, or that was refused and the reason may
+    /// Returns true if the session is being detached, or the detach was refused and the reason may
     /// follow.
     pub fn is_detaching(&self) -> bool {
         self.detaching().is_some()
     }
 
-    /// Takes the next request to be sent. Its outcome goes to
-    /// [`handle_invoked`](Self::handle_invoked).
+    /// Takes the next request to send. Pass the result to [`handle_invoked`](Self::handle_invoked).
     pub fn poll_request(&mut self) -> Option<Outgoing> {
         self.outgoing.pop_front()
     }
 
-    /// Returns true if there is a request to be sent.
+    /// Returns true if there is a request to send.
     pub fn has_requests(&self) -> bool {
         !self.outgoing.is_empty()
     }
 
-    /// Takes the next thing that happened.
+    /// Takes the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -264,14 +263,14 @@ impl Recording {
         !self.events.is_empty()
     }
 
-    /// Returns when [`handle_timeout`](Self::handle_timeout) is to be called.
+    /// Returns the time at which to call [`handle_timeout`](Self::handle_timeout).
     pub fn next_deadline(&self) -> Option<Instant> {
         let open = self.open.values().filter_map(|open| open.deadline);
         let early = self.early.iter().filter_map(|early| early.deadline);
         open.chain(early).min()
     }
 
-    /// Takes in that deadlines have passed.
+    /// Handles passed deadlines.
     pub fn handle_timeout(&mut self, now: Instant) {
         let is_late = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
         let events = &mut self.events;
@@ -315,7 +314,7 @@ impl Recording {
         }
     }
 
-    /// Starts the time limit of a read again, because its parts were not taken from the connection.
+    /// Restarts the time limit of a read whose parts were not taken from the connection.
     pub fn postpone(&mut self, now: Instant) {
         let reading = self.reading.and_then(|id| self.open.get_mut(&id));
         if let Some(open) = reading
@@ -329,8 +328,7 @@ impl Recording {
         }
     }
 
-    /// Handles the outcome of sending a request: the id that its replies will carry, or the reason
-    /// why it was not sent.
+    /// Handles the result of sending a request: the id of its replies, or the error.
     pub fn handle_invoked(&mut self, ticket: Ticket, result: Result<u64, InvokeError>) {
         let Ticket(purpose) = ticket;
         match (result, purpose) {
@@ -348,7 +346,7 @@ impl Recording {
             (Ok(id), purpose) => {
                 self.sent.insert(id, purpose);
             }
-            // The loss of the connection is about to be told.
+            // The loss of the connection is reported next.
             (Err(InvokeError::Disconnected), _) => {}
             (Err(error), purpose) => self.not_sent(purpose, error),
         }
@@ -377,8 +375,8 @@ impl Recording {
         }
     }
 
-    /// Takes in that the connection is closed: refusals from here on are those of a closed
-    /// connection, which [`LinkEvent::Disconnected`] will explain.
+    /// Handles a closed connection: later refusals are its consequence, and
+    /// [`LinkEvent::Disconnected`] has the reason.
     pub fn handle_closing(&mut self) {
         if matches!(self.connection, Connection::Bound) {
             self.connection = Connection::Closing;
@@ -409,7 +407,7 @@ impl Recording {
         }
     }
 
-    /// Takes in that there is no connection and will be none, and why. All calls fail.
+    /// Handles a failure to connect. All calls fail with `reason`.
     pub fn handle_unreachable(&mut self, reason: &str) {
         let reason = reason.to_owned();
         self.lose(Connection::Lost { reason }, || CallError::Disconnected);

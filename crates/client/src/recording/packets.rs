@@ -1,16 +1,16 @@
-//! Puts packets together from the slices of ReadBuffers.
+//! Reassembles packets from the slices of ReadBuffers.
 
-/// A packet is larger than [`MAX_PACKET_SIZE`](ferretto_format::MAX_PACKET_SIZE).
+/// The error of a packet larger than [`MAX_PACKET_SIZE`](ferretto_format::MAX_PACKET_SIZE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketTooLarge;
 
 ferretto_wire::error_text! {
     PacketTooLarge {
-        Self => "the trace holds a packet of more than 256 MiB",
+        Self => "the trace has a packet larger than 256 MiB",
     }
 }
 
-/// Collects slices and yields whole packets.
+/// Collects slices and returns complete packets.
 #[derive(Debug)]
 pub(super) struct Reassembler {
     partial: Vec<u8>,
@@ -25,11 +25,11 @@ impl Reassembler {
         }
     }
 
-    /// Adds a slice. Returns the packet if it was its last one.
+    /// Adds a slice. Returns the packet if it is complete.
     ///
     /// # Errors
     ///
-    /// If the packet is too large; the part collected so far is dropped.
+    /// Fails if the packet is too large, and drops the collected part.
     pub(super) fn add(
         &mut self,
         slice: Vec<u8>,

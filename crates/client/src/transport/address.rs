@@ -9,12 +9,12 @@ use ferretto_ipc::{Address, names};
 use super::trust::Trust;
 use super::{Connect, ConnectFailure, ConsumerPort, Link, ProducerPort};
 
-/// The service at an address: connects to its sockets, as often as need be.
+/// The service at an address. Connects to its sockets any number of times.
 ///
-/// Producers tell nothing to a service on this machine that belongs to another user than root or
-/// their own, unless that user is named ([`trusting`](Self::trusting),
-/// [`SERVICE_USER_VARIABLE`](super::SERVICE_USER_VARIABLE)) or root has appointed him, as the
-/// account `traced` or as the owner of `/run/perfetto`.
+/// Producers send no data to a service on this machine that belongs to a user other than root or
+/// their own, unless that user is trusted ([`trusting`](Self::trusting),
+/// [`SERVICE_USER_VARIABLE`](super::SERVICE_USER_VARIABLE)) or appointed by root as the account
+/// `traced` or the owner of `/run/perfetto`.
 #[derive(Clone, Debug, Default)]
 pub struct AtAddress {
     producers: Option<Address>,
@@ -23,35 +23,35 @@ pub struct AtAddress {
 }
 
 impl AtAddress {
-    /// The service of this machine, or wherever the environment says at the time of each attempt:
-    /// `PERFETTO_PRODUCER_SOCK_NAME` and `PERFETTO_CONSUMER_SOCK_NAME`.
+    /// Returns the service of this machine, or the one in the environment at the time of each
+    /// attempt: `PERFETTO_PRODUCER_SOCK_NAME` and `PERFETTO_CONSUMER_SOCK_NAME`.
     pub fn from_environment() -> Self {
         Self::default()
     }
 
-    /// The service that takes producers at this address.
+    /// Sets the address of the producer socket.
     #[must_use]
     pub fn producers_at(mut self, address: Address) -> Self {
         self.producers = Some(address);
         self
     }
 
-    /// The service that takes consumers at this address.
+    /// Sets the address of the consumer socket.
     #[must_use]
     pub fn consumers_at(mut self, address: Address) -> Self {
         self.consumers = Some(address);
         self
     }
 
-    /// Lets services of these users have the data of producers.
+    /// Trusts services of these users with the data of producers.
     #[must_use]
     pub fn trusting(mut self, users: &[u32]) -> Self {
         self.trusted.extend(users);
         self
     }
 
-    /// Returns true if the environment names a service on this machine for producers. Then the
-    /// parent process wants this one to be recorded there.
+    /// Returns true if the environment names a service on this machine for producers, since the
+    /// parent process wants to record this one there.
     pub fn is_named_for_producers() -> bool {
         std::env::var_os(names::PRODUCER_SOCKET_VARIABLE).is_some()
             && matches!(
@@ -85,7 +85,7 @@ impl Connect<ProducerPort> for AtAddress {
         if socket.is_unix() {
             return Ok(Box::new(Connection::new(socket)));
         }
-        // No kernel vouches for this process on another machine.
+        // The kernel of another machine cannot identify this process.
         let machine = Machine::this();
         let identity = machine.identity(std::process::id() as i32, ferretto_shm::user_id());
         Ok(Box::new(Connection::with_identity(socket, &identity)))

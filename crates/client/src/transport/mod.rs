@@ -1,4 +1,4 @@
-//! Transports: the way between a producer or a consumer and a service.
+//! Transports between producers or consumers and a service.
 //!
 //! [`Producer`](crate::Producer) and [`Consumer`](crate::Consumer) speak through a [`Link`], one
 //! connection to one port of a service, and get links from something that can [`Connect`]. This
@@ -6,16 +6,16 @@
 //! socket that another process opened. The crate `ferretto` has the service in the same process,
 //! where requests and replies are passed on as values.
 //!
-//! # Bringing one's own
+//! # Custom transports
 //!
-//! Programs with a way of their own between processes, such as browsers, implement [`Link`] over it
-//! for [`ProducerPort`], and for [`ConsumerPort`] if they also control recordings, and [`Connect`]
-//! to make such links. Requests and replies are values with a known encoding ([`PortMessage`]). The
-//! process at the other end has a link to a real service, invokes the requests that arrive there,
-//! and sends back the replies.
+//! Programs with their own inter-process communication, such as browsers, implement [`Link`] over
+//! it for [`ProducerPort`], and for [`ConsumerPort`] if they also control recordings, and
+//! [`Connect`] to create such links. Requests and replies are values with a known encoding
+//! ([`PortMessage`]). The process at the other end has a link to a real service, invokes the
+//! arriving requests, and returns the replies.
 //!
-//! Producer and consumer do themselves all that is the same for any link: they try again, keep time
-//! limits, and see to writers and instances when a link ends.
+//! Producer and consumer handle everything common to all links: reconnecting, time limits, and the
+//! writers and instances of an ended link.
 
 mod address;
 mod socket;
@@ -47,19 +47,18 @@ pub use crate::wake::WakeFd;
 
 /// One connection to one port of a service.
 ///
-/// Nothing here waits. Its owner calls [`process`](Self::process) when the descriptor ([`AsFd`])
-/// can be read, or written while [`wants_write`](Self::wants_write) is true, and takes the events.
+/// No method blocks. The owner calls [`process`](Self::process) when the descriptor ([`AsFd`]) is
+/// readable, or writable while [`wants_write`](Self::wants_write) is true, and takes the events.
 /// The other methods may be called in between from any thread, one at a time.
 ///
 /// Dropping it ends the connection; requests invoked before should still arrive.
 pub trait Link<P: Port>: AsFd + Send + fmt::Debug {
-    /// Calls a method and returns the number that its replies will carry, different from those of
-    /// all other calls that are open. With `wants_reply` false no reply comes. Calls take effect in
-    /// the order they are made.
+    /// Calls a method and returns the id of its replies, which is unique among open calls. Without
+    /// `wants_reply` no reply comes. Calls take effect in order.
     ///
     /// # Errors
     ///
-    /// See [`InvokeError`]. Nothing was sent then.
+    /// See [`InvokeError`]. On errors nothing was sent.
     fn invoke(
         &mut self,
         request: P::Request,
@@ -67,18 +66,18 @@ pub trait Link<P: Port>: AsFd + Send + fmt::Debug {
         wants_reply: bool,
     ) -> Result<u64, InvokeError>;
 
-    /// Sends and receives without waiting. Take the results with [`poll_event`](Self::poll_event).
+    /// Sends and receives without blocking. [`poll_event`](Self::poll_event) returns the results.
     fn process(&mut self);
 
-    /// The next thing that happened. The first is [`LinkEvent::Bound`] or
-    /// [`LinkEvent::BindFailed`], the last is [`LinkEvent::Disconnected`].
+    /// Returns the next event. The first is [`LinkEvent::Bound`] or [`LinkEvent::BindFailed`], the
+    /// last is [`LinkEvent::Disconnected`].
     fn poll_event(&mut self) -> Option<LinkEvent<P>>;
 
     /// Returns true if [`poll_event`](Self::poll_event) has something to return, without another
     /// [`process`](Self::process).
     fn has_event(&self) -> bool;
 
-    /// Sends without waiting. Called by writers that wait for a free chunk, from their own threads.
+    /// Sends without blocking. Writers that wait for a free chunk call it from their own threads.
     fn flush(&mut self) {}
 
     /// Returns true if [`process`](Self::process) should be called when the descriptor can be
@@ -87,100 +86,99 @@ pub trait Link<P: Port>: AsFd + Send + fmt::Debug {
         false
     }
 
-    /// The memory held by requests that the service has not taken yet, in bytes, at least roughly.
-    /// While it is too much, a producer leaves its chunks where they are; once it has become less,
-    /// the descriptor has to be readable or writable.
+    /// Returns the approximate size in bytes of requests that the service has not taken yet. While
+    /// it is too large, a producer keeps its chunks; once it shrinks, the descriptor must become
+    /// readable or writable.
     fn queued(&self) -> usize;
 
     /// Returns true if the connection has ended.
     fn is_closed(&self) -> bool;
 
-    /// Returns true if memory can be shared with the service, by [`Attachment`]. Without, chunks
-    /// travel inside the commits.
+    /// Returns true if memory can be shared with the service by [`Attachment`]. Otherwise, commits
+    /// contain the chunks.
     fn shares_memory(&self) -> bool;
 }
 
 /// An event of a link, in order.
 #[derive(Debug)]
 pub enum LinkEvent<P: Port> {
-    /// The service knows the port: methods can be called now.
+    /// The service has the port, so methods can be called.
     Bound,
-    /// The service does not know the port.
+    /// The service does not have the port.
     BindFailed,
-    /// An answer to a call.
+    /// A reply to a call.
     Reply(LinkReply<P>),
-    /// The connection is gone. Every call still open was answered before, with `Err`. This comes
-    /// once and is the last event.
+    /// The connection is lost. Every open call got an `Err` before. This is the last event.
     Disconnected(DisconnectReason),
 }
 
-/// An answer to a call.
+/// A reply to a call.
 #[derive(Debug)]
 pub struct LinkReply<P: Port> {
     /// The id that [`Link::invoke`] returned.
     pub request_id: u64,
     /// The method called.
     pub method: P::Method,
-    /// The answer, unless the service refused or the connection was lost.
+    /// The reply, unless the service refused or the connection was lost.
     pub result: Result<P::Reply, Rejected>,
-    /// Further answers follow.
+    /// Set if further replies follow.
     pub has_more: bool,
-    /// The attachment that came along.
+    /// The attachment of the reply.
     pub attachment: Option<Attachment>,
 }
 
-/// A file or memory that travels beside a request or a reply.
+/// A file or memory attached to a request or a reply.
 #[derive(Debug)]
 pub enum Attachment {
-    /// A file: the trace of a session, or shared memory to be mapped.
+    /// A file: the trace of a session, or shared memory to map.
     Descriptor(OwnedFd),
-    /// Memory that is mapped already. Links between processes pass its descriptor on.
+    /// Memory that is mapped already. Links between processes send its descriptor.
     Memory(Arc<Region>),
 }
 
-/// Something that makes links to one port of a service.
+/// A factory of links to one port of a service.
 pub trait Connect<P: Port>: Send + Sync + fmt::Debug {
-    /// Makes a new link. May be called again when it has ended, or failed.
+    /// Creates a link. May be called again when it has ended or failed.
     ///
     /// # Errors
     ///
     /// See [`ConnectFailure`].
     fn connect(&self) -> Result<Box<dyn Link<P>>, ConnectFailure>;
 
-    /// Returns true if another attempt makes sense after one that failed, or a link that ended.
+    /// Returns true if a retry is useful after a failed attempt or an ended link.
     fn can_retry(&self) -> bool {
         true
     }
 
-    /// Fills in options of a producer that are zero where this transport has better defaults than
-    /// the service.
+    /// Sets options of a producer that are zero if this transport has better defaults than the
+    /// service.
     fn advise(&self, producer: &mut ProducerOptions) {
         let _ = producer;
     }
 
-    /// The socket whose appearance promises that the next attempt succeeds, if there is such a
-    /// thing.
+    /// Returns the socket to watch for: its creation means that the next attempt will probably
+    /// succeed.
     fn awaited(&self) -> Option<Address> {
         None
     }
 }
 
-/// A way to both ports of one service.
+/// A connector to both ports of a service.
 pub trait Backend: Connect<ProducerPort> + Connect<ConsumerPort> {}
 
 impl<T: Connect<ProducerPort> + Connect<ConsumerPort> + ?Sized> Backend for T {}
 
-/// Why there is no link.
+/// The reason why there is no link.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ConnectFailure {
-    /// The configured address is not one.
+    /// The configured address is invalid.
     Address(AddressError),
-    /// Nobody listens there.
+    /// Nothing listens at the address.
     Connect(ConnectError),
-    /// The process that listens there may belong to any user.
+    /// The listening process may belong to an untrusted user.
     Untrusted(Untrusted),
-    /// The system, or the transport, refused.
+    /// The system or the transport failed.
     System(io::Error),
 }
 

@@ -70,7 +70,7 @@ fn an_attach_that_is_refused_or_comes_late() {
 }
 
 #[test]
-fn detaching_while_starting_leaves_nobody_waiting() {
+fn detaching_while_starting_completes_all_calls() {
     let mut world = World::connected();
     world.call(set_up(false));
     world.next();

@@ -61,7 +61,7 @@ fn calls_wait_for_the_connection() {
 }
 
 #[test]
-fn what_waited_too_long_for_the_connection_is_not_sent() {
+fn calls_that_time_out_before_the_connection_are_not_sent() {
     let mut world = World::new();
     let stats = world.call(Call::Stats);
     world.pass();
@@ -104,7 +104,7 @@ fn a_deferred_session_is_created_when_set_up() {
 }
 
 #[test]
-fn what_was_set_up_while_another_runs_starts_after_it_deferred_or_not() {
+fn a_config_set_up_during_a_session_starts_after_it() {
     let mut world = World::running();
     world.call(set_up(true));
     world.end("");
@@ -123,7 +123,7 @@ fn what_was_set_up_while_another_runs_starts_after_it_deferred_or_not() {
 }
 
 #[test]
-fn calls_that_make_no_sense_are_not_sent() {
+fn calls_in_the_wrong_state_are_not_sent() {
     let mut world = World::connected();
     let flush = world.call_if(Call::Flush(FlushRequest::default()), Needs::Running);
     let read = world.call_if(read(), Needs::Session);
@@ -221,7 +221,7 @@ fn a_finish_that_hangs_times_out() {
 }
 
 #[test]
-fn triggers_are_told() {
+fn triggers_are_reported() {
     let mut world = World::running();
     let mut observed = ObservableEvents::default();
     observed
@@ -250,7 +250,7 @@ fn a_session_refused_without_a_word_has_ended() {
 }
 
 #[test]
-fn a_late_answer_is_not_told() {
+fn a_late_reply_is_ignored() {
     let mut world = World::running();
     let flush = world.call(Call::Flush(FlushRequest::default()));
     let stats = world.call(Call::Stats);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_cannot_be_sent_fails_alone() {
+fn only_calls_that_cannot_be_sent_fail() {
     let mut world = World::connected();
     let too_large = InvokeError::TooLarge {
         method: "EnableTracing",
@@ -66,7 +66,7 @@ fn lose_with(mut world: World, call: Call, has_session: bool) {
 }
 
 #[test]
-fn a_service_that_goes_away_in_any_state_fails_what_is_open() {
+fn a_lost_service_fails_open_calls_in_any_state() {
     lose_with(World::new(), Call::Connect, false);
     lose_with(World::new(), Call::Stats, false);
     let key = b"key".to_vec();
@@ -99,7 +99,7 @@ fn a_service_that_goes_away_in_any_state_fails_what_is_open() {
 }
 
 #[test]
-fn a_lost_detach_tells_the_reason_it_knows() {
+fn a_lost_detach_reports_the_known_reason() {
     let mut world = World::running();
     let call = world.call(detach(LIMIT));
     world.end("bad config");
@@ -123,7 +123,7 @@ fn reading_after_the_connection_is_lost_fails_at_once() {
 }
 
 #[test]
-fn a_service_that_cannot_be_reached_fails_what_was_asked() {
+fn an_unreachable_service_fails_all_calls() {
     let mut world = World::new();
     let start = world.call(Call::Start);
     world.recording.handle_unreachable("nobody is there");
