@@ -95,7 +95,7 @@ impl Samples {
         }
         match (has_samples, skipped) {
             (false, 0) if self.extent == Extent::Partly => {
-                format!("the readable part of {name} has no callstack samples")
+                format!("there are no callstack samples in the readable part of {name}")
             }
             (false, 0) if has_heap => {
                 format!("{name} has heap dumps but no callstack samples; show them with --heap")
