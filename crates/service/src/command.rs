@@ -1,4 +1,4 @@
-//! Commands: the service asks the outside world to carry them out.
+//! Commands: the outputs of the service, which its driver carries out.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -9,167 +9,167 @@ use ferretto_ipc::port::{consumer, producer, relay};
 use crate::event::{ClientId, FileId};
 use crate::priority::Priority;
 
-/// Data sources that a session waits for before it can end.
+/// The data sources that a session waits for before it can end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting {
     /// The session.
     pub session: u64,
-    /// True if they have not confirmed that they have stopped; false if it is that all they held is
-    /// committed.
+    /// True if the data sources have not confirmed that they stopped; false if they have not
+    /// committed all their data.
     pub stop: bool,
-    /// Names of producer and data source, as they gave them; the first 32.
+    /// The names of producer and data source, as the producer gave them; the first 32.
     pub sources: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// An output of [`Service::poll_command`](crate::Service::poll_command), to be carried out in
-/// order.
+/// An output of [`Service::poll_command`](crate::Service::poll_command). Commands are carried out
+/// in order.
 ///
-/// Commands that name a client which is already gone are dropped by the driver.
+/// The driver drops commands for a client that is already gone.
 #[derive(Debug)]
 #[allow(
     clippy::large_enum_variant,
     reason = "moved twice, in a queue that is emptied at once"
 )]
 pub enum Command {
-    /// Answer a producer's request.
+    /// Reply to a producer's request.
     ProducerReply {
         /// The connection.
         client: ClientId,
         /// The request answered.
         request_id: u64,
-        /// The result; `None` rejects the request.
+        /// The reply; `None` rejects the request.
         reply: Option<producer::Reply>,
-        /// The request stays open: more replies to it may follow.
+        /// True if the request stays open, so that more replies may follow.
         has_more: bool,
-        /// Pass the descriptor of the region made by [`Command::CreateSharedMemory`] along.
+        /// True if the descriptor of the region made by [`Command::CreateSharedMemory`] goes along.
         region_fd: bool,
     },
-    /// Answer a consumer's request.
+    /// Reply to a consumer's request.
     ConsumerReply {
         /// The connection.
         client: ClientId,
         /// The request answered.
         request_id: u64,
-        /// The result; `None` rejects the request.
+        /// The reply; `None` rejects the request.
         reply: Option<consumer::Reply>,
-        /// The request stays open: more replies to it may follow.
+        /// True if the request stays open, so that more replies may follow.
         has_more: bool,
-        /// The service waits for [`Event::ConsumerDrained`](crate::Event::ConsumerDrained) before
-        /// it continues with this consumer: send it once the outbound queue is below its low-water
-        /// mark (at once, if it already is).
+        /// True if the service waits for [`Event::ConsumerDrained`](crate::Event::ConsumerDrained)
+        /// before it continues with this consumer. Send that event as soon as the outbound queue is
+        /// below its low-water mark.
         wants_drained: bool,
     },
-    /// Answer a relay's request, at once: it measures how long that takes.
+    /// Reply to a relay's request at once, since the relay measures the round trip.
     RelayReply {
         /// The connection.
         client: ClientId,
         /// The request answered.
         request_id: u64,
-        /// The result.
+        /// The reply.
         reply: relay::Reply,
     },
-    /// Let the thread the service runs on have this priority, or its own again. If the kernel
-    /// refuses, it keeps its present one.
+    /// Give the service's thread this priority, or its default one. If the kernel refuses, the
+    /// thread keeps its present priority.
     SetPriority {
-        /// The highest any session asks for; `None` if none does.
+        /// The highest priority that a session requests; `None` if no session requests one.
         priority: Option<Priority>,
-        /// The consumer that waits for an answer (`PrioritySet` or `PriorityRefused`); without one,
-        /// a refusal is for the log.
+        /// The consumer that waits for `PrioritySet` or `PriorityRefused`. Without one, a refusal
+        /// is only logged.
         client: Option<ClientId>,
     },
-    /// Make a shared memory buffer of `size` bytes, all zero, for a producer. Answered with
+    /// Create a zeroed shared memory buffer of `size` bytes for a producer. The answer is
     /// `SharedMemoryReady` or `SharedMemoryFailed`.
     CreateSharedMemory {
         /// The producer.
         client: ClientId,
-        /// Bytes; at most 32 MiB and a multiple of the page size in use.
+        /// The size in bytes: at most 32 MiB, and a multiple of the page size in use.
         size: usize,
     },
-    /// Check and map the shared memory a producer brought. To be refused with `SharedMemoryFailed`:
-    /// a file that can still be resized, is empty, or cannot be mapped writable.
+    /// Check and map the shared memory of a producer. The answer is `SharedMemoryReady`, or
+    /// `SharedMemoryFailed` for a file that can still be resized, is empty, or cannot be mapped
+    /// writable.
     AdoptSharedMemory {
         /// The producer.
         client: ClientId,
-        /// Its memory.
+        /// The memory that the producer sent.
         fd: PassedFd,
     },
-    /// Create a file, which must not exist yet (`O_EXCL`), with mode 0600. Answered with
+    /// Create a file with mode 0600, which must not exist yet (`O_EXCL`). The answer is
     /// `FileOpened` or `FileFailed`.
     OpenFile {
-        /// Name of the file in later commands.
+        /// The id of the file in later commands.
         file: FileId,
-        /// Its place.
+        /// The path of the file.
         place: FilePlace,
     },
-    /// Use this descriptor as the file, at its current offset. Not answered.
+    /// Use this descriptor as the file, at its current offset. There is no answer.
     AdoptFile {
-        /// Name of the file in later commands.
+        /// The id of the file in later commands.
         file: FileId,
-        /// The descriptor, may be a pipe.
+        /// The descriptor, which may be a pipe.
         fd: PassedFd,
     },
-    /// Copy all that any process wrote to the open file `from` so far, from its beginning, into
-    /// this descriptor at its current offset, and use that as the file `file` from then on.
-    /// Answered with `FileWritten` once all is copied, or with `FileFailed` if `from` cannot be
-    /// read again (a pipe, a descriptor for writing only) or `fd` not be written.
+    /// Copy the content of the open file `from`, including the writes of other processes, into this
+    /// descriptor at its current offset. From then on, use the descriptor as `file`. The answer is
+    /// `FileWritten` once all is copied, or `FileFailed` if `from` cannot be read (a pipe, or a
+    /// write-only descriptor) or `fd` cannot be written.
     CopyFile {
-        /// The file that is copied.
+        /// The file to copy.
         from: FileId,
-        /// Name of the copy in later commands.
+        /// The id of the copy in later commands.
         file: FileId,
-        /// The descriptor it is copied into.
+        /// The descriptor to copy into.
         fd: PassedFd,
     },
-    /// Append `bytes` to the file. Answered with `FileWritten` once all of them are written, or
-    /// with `FileFailed`. At most one write to each file is under way at a time.
+    /// Append `bytes` to the file. The answer is `FileWritten` once all bytes are written, or
+    /// `FileFailed`. At most one write to each file is under way at a time.
     WriteFile {
         /// The file.
         file: FileId,
         /// Whole packets, each with its `Trace.packet` preamble.
         bytes: Vec<u8>,
     },
-    /// Write the file's data to the medium (`fdatasync`). Not answered.
+    /// Write the file's data to the disk (`fdatasync`). There is no answer.
     SyncFile {
         /// The file.
         file: FileId,
     },
-    /// Synchronise and close the file. Not answered.
+    /// Sync and close the file. There is no answer.
     CloseFile {
         /// The file.
         file: FileId,
     },
-    /// Tell the operator that a session cannot end yet. Of no use to who has none.
+    /// Tell the operator that a session cannot end yet. A driver without an operator may ignore it.
     ReportWaiting {
-        /// For which.
+        /// The session and its data sources.
         waiting: Waiting,
     },
-    /// Report a request that could not be fulfilled completely to the operator. A driver without an
-    /// operator may ignore it.
+    /// Tell the operator about a request that could not be carried out completely. A driver without
+    /// an operator may ignore it.
     Report {
-        /// A sentence. Names given by clients are quoted in it.
+        /// A sentence, which quotes the names that clients gave.
         problem: String,
     },
-    /// Close the connection, after its queue was sent. Answered with `Disconnected`.
+    /// Close the connection once its queue is sent. The answer is `Disconnected`.
     Disconnect {
         /// The connection.
         client: ClientId,
     },
 }
 
-/// The place where a file is to be created, and its owner.
+/// The path and the owner of a file to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePlace {
-    /// The folder that the file must be below even after links are resolved; `None` if any place
-    /// will do.
+    /// The folder that must contain the file even after links are resolved; `None` allows any path.
     pub folder: Option<PathBuf>,
-    /// Its path: from `folder` on if there is one, and absolute if not. Each part is a name.
+    /// The path: relative to `folder` if there is one, and absolute otherwise. Each component is a
+    /// name.
     pub path: PathBuf,
-    /// The user whom it is to belong to, if the service may give it away; `None` for that of the
-    /// service.
+    /// The user to own the file, if the service may give it away; `None` for the service's user.
     pub owner: Option<u32>,
 }
 
-/// Commands the driver has not fetched yet, in order.
+/// The commands that the driver has not fetched yet, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Commands(VecDeque<Command>);
 
@@ -178,8 +178,8 @@ impl Commands {
         self.0.push_back(command);
     }
 
-    /// Answers a producer's request with its only reply; `None` rejects it. A client that asked for
-    /// none gets none.
+    /// Sends the only reply to a producer's request; `None` rejects it. Does nothing if the client
+    /// requested no reply.
     pub(crate) fn reply_to_producer(
         &mut self,
         client: ClientId,

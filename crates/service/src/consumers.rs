@@ -15,7 +15,7 @@ use crate::priority::Priority;
 #[derive(Debug, Default)]
 pub(crate) struct Consumers {
     table: BTreeMap<ClientId, Consumer>,
-    /// Set if something happened that an observer may have to be told.
+    /// Set if an observer may have to be notified.
     observed: bool,
 }
 
@@ -28,19 +28,19 @@ impl Consumers {
         self.table.remove(&client)
     }
 
-    /// Returns the consumer of a session, or of a request that is being handled: it is connected.
+    /// Returns a consumer that must be connected: that of a session, or of the current request.
     pub(crate) fn existing(&mut self, client: ClientId) -> Option<&mut Consumer> {
         let consumer = self.table.get_mut(&client);
         debug_assert!(consumer.is_some(), "there is no consumer {client:?}");
         consumer
     }
 
-    /// Returns the consumer that an event or a late answer is for; it may be gone, or not be one.
+    /// Returns the consumer of an event or of a late answer, unless it is gone.
     pub(crate) fn if_connected(&mut self, client: ClientId) -> Option<&mut Consumer> {
         self.table.get_mut(&client)
     }
 
-    /// Returns a consumer to be looked at, unless it is gone.
+    /// Returns a consumer, unless it is gone.
     pub(crate) fn get(&self, client: ClientId) -> Option<&Consumer> {
         self.table.get(&client)
     }
@@ -49,25 +49,25 @@ impl Consumers {
         self.table.len()
     }
 
-    /// Returns how many requests wait for the driver.
+    /// Returns the number of requests that wait for the driver.
     pub(crate) fn deferred(&self) -> usize {
         self.table.values().map(Consumer::deferred).sum()
     }
 
-    /// Returns the highest priority that a session which is being opened will want.
+    /// Returns the highest priority requested by a session that is being opened.
     pub(crate) fn priority_of_openings(&self) -> Option<Priority> {
         let openings = self.table.values().map(Consumer::priority_of_opening);
         openings.max().flatten()
     }
 
-    /// Takes out the EnableTracing that waits for this file, and says whose it is.
+    /// Takes the EnableTracing request that waits for this file, with its client.
     pub(crate) fn take_opening_of_file(&mut self, file: FileId) -> Option<(ClientId, Opening)> {
         let mut all = self.table.iter_mut();
         all.find_map(|(client, consumer)| Some((*client, consumer.take_opening_of_file(file)?)))
     }
 
-    /// Answers a request with its only, or last, reply; `None` rejects it. The driver drops replies
-    /// to a client that has gone.
+    /// Sends the last reply to a request; `None` rejects it. The driver drops replies to a client
+    /// that is gone.
     pub(crate) fn reply(
         &mut self,
         commands: &mut Commands,
@@ -88,7 +88,7 @@ impl Consumers {
         }
     }
 
-    /// Answers EnableTracing: the session is over, or never was.
+    /// Replies to EnableTracing that the session has ended, or never started.
     pub(crate) fn reply_session_ended(
         &mut self,
         commands: &mut Commands,
@@ -96,7 +96,7 @@ impl Consumers {
         request_id: Option<u64>,
         error: Option<String>,
     ) {
-        // The last states of its data sources are reported before the end, as by upstream.
+        // As in upstream, observers see the last states of data sources before the end.
         self.deliver_observed(commands);
         let reply = EnableTracingResponse {
             state: Some(State::Disabled(true)),
@@ -107,25 +107,24 @@ impl Consumers {
         self.reply(commands, client, request_id, reply);
     }
 
-    /// Returns the consumer of a session, if it has one, for something to be noted that an observer
-    /// may have to be told.
+    /// Returns the consumer of a session, if there is one, and notes that it may have to be
+    /// notified.
     pub(crate) fn observer(&mut self, client: Option<ClientId>) -> Option<&mut Consumer> {
         let client = client?;
         self.observed = true;
         self.existing(client)
     }
 
-    /// Takes note that a consumer reads: it may have to be told something. Returns false if it is
-    /// gone.
+    /// Notes that a consumer has read its replies. Returns false if it is gone.
     pub(crate) fn drained(&mut self, client: ClientId) -> bool {
         let consumer = self.if_connected(client).map(Consumer::drained);
         self.observed |= consumer.is_some();
         consumer.is_some()
     }
 
-    /// Sends the changes noted while one event was handled, together.
+    /// Sends the changes that were noted while an event was handled, in one reply.
     pub(crate) fn deliver_observed(&mut self, commands: &mut Commands) {
-        // Looked at after every event, of which most concern no observer.
+        // This runs after every event, and most events concern no observer.
         if std::mem::take(&mut self.observed) {
             for consumer in self.table.values_mut() {
                 consumer.deliver_observed(commands);

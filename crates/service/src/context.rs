@@ -1,4 +1,4 @@
-//! All that a session may look at or change besides itself.
+//! The state outside a session that the session may read or change.
 
 use ferretto_ipc::port::consumer::Reply;
 use ferretto_proto::get_async_command_response::Cmd;
@@ -16,8 +16,8 @@ use crate::relay::Relays;
 use crate::rng::Rng;
 use crate::timers::{TimeBase, Timer, TimerKey, Timers};
 
-/// The surroundings of sessions: time, ids, clients, buffers, and the way out. Each part keeps its
-/// state to itself.
+/// The surroundings of sessions: time, ids, clients, buffers and the queue of commands. Each part
+/// owns its state.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) options: ServiceOptions,
@@ -32,7 +32,7 @@ pub(crate) struct Context {
     pub(crate) consumers: Consumers,
     pub(crate) relays: Relays,
     pub(crate) buffers: BufferPool,
-    /// The number of sessions that were not freed.
+    /// The number of sessions that are not freed.
     pub(crate) live_sessions: u32,
 }
 
@@ -64,7 +64,7 @@ impl Context {
         self.timers.set(&self.now, base, delay_ms, (session, timer))
     }
 
-    /// Answers a consumer's request with its only, or last, reply; `None` rejects it.
+    /// Sends the last reply to a consumer's request; `None` rejects it.
     pub(crate) fn reply(
         &mut self,
         client: ClientId,
@@ -75,7 +75,7 @@ impl Context {
             .reply(&mut self.commands, client, request_id, reply);
     }
 
-    /// Answers EnableTracing: the session is over, or never was.
+    /// Replies to EnableTracing that the session has ended, or never started.
     pub(crate) fn reply_session_ended(
         &mut self,
         client: ClientId,
@@ -86,17 +86,17 @@ impl Context {
             .reply_session_ended(&mut self.commands, client, request_id, error);
     }
 
-    /// Sends a producer a command, as soon as it can receive it.
+    /// Sends a command to a producer as soon as it can receive it.
     pub(crate) fn command_producer(&mut self, id: ProducerId, command: impl Into<Cmd>) {
         self.producers.command(&mut self.commands, id, command);
     }
 
-    /// Scrapes every producer's chunks for these buffers.
+    /// Scrapes the chunks of all producers for these buffers.
     pub(crate) fn scrape_all(&mut self, buffers: &[BufferId]) {
         self.producers.scrape_all(&mut self.buffers, buffers);
     }
 
-    /// Tells the operator of patches that machines of buffers gave up.
+    /// Reports the packets that the machines of buffers failed to apply.
     pub(crate) fn report_vm_aborts(&mut self) {
         for abort in self.buffers.take_vm_aborts() {
             let source = String::from_utf8_lossy(&abort.source).into_owned();

@@ -1,4 +1,4 @@
-//! Events: the outside world tells them to the service.
+//! Events: the inputs of the service.
 
 use std::sync::Arc;
 
@@ -6,36 +6,37 @@ use ferretto_ipc::PassedFd;
 use ferretto_ipc::port::{consumer, producer, relay};
 use ferretto_shm::Region;
 
-/// One connection of a client. The driver chooses the values; a value is used once and never again
-/// in the life of a service, also across producers and consumers.
+/// A connection of a client. The driver chooses the ids and uses each only once in the life of a
+/// service, for producers and consumers alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientId(pub u64);
 
-/// One output file. The service chooses the values, each once.
+/// An output file. The service chooses the ids and uses each only once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub u64);
 
-/// Facts that the transport vouches for about the process at the other end of a connection.
+/// The process at the other end of a connection, as vouched for by the transport.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Peer {
-    /// User id (`SO_PEERCRED`, or as told by a relay).
+    /// The user id (`SO_PEERCRED`, or as a relay says).
     pub uid: u32,
-    /// Process id, if known.
+    /// The process id, if known.
     pub pid: Option<i32>,
-    /// Machine the process runs on; 0 is the machine of the service.
+    /// The machine of the process; 0 is the machine of the service.
     pub machine_id: u32,
-    /// Name of that machine, empty if unknown. For machine 0 the service uses
-    /// [`ServiceOptions::machine_name`](crate::ServiceOptions::machine_name) if this is empty.
+    /// The name of that machine, empty if unknown. For machine 0,
+    /// [`ServiceOptions::machine_name`](crate::ServiceOptions::machine_name) replaces an empty
+    /// name.
     pub machine_name: String,
-    /// True if descriptors can be passed over this connection, that is if it is a Unix socket.
-    /// Without, chunks travel inside CommitData and no shared memory is ever created.
+    /// True if descriptors can be passed over this connection, which is then a Unix socket.
+    /// Otherwise chunks travel inside CommitData, and there is no shared memory.
     pub can_share_memory: bool,
 }
 
 /// An input of [`Service::handle`](crate::Service::handle).
 ///
-/// The reply must carry `request_id`; `None` means the client asked for no reply, and none is then
-/// produced. Request ids may repeat and come in any order.
+/// The reply to a request carries its `request_id`; with `None`, the client requested no reply and
+/// gets none. Request ids may repeat and come in any order.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "moved once, never stored")]
 pub enum Event {
@@ -61,7 +62,7 @@ pub enum Event {
         request_id: Option<u64>,
         /// Method and arguments.
         request: producer::Request,
-        /// The descriptor that came with the frame. If the method takes none it is closed.
+        /// The descriptor that came with the frame. It is closed if the method takes none.
         fd: Option<PassedFd>,
     },
     /// A consumer invoked a method.
@@ -72,14 +73,14 @@ pub enum Event {
         request_id: Option<u64>,
         /// Method and arguments.
         request: consumer::Request,
-        /// The descriptor that came with the frame. If the method takes none it is closed.
+        /// The descriptor that came with the frame. It is closed if the method takes none.
         fd: Option<PassedFd>,
     },
-    /// A relay invoked a method, on a connection announced by `ProducerConnected`. It speaks for
-    /// the machine that peer is on.
+    /// A relay invoked a method, on a connection announced by `ProducerConnected`. The relay
+    /// represents the machine of that peer.
     ///
-    /// For the clocks of both machines to be compared well, the clocks given with this event should
-    /// be read right after the request was received, and its reply sent at once.
+    /// For an exact comparison of both machines' clocks, read the clocks of this event right after
+    /// receiving the request, and send the reply at once.
     RelayRequest {
         /// The connection.
         client: ClientId,
@@ -88,65 +89,65 @@ pub enum Event {
         /// Method and arguments.
         request: relay::Request,
     },
-    /// The connection is gone. No further event may name this client; commands that still name it
-    /// are to be dropped by the driver.
+    /// The connection is gone. No further event may refer to this client, and the driver drops
+    /// commands for it.
     Disconnected {
         /// The connection.
         client: ClientId,
     },
-    /// Answer to [`Command::CreateSharedMemory`](crate::Command::CreateSharedMemory) and
+    /// The answer to [`Command::CreateSharedMemory`](crate::Command::CreateSharedMemory) and
     /// [`Command::AdoptSharedMemory`](crate::Command::AdoptSharedMemory).
     SharedMemoryReady {
-        /// The producer it is for.
+        /// The producer.
         client: ClientId,
         /// The mapped memory.
         region: Arc<Region>,
     },
-    /// The memory could not be created, or the producer's was not acceptable (wrong seals, empty,
-    /// not mappable).
+    /// The memory could not be created, or the producer's memory was not acceptable (wrong seals,
+    /// empty, not mappable).
     SharedMemoryFailed {
-        /// The producer it was for.
+        /// The producer.
         client: ClientId,
     },
-    /// Answer to [`Command::SetPriority`](crate::Command::SetPriority): the thread has the
+    /// The answer to [`Command::SetPriority`](crate::Command::SetPriority): the thread has the
     /// priority.
     PrioritySet {
-        /// The consumer it is for.
+        /// The consumer that waits for it.
         client: ClientId,
     },
-    /// The thread could not be given the priority.
+    /// The thread could not get the priority.
     PriorityRefused {
-        /// The consumer it was for.
+        /// The consumer that waits for it.
         client: ClientId,
-        /// The reason, for people.
+        /// The reason, for humans.
         error: String,
     },
-    /// Almost all that was queued for this consumer has been sent: the queue fell below its
-    /// low-water mark. Sent after each [`Command::ConsumerReply`](crate::Command::ConsumerReply)
-    /// with `wants_drained`, once the mark is reached.
+    /// The outbound queue of this consumer fell below its low-water mark. The driver sends this
+    /// once after each [`Command::ConsumerReply`](crate::Command::ConsumerReply) with
+    /// `wants_drained`.
     ConsumerDrained {
         /// The connection.
         client: ClientId,
     },
-    /// Answer to [`Command::OpenFile`](crate::Command::OpenFile): the file exists and is empty.
+    /// The answer to [`Command::OpenFile`](crate::Command::OpenFile): the file exists and is empty.
     FileOpened {
         /// The file.
         file: FileId,
     },
-    /// A [`Command::WriteFile`](crate::Command::WriteFile) was written completely.
+    /// The answer to [`Command::WriteFile`](crate::Command::WriteFile): all bytes are written.
     FileWritten {
         /// The file.
         file: FileId,
-        /// Bytes written by that command.
+        /// The number of bytes that the command wrote.
         bytes: u64,
     },
-    /// Opening or writing failed. After a failed write the service sends
-    /// [`Command::CloseFile`](crate::Command::CloseFile); the driver must have undone a torn write
-    /// where the file allows it (truncate to the end of the last complete write).
+    /// Opening or writing failed. After a failed write, the driver has truncated the file to the
+    /// end of the last complete write if it can, and the service sends
+    /// [`Command::CloseFile`](crate::Command::CloseFile).
     FileFailed {
         /// The file.
         file: FileId,
-        /// The reason, for people, e.g. `No space left on device (os error 28)`.
+        /// The reason, for humans, e.g. `No space left on device (os error 28)`.
         error: String,
     },
 }

@@ -1,23 +1,22 @@
-//! Ids: those both ends of the protocol know things by, and those of the service alone.
+//! Ids of the protocol, and ids that only the service uses.
 
 use std::num::NonZeroU64;
 
 use crate::event::FileId;
 
-/// Id of a connected producer; unique among those connected, never 0.
+/// The id of a connected producer: unique among the connected ones, never 0.
 pub(crate) type ProducerId = u16;
-/// Id of a trace buffer, as producers see it; never 0.
+/// The id of a trace buffer in the protocol; never 0.
 pub(crate) type BufferId = u16;
-/// Id of a thread's writer within its producer; 1 to
-/// [`MAX_WRITER_ID`](crate::limits::MAX_WRITER_ID).
+/// The id of a writer within its producer; 1 to [`MAX_WRITER_ID`](crate::limits::MAX_WRITER_ID).
 pub(crate) type WriterId = u16;
-/// Id of a data source in a session; never reused.
+/// The id of a data source instance; never reused.
 pub(crate) type InstanceId = u64;
-/// Id of a session; never reused.
+/// The id of a session; never reused.
 pub(crate) type SessionId = NonZeroU64;
-/// Id of a flush, common to all sessions; never reused.
+/// The id of a flush, across all sessions; never reused.
 pub(crate) type FlushId = u64;
-/// Names a data source instance: its producer, and its own id.
+/// A data source instance with its producer.
 pub(crate) type InstanceKey = (ProducerId, InstanceId);
 
 /// The source of all ids that are never reused.
@@ -40,7 +39,7 @@ impl Ids {
         self.instance
     }
 
-    /// Returns how many data source instances there were so far.
+    /// Returns the number of data source instances so far.
     pub(crate) fn instances_so_far(&self) -> u64 {
         self.instance
     }

@@ -1,32 +1,31 @@
 //! The tracing service as a deterministic state machine, with its trace buffers.
 //!
-//! Producers offer data sources, consumers ask for sessions; the service starts data sources of
-//! producers, copies committed chunks out of shared memory into the session's buffers, and hands
-//! the packets to the consumer or to a file, adding their writers' identity and packets of its own:
-//! clocks, the config, statistics, lifecycle events.
+//! Producers register data sources, and consumers open sessions. The service starts the data
+//! sources of a session, copies committed chunks from shared memory into the session's buffers, and
+//! delivers the packets to the consumer or to a file. It adds the identity of the writers, and
+//! packets of its own: clocks, the config, statistics and lifecycle events.
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! * It is a value, not a program: no sockets, threads, clocks, files or randomness (those that
-//!   drivers need are in the module `driver`, a feature). Everything comes in as an [`Event`] with
-//!   the time beside it and goes out as a [`Command`]. The same events give the same commands, to
-//!   the byte.
-//! * No input makes it panic or block, nor use memory without bound: neither messages of a client
-//!   nor changes of a producer's shared memory while it is read.
-//! * A client that stops reading costs the memory of its queue, and slows nobody else.
-//! * Data that is lost is counted, and the packet after the gap says so.
+//! * The service is a value without sockets, threads, clocks, files or randomness (the module
+//!   `driver`, a feature, contains those parts that drivers need). Its inputs are [`Event`]s with
+//!   the time; its outputs are [`Command`]s. The same events give the same commands, byte for byte.
+//! * No input makes it panic, block or use unbounded memory: neither messages of clients, nor
+//!   changes of a producer's shared memory during a read.
+//! * A client that stops reading costs the memory of its queue and slows down no other client.
+//! * Lost data is counted, and the packet after a gap is marked.
 //!
-//! # Types to know
+//! # Main types
 //!
-//! [`Service`] is the state machine; [`Event`] and [`Command`] are its two sides. Its driver calls
-//! [`Service::handle`] for each event, then [`Service::poll_command`] until it is empty, and
-//! [`Service::handle_timeout`] at the time [`Service::poll_timeout`] names.
+//! [`Service`] is the state machine; [`Event`] and [`Command`] are its inputs and outputs. The
+//! driver calls [`Service::handle`] for each event, then [`Service::poll_command`] until it returns
+//! `None`, and [`Service::handle_timeout`] at the time that [`Service::poll_timeout`] returns.
 //!
 //! # Features
 //!
-//! All features that configs may ask for are there by default; a program that embeds the service
-//! may do without `deflate`, `priority`, `protovm` and `regex`, and so without their dependencies.
-//! A config that asks for a missing feature is refused, with a sentence that names the feature.
+//! All features that a config can use are on by default. A program that embeds the service can turn
+//! off `deflate`, `priority`, `protovm` and `regex` to avoid their dependencies. The service
+//! refuses a config that needs a missing feature, with a message that names the feature.
 #![forbid(unsafe_code)]
 
 pub mod buffer;

@@ -1,4 +1,4 @@
-//! Bounds on the cost of one client, and timeouts of the protocol.
+//! Limits on the cost of one client, and timeouts of the protocol.
 
 pub(crate) const MAX_PRODUCERS: usize = 65535;
 pub(crate) const MAX_WRITER_ID: u32 = (1 << 15) - 1;
@@ -9,7 +9,7 @@ pub(crate) const MAX_DURATION_MS: u32 = 7 * 24 * 3600 * 1000;
 pub(crate) const MAX_GUARDED_DURATION_MS: u32 = 24 * 3600 * 1000;
 pub(crate) const MAX_GUARDED_BUFFERS_KB: u32 = 128 * 1024;
 pub(crate) const GUARDED_COOLDOWN_NS: u64 = 300 * 1_000_000_000;
-/// Names of unattended sessions that are remembered for so long. Upstream sets no bound.
+/// The number of remembered names of unattended sessions. Upstream sets no limit.
 pub(crate) const MAX_COOLDOWNS: usize = 65_536;
 
 pub(crate) const DEFAULT_FLUSH_TIMEOUT_MS: u64 = 5000;
@@ -18,50 +18,54 @@ pub(crate) const DEFAULT_SNAPSHOT_INTERVAL_MS: u64 = 10_000;
 pub(crate) const DEFAULT_WRITE_PERIOD_MS: u64 = 5000;
 pub(crate) const MIN_WRITE_PERIOD_MS: u64 = 100;
 pub(crate) const SLOW_START_MS: u64 = 20_000;
-/// The time the end of a session may take before it is told who is waited for.
+/// The time after which the end of a session is reported as slow, with the data sources it waits
+/// for.
 pub(crate) const SLOW_END_MS: u64 = 2_000;
 pub(crate) const MAX_PENDING_FLUSHES: usize = 1000;
-/// Data sources named in a report about slow ones.
+/// The number of data sources named in a report about slow ones.
 pub(crate) const MAX_SLOW_LISTED: usize = 32;
 
 pub(crate) const MAX_PATCHES_PER_CHUNK: usize = 1024;
-/// Chunk bytes inside a commit: at least the chunk header, and a length that fits 16 bits.
+/// The size of a chunk inside a commit: at least the chunk header, and a length that fits 16 bits.
 pub(crate) const INLINE_CHUNK_SIZES: std::ops::RangeInclusive<usize> = 8..=65535;
 
-/// Packets gathered at a time for a consumer, in bytes; the last packet may exceed it.
+/// The size of a batch of packets for a consumer. Its last packet may exceed it.
 pub(crate) const READ_BATCH: usize = 32 * 1024;
-/// Packets gathered at a time for a file.
+/// The size of a batch of packets for a file.
 pub(crate) const FILE_BATCH: usize = 1024 * 1024;
-/// Bytes one reply may hold, so that its frame stays within 128 KiB.
+/// The largest size of a reply, so that its frame stays within 128 KiB.
 pub(crate) const REPLY_BYTES: usize = 131_008;
-/// Longest slice of a packet in a reply.
+/// The largest size of a packet's slice in a reply.
 pub(crate) const MAX_SLICE: usize = 128 * 1024 - 512;
-/// Reply bytes handed to the driver before the service waits for the consumer to have read them.
+/// The size of the replies passed to the driver before the service waits for the consumer to read.
 pub(crate) const READ_WINDOW: usize = 256 * 1024;
 
-/// The time for which an activation counts against `max_per_24_h`.
+/// The time for which an activation counts towards `max_per_24_h`.
 pub(crate) const TRIGGER_WINDOW_NS: u64 = 24 * 3600 * 1_000_000_000;
-/// Triggers of a session kept for its trace; the oldest go first. Upstream sets no bound.
+/// The number of triggers kept for a session's trace; the oldest are dropped. Upstream sets no
+/// limit.
 pub(crate) const MAX_RECEIVED_TRIGGERS: usize = 256;
-/// Activations remembered for 24 hours, of all names; the oldest go first. Upstream sets no bound.
+/// The number of activations remembered for 24 hours, of all names; the oldest are dropped.
+/// Upstream sets no limit.
 pub(crate) const MAX_TRIGGER_HISTORY: usize = 65_536;
-/// Clone triggers of a session, or on their way to its consumer, at a time; later ones are
-/// recorded, but not told. Upstream tells the last one only.
+/// The number of clone triggers pending in a session or its consumer. Further ones are recorded,
+/// but the consumer is not notified. Upstream notifies only of the last one.
 pub(crate) const MAX_PENDING_HITS: usize = 64;
 
-/// Longest name of a producer or data source. Upstream sets no bound; programs call themselves by
-/// their path, at most.
+/// The largest length of the name of a producer or data source. Upstream sets no limit, but a
+/// program's longest name is usually its path.
 pub(crate) const MAX_NAME: usize = 4096;
-/// Comparisons of clocks kept for each relay; the oldest go first.
+/// The number of clock comparisons kept for each relay; the oldest are dropped.
 pub(crate) const MAX_EXCHANGES: usize = 5;
-/// Clocks of one comparison. Upstream's relays send seven, and upstream sets no bound.
+/// The number of clocks of one comparison. Upstream's relays send seven, and upstream sets no
+/// limit.
 pub(crate) const MAX_CLOCKS_PER_EXCHANGE: usize = 64;
 
-/// Transitions of other sessions kept between two reads; later ones are dropped.
+/// The number of transitions of other sessions kept between two reads; later ones are dropped.
 pub(crate) const MAX_CONCURRENT_EVENTS: usize = 4096;
-/// Bytes the session names among them may take. Upstream sets no bound.
+/// The size of the session names among these transitions. Upstream sets no limit.
 pub(crate) const MAX_CONCURRENT_NAME_BYTES: usize = 1024 * 1024;
-/// Requests for the service's state that one consumer may have waiting; more are rejected.
+/// The number of pending requests for the service's state per consumer; more are rejected.
 pub(crate) const MAX_STATE_QUERIES: usize = 1024;
-/// Requests kept while the driver prepares a client's memory or file.
+/// The number of requests kept while the driver prepares a client's memory or file.
 pub(crate) const MAX_DEFERRED_REQUESTS: usize = 1024;

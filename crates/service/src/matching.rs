@@ -1,6 +1,6 @@
 //! Regular expressions of configs: they select producers for data sources, and strings to redact.
-//! Matching takes time linear in the string; their number and compiled size are bounded by session
-//! and by user ([`Budget`]).
+//! Matching takes linear time. Each session and each user has a limit on the number and compiled
+//! size of expressions ([`Budget`]).
 
 #[cfg(feature = "regex")]
 mod compile;
@@ -16,24 +16,24 @@ pub(crate) use none::{Captures, Regex};
 #[cfg(not(feature = "regex"))]
 use none::{check, compile, size};
 
-/// Longest expression, in bytes. Each of its bytes may become a large table while it is compiled.
+/// The longest expression, in bytes. One byte can compile to a large table.
 const MAX_LENGTH: usize = 4096;
-/// Compiled size allowed for one expression, in bytes.
+/// The largest compiled size of one expression, in bytes.
 const MAX_COMPILED: usize = 256 * 1024;
-/// The most that the expressions of one session may take.
+/// The limit for the expressions of one session.
 const SESSION: Weight = Weight {
     count: 256,
     bytes: 4 << 20,
 };
-/// The most that those of all sessions of a user may take.
+/// The limit for the expressions of all sessions of a user.
 const USER: Weight = Weight {
     count: 512,
     bytes: 8 << 20,
 };
-/// The most of an expression that is quoted in errors, in characters.
+/// The number of characters of an expression that errors quote.
 const QUOTED: usize = 80;
 
-/// Why a pattern was refused.
+/// The reason why a pattern was refused.
 #[derive(Debug)]
 pub(crate) struct PatternError(pub(crate) String);
 
@@ -62,7 +62,7 @@ impl std::iter::Sum for Weight {
     }
 }
 
-/// The expressions that a session may still compile.
+/// The number and size of expressions that a session may still compile.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: Weight,
@@ -70,7 +70,8 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Of a session that has some already, and whose user has others in other sessions.
+    /// Creates the budget of a session that has the expressions `own`, and whose user's other
+    /// sessions have `others`.
     pub(crate) fn beside(own: Weight, others: Weight) -> Self {
         let left =
             |session: usize, user: usize, others: usize| session.min(user.saturating_sub(others));
@@ -83,12 +84,12 @@ impl Budget {
         }
     }
 
-    /// Of a session alone.
+    /// Creates the budget of a user's only session.
     pub(crate) fn of_session() -> Self {
         Self::beside(Weight::default(), Weight::default())
     }
 
-    /// Compiles an expression as completed by `complete`.
+    /// Compiles an expression after `complete` has extended it.
     fn compile(
         &mut self,
         pattern: &[u8],
@@ -112,7 +113,7 @@ impl Budget {
         }
         let limit = left.min(MAX_COMPILED);
         let compiled = compile(&complete(pattern), unicode, purpose, limit);
-        // Those that are too large were work as well.
+        // An expression that is too large also took time to compile.
         self.used.bytes += compiled.as_ref().map_or(limit, size);
         match compiled {
             Ok(_) if self.used.bytes > self.limit.bytes => Err(too_much()),
@@ -133,7 +134,7 @@ fn too_much() -> PatternError {
     ))
 }
 
-/// An expression as it is quoted in errors: its beginning, if it is long.
+/// Returns an expression as quoted in errors, shortened if it is long.
 pub(crate) fn quoted(pattern: &[u8]) -> String {
     let text = String::from_utf8_lossy(pattern);
     match text.char_indices().nth(QUOTED) {
@@ -145,9 +146,9 @@ pub(crate) fn quoted(pattern: &[u8]) -> String {
 /// The purpose of a compiled expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// Names, now and then: as small as can be.
+    /// Rare matches of names: compiled as small as possible.
     Names,
-    /// Strings of packets, as fast as can be.
+    /// Strings of packets: compiled for speed.
     Strings,
 }
 
@@ -170,7 +171,7 @@ impl Pattern {
 }
 
 /// Compiles a pattern for searching strings of any encoding: `.` is any byte but a line feed, and
-/// `\w` and the like are ASCII, unless the pattern itself makes sense for UTF-8 only.
+/// `\w` and the like are ASCII, unless the pattern is only valid for UTF-8.
 pub(crate) fn compile_bytes(pattern: &[u8], budget: &mut Budget) -> Result<Regex, PatternError> {
     budget.compile(pattern, Purpose::Strings, str::to_owned)
 }
@@ -183,8 +184,8 @@ pub(crate) fn compile_whole_bytes(
     budget.compile(pattern, Purpose::Strings, whole)
 }
 
-/// Returns an expression for whole strings, to be checked alone first: an unbalanced parenthesis
-/// must not pair up with ours.
+/// Extends an expression to match whole strings. Check it alone first: an unbalanced parenthesis
+/// must not pair up with the added ones.
 fn whole(pattern: &str) -> String {
     format!("^(?:{pattern})$")
 }

@@ -6,44 +6,45 @@ use ferretto_proto::SystemInfo;
 
 use crate::quota::Quotas;
 
-/// Settings of a [`Service`](crate::Service), fixed for its life.
+/// Options of a [`Service`](crate::Service), fixed for its life.
 #[derive(Debug, Clone)]
 pub struct ServiceOptions {
-    /// Seed of everything random: trace UUIDs and trigger probabilities. Two services with the same
-    /// seed and the same events behave the same. Real ones need 128 bits nobody can guess.
+    /// The seed of all random values: trace UUIDs and trigger probabilities. Two services with the
+    /// same seed and the same events behave alike. A real service needs 128 unpredictable bits.
     pub seed: u128,
-    /// Effective user id of the service: owner of the packets it writes itself, and the only user
-    /// whose producers may connect in lockdown mode.
+    /// The effective user id of the service: the owner of its own packets, and the only user whose
+    /// producers may connect in lockdown mode.
     pub uid: u32,
-    /// Name of this machine, for machine filters in configs; upstream uses `PERFETTO_MACHINE_NAME`
-    /// or the system name from `uname`.
+    /// The name of this machine, for machine filters in configs. Upstream uses
+    /// `PERFETTO_MACHINE_NAME` or the system name of `uname`.
     pub machine_name: String,
-    /// Version text for queries and the trace. Must begin `Perfetto vNN.M`: importers parse NN.
+    /// The version text for queries and the trace. It must begin with `Perfetto vNN.M`, since
+    /// importers parse NN.
     pub version: String,
     /// Facts about the machine for the trace's `system_info` packet. The service fills in the
     /// version and the time zone.
     pub system_info: SystemInfo,
-    /// True if producers that do not say are scraped: if packets still in their shared memory are
-    /// copied at flushes and at the end. Upstream's `traced` says no, its in-process service yes.
+    /// True if the service scrapes producers that do not choose themselves: it copies packets still
+    /// in their shared memory at flushes and at the end. Upstream's `traced` does not, its
+    /// in-process service does.
     pub scrape_by_default: bool,
-    /// Bounds on the state that producers may make the service keep.
+    /// Limits on the state that producers can make the service keep.
     pub quotas: Quotas,
-    /// Reads `CLOCK_MONOTONIC` in nanoseconds, to tell in statistics how long filtering a trace
-    /// took; `None` if that need not be known. Nothing else depends on it.
+    /// Reads `CLOCK_MONOTONIC` in nanoseconds, to measure the duration of filtering for the
+    /// statistics; `None` to leave that out. Nothing else uses it.
     pub stopwatch: Option<fn() -> u64>,
-    /// Tells how many minutes local time is ahead of UTC at a `CLOCK_REALTIME` reading in
-    /// nanoseconds, for the trace's `system_info` packet; `None`, or an answer of `None`, if that
-    /// is not known.
+    /// Returns the offset of local time from UTC in minutes at a `CLOCK_REALTIME` reading in
+    /// nanoseconds, for the trace's `system_info` packet; `None` if it is not known.
     pub utc_offset_minutes: Option<fn(u64) -> Option<i32>>,
-    /// Folders below which files may be created for consumers that are neither root nor the
-    /// service's own user (`output_path`). Those two may name any place.
+    /// The folders in which the service may create files (`output_path`) for consumers that are
+    /// neither root nor the service's own user. Those two users may choose any path.
     pub output_folders: Vec<PathBuf>,
-    /// Go into every trace that does not refuse them.
+    /// Descriptors written into every trace, unless its config disables them.
     pub extension_descriptors: Vec<ExtensionDescriptor>,
 }
 
-/// Descriptions of fields outside the schema that packets of some producers have, put into every
-/// trace so that readers understand them.
+/// A description of packet fields outside the schema, which the service writes into every trace so
+/// that readers understand them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtensionDescriptor {
     /// Its origin, e.g. the name of a file; may be empty.
@@ -72,6 +73,7 @@ impl Default for ServiceOptions {
     }
 }
 
-/// The version text of this service: the upstream release whose behaviour it has, then our own.
+/// The version text of this service: the upstream release whose behaviour it has, then its own
+/// version.
 pub const DEFAULT_VERSION: &str =
     concat!("Perfetto v58.2 (Ferretto ", env!("CARGO_PKG_VERSION"), ")");

@@ -1,4 +1,4 @@
-//! The buffers of all sessions, by the ids producers know them by.
+//! The buffers of all sessions, by the ids of the protocol.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::ids::BufferId;
 pub(crate) struct BufferPool {
     buffers: BTreeMap<BufferId, TraceBuffer>,
     last: BufferId,
-    /// Set once some of them had machines.
+    /// Set once a buffer has had machines.
     with_vms: bool,
 }
 
@@ -29,7 +29,7 @@ impl BufferPool {
         }
     }
 
-    /// Adds buffers, or none of them if there are not enough ids.
+    /// Adds buffers. Adds none if there are too few ids.
     pub(crate) fn add_all(
         &mut self,
         buffers: impl Iterator<Item = TraceBuffer>,
@@ -55,7 +55,7 @@ impl BufferPool {
         self.buffers.get_mut(&id)
     }
 
-    /// See [`TraceBuffer::set_up_vm`].
+    /// Sets up a machine; see [`TraceBuffer::set_up_vm`].
     pub(crate) fn set_up_vm(&mut self, id: BufferId, setup: &VmSetup<'_>) -> Result<(), VmError> {
         let Some(buffer) = self.buffers.get_mut(&id) else {
             return Ok(());
@@ -64,7 +64,7 @@ impl BufferPool {
         buffer.set_up_vm(setup)
     }
 
-    /// Takes out the errors of machines since the last call.
+    /// Takes the errors of machines since the last call.
     pub(crate) fn take_vm_aborts(&mut self) -> Vec<VmAbort> {
         if !self.with_vms {
             return Vec::new();
@@ -73,7 +73,7 @@ impl BufferPool {
         buffers.flat_map(TraceBuffer::take_vm_aborts).collect()
     }
 
-    /// Puts another buffer in the place of this one, and returns it.
+    /// Replaces a buffer, and returns the old one.
     pub(crate) fn replace(&mut self, id: BufferId, buffer: TraceBuffer) -> Option<TraceBuffer> {
         let place = self.buffers.get_mut(&id)?;
         Some(std::mem::replace(place, buffer))
@@ -83,13 +83,13 @@ impl BufferPool {
         self.buffers.remove(&id);
     }
 
-    /// Returns how many bytes all buffers can hold.
+    /// Returns the capacity of all buffers in bytes.
     pub(crate) fn capacity(&self) -> u64 {
         let buffers = self.buffers.values();
         buffers.map(|buffer| buffer.stats().buffer_size).sum()
     }
 
-    /// Returns how many bytes all of them take, full or not.
+    /// Returns the memory that all buffers need when full, in bytes.
     pub(crate) fn memory_needed(&self) -> u64 {
         self.buffers.values().map(memory_needed).sum()
     }
@@ -99,7 +99,7 @@ impl BufferPool {
     }
 }
 
-/// Returns how many bytes a buffer takes, full or not.
+/// Returns the memory that a buffer needs when full, in bytes.
 pub(crate) fn memory_needed(buffer: &TraceBuffer) -> u64 {
     let index = buffer.memory_usage().saturating_sub(buffer.used_size());
     buffer.size().max(buffer.used_size()) + index

@@ -1,4 +1,4 @@
-//! Priorities that sessions may want the service to run at.
+//! Priorities that sessions may request for the service.
 
 #[cfg(feature = "priority")]
 pub(crate) use ferretto_priority::InvalidPriority;
@@ -9,16 +9,16 @@ pub(crate) use none::InvalidPriority;
 #[cfg(not(feature = "priority"))]
 pub use none::Priority;
 
-/// Stands in for priorities in a service built without them.
+/// Replaces priorities in a service built without them.
 #[cfg(not(feature = "priority"))]
 mod none {
     use ferretto_proto::PriorityBoostConfig;
 
-    /// A priority of the service's thread; there is none without the feature `priority`.
+    /// A priority of the service's thread; without the feature `priority`, there is none.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Priority {}
 
-    /// This service was built without the feature `priority`.
+    /// The error of a service built without the feature `priority`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct InvalidPriority;
 

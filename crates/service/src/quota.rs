@@ -1,35 +1,37 @@
-//! Bounds on what producers may make the service keep.
+//! Limits on the state that producers can make the service keep.
 
 use crate::event::Peer;
 use crate::packet::WRITERS_PER_USER;
 
-/// Bounds on the state that producers may make the service keep for them. Upstream sets none of
-/// these bounds.
+/// Limits on the state that producers can make the service keep. Upstream sets none of them.
 ///
-/// A user is everyone with the same user id on this machine; producers on other machines count as
-/// one, as their user ids are not vouched for.
+/// A user is everyone with the same user id on this machine. Producers on other machines count as
+/// one user, since their user ids are not vouched for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quotas {
-    /// Data sources one producer may offer at a time. More are refused with an error.
+    /// The number of data sources that one producer may register. Further ones are refused with an
+    /// error.
     pub data_sources_per_producer: usize,
-    /// Data sources that all producers of one user may offer together.
+    /// The number of data sources that all producers of one user may register together.
     pub data_sources_per_user: usize,
-    /// Size of all descriptors of one producer, in bytes.
+    /// The size of all descriptors of one producer, in bytes.
     pub descriptor_bytes_per_producer: usize,
-    /// Size of the descriptors of all producers of one user, in bytes.
+    /// The size of the descriptors of all producers of one user, in bytes.
     pub descriptor_bytes_per_user: usize,
-    /// Shared memory that all producers of one user may have, in bytes. Those that come later get
-    /// the least there is, and none that they bring is used.
+    /// The shared memory of all producers of one user, in bytes. Further producers get the smallest
+    /// possible size, and memory that they bring is not used.
     pub shared_memory_per_user: u64,
-    /// Activations of triggers of all names by one user that are heeded in 24 hours. Requests with
-    /// more are rejected.
+    /// The number of trigger activations by one user that take effect in 24 hours. Further requests
+    /// are rejected.
     pub triggers_per_user: usize,
-    /// Writers of all producers of one user whose sequence numbers a session remembers. If there
-    /// are more, the oldest get new numbers when they go on, and a loss is told.
+    /// The number of writers of one user's producers whose sequence numbers a session remembers.
+    /// Beyond it, the oldest writers get new numbers when they continue, and the trace reports a
+    /// loss.
     pub sequences_per_user: usize,
-    /// Commands kept for a producer that does not fetch them; it is disconnected then.
+    /// The number of commands kept for a producer that does not fetch them. Beyond it, the producer
+    /// is disconnected.
     pub pending_commands: usize,
-    /// Size of those commands, in bytes.
+    /// The size of these commands, in bytes.
     pub pending_command_bytes: usize,
 }
 
@@ -49,7 +51,7 @@ impl Default for Quotas {
     }
 }
 
-/// The owner of the quota a producer counts against: a user of this machine, or all others.
+/// The user whose quota a producer uses: a user of this machine, or all users of other machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct User(Option<u32>);
 

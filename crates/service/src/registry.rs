@@ -1,4 +1,4 @@
-//! The data sources producers offer.
+//! The data sources that producers have registered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -10,11 +10,10 @@ use crate::ids::ProducerId;
 use crate::limits::MAX_NAME;
 use crate::quota::{Quotas, User};
 
-/// Why a registration was ignored.
+/// The reason why a registration was ignored.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ignored {
-    /// As with upstream, producers are not told of this, nor of the next two: the reply is a
-    /// success.
+    /// As in upstream, the reply is a success for this reason and the next two.
     EmptyName,
     IdInUse,
     Unknown,
@@ -31,7 +30,7 @@ ferretto_wire::error_text! {
     from { Refused(Refused) }
 }
 
-/// A registration that would make the service keep too much.
+/// The error of a registration that exceeds a quota.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     Name(usize),
@@ -52,39 +51,39 @@ ferretto_wire::error_text! {
     }
 }
 
-/// One offer of one producer.
+/// A data source that a producer registered.
 #[derive(Debug)]
 pub(crate) struct Registration {
     pub(crate) producer: ProducerId,
     pub(crate) descriptor: DataSourceDescriptor,
 }
 
-/// Id of an offer: registrations are counted up, so that it orders offers of one name.
+/// The id of a registration. Ids count up, which orders registrations of one name.
 type OfferId = u64;
 
-/// The position of an offer among all: by name, then in the order of registration.
+/// The position of a registration: by name, then in the order of registration.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OfferPosition {
     name: Arc<[u8]>,
-    /// Ids of offers begin with 1.
+    /// The id, from 1.
     id: OfferId,
 }
 
-/// The offers of one producer.
+/// The registrations of one producer.
 #[derive(Debug, Default)]
 struct ProducerOffers {
     offers: BTreeSet<(Arc<[u8]>, OfferId)>,
-    /// By the ids the producer chose, if any.
+    /// The registrations by the ids that the producer chose, if any.
     ids: BTreeMap<u64, OfferId>,
     held: Held,
     user: Option<User>,
 }
 
-/// A number of offers, and their size.
+/// A number of registrations, and their size.
 #[derive(Debug, Default, Clone, Copy)]
 struct Held {
     offers: usize,
-    /// Size of the descriptors.
+    /// The size of the descriptors.
     bytes: usize,
 }
 
@@ -104,9 +103,9 @@ impl Held {
     }
 }
 
-/// All offers, by data source name. Equal names keep the order of registration.
+/// All registrations, by data source name. Equal names keep the order of registration.
 ///
-/// No operation takes longer because others hold more: at most by the logarithm.
+/// All operations take logarithmic time in the number of registrations.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     by_name: BTreeMap<Arc<[u8]>, BTreeMap<OfferId, Registration>>,
@@ -125,7 +124,7 @@ impl Registry {
         }
     }
 
-    /// Adds an offer of a producer of this user.
+    /// Registers a data source of a producer of this user.
     pub(crate) fn register(
         &mut self,
         producer: ProducerId,
@@ -172,7 +171,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Replaces the descriptor of the offer with the same name and (non-zero) id.
+    /// Replaces the descriptor of the registration with the same name and (non-zero) id.
     pub(crate) fn update(
         &mut self,
         producer: ProducerId,
@@ -201,7 +200,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Removes the producer's first offer of this name, if any.
+    /// Removes the producer's first registration of this name, if any.
     pub(crate) fn unregister(&mut self, producer: ProducerId, name: &[u8]) {
         let Some((name, _)) = self.by_name.get_key_value(name) else {
             return;
@@ -221,7 +220,7 @@ impl Registry {
         }
     }
 
-    /// Removes everything the producer offers.
+    /// Removes all registrations of a producer.
     pub(crate) fn remove_producer(&mut self, producer: ProducerId) {
         let Some(own) = self.by_producer.remove(&producer) else {
             return;
@@ -253,7 +252,7 @@ impl Registry {
         Some(removed.descriptor)
     }
 
-    /// Corrects the producer's record besides its offers.
+    /// Removes a registration from the producer's counts and ids.
     fn forget(&mut self, producer: ProducerId, removed: &DataSourceDescriptor) {
         let Some(own) = self.by_producer.get_mut(&producer) else {
             return;
@@ -271,7 +270,7 @@ impl Registry {
         self.give_back(user, given);
     }
 
-    /// Returns the offers of exactly this name, oldest first.
+    /// Returns the registrations of exactly this name, oldest first.
     pub(crate) fn offers(&self, name: &[u8]) -> impl Iterator<Item = &Registration> {
         self.by_name
             .get(name)
@@ -279,7 +278,7 @@ impl Registry {
             .flat_map(BTreeMap::values)
     }
 
-    /// Returns all offers behind this position, or all there are, by name.
+    /// Returns all registrations after this position, or all, by name.
     pub(crate) fn after(
         &self,
         position: Option<OfferPosition>,

@@ -13,82 +13,81 @@ use crate::command::{Command, Commands};
 use crate::event::ClientId;
 use crate::limits::{MAX_CLOCKS_PER_EXCHANGE, MAX_EXCHANGES};
 
-/// The relays that have called, by their connections, and those that recordings under way still
-/// tell of.
+/// The connected relays, and the departed ones that running recordings still refer to.
 #[derive(Debug, Default)]
 pub(crate) struct Relays {
     connected: BTreeMap<ClientId, Relay>,
-    /// The oldest first.
+    /// The departed relays, oldest first.
     departed: VecDeque<Departed>,
-    /// The bytes of those that left.
+    /// The memory of the departed relays, in bytes.
     departed_bytes: usize,
 }
 
-/// A relay whose connection has ended. Its clocks and names are kept for the recordings that it
-/// took part in.
+/// A relay whose connection has ended. Its clocks and names are kept for the recordings during
+/// which it was connected.
 #[derive(Debug)]
 struct Departed {
     client: ClientId,
     relay: Relay,
     bytes: usize,
-    /// The boot time at which it left.
+    /// The boot time of its departure.
     at: u64,
 }
 
-/// A connection of a relay that has called.
+/// A connection of a relay.
 #[derive(Debug)]
 struct Relay {
     machine: u32,
     /// `SystemInfo`, encoded.
     system_info: Option<Vec<u8>>,
-    /// The latest, oldest first.
+    /// The latest clock exchanges, oldest first.
     exchanges: VecDeque<Exchange>,
-    /// The number of them so far.
+    /// The number of exchanges so far.
     count: u64,
-    /// It compares clocks as often as we ask, so not all exchanges that follow each other tell
-    /// something together.
+    /// Set if the relay compares clocks as often as the service asks for. Two exchanges in a row
+    /// are then not always one comparison.
     is_frequent: bool,
-    /// Earlier comparisons: the best one of each while.
+    /// Earlier comparisons: the best one of each period.
     earlier: VecDeque<[Exchange; 2]>,
-    /// The length of such a while, in nanoseconds.
+    /// The length of a period, in nanoseconds.
     period: u64,
 }
 
-/// The pause between comparisons that we ask for, in milliseconds.
+/// The pause between comparisons that the service asks for, in milliseconds.
 const COMPARE_EVERY_MS: u64 = 5_000;
-/// Exchanges of one comparison follow each other within this time.
+/// The largest distance of the exchanges of one comparison, in nanoseconds.
 const ONE_COMPARISON: u64 = 2_000_000_000;
-/// The number of earlier comparisons that are kept. Of more, the better half is kept.
+/// The number of earlier comparisons kept. Beyond it, the better half is kept.
 const MAX_EARLIER: usize = 256;
-/// The number of bytes that are kept of relays that have left.
+/// The memory kept of departed relays, in bytes.
 const MAX_DEPARTED: usize = 4 << 20;
 
-/// The clocks of both machines at about the same time.
+/// Readings of the clocks of both machines at about the same time.
 #[derive(Debug, Clone)]
 pub(crate) struct Exchange {
-    /// Counts the relay's exchanges, from 1.
+    /// The number of the exchange, from 1.
     pub(crate) number: u64,
-    /// The relay's next is the other half of a round trip, and follows at once.
+    /// Set if this is the first half of a round trip: the relay's next exchange is the second half.
     is_ping: bool,
     /// Clock ids and readings, as the relay sent them.
     pub(crate) client: Vec<(u32, u64)>,
-    /// Read when that came.
+    /// The service's clocks when the relay's arrived.
     pub(crate) host: Clocks,
 }
 
-/// The machines that a trace tells of already.
+/// The machines that a trace already describes.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct SentMachines {
-    /// The number of the last exchange with each relay.
+    /// The number of the last written exchange of each relay.
     clocks: BTreeMap<ClientId, u64>,
     described: BTreeSet<u32>,
 }
 
-/// Machines one trace can tell of. Upstream sets no bound.
+/// The number of machines that one trace can describe. Upstream sets no limit.
 const MAX_MACHINES: usize = 4096;
 
 impl Relays {
-    /// Handles a request of a relay, given with the machine that it speaks for.
+    /// Handles a request of a relay, with the machine that it represents.
     pub(crate) fn request(
         &mut self,
         commands: &mut Commands,
@@ -104,7 +103,7 @@ impl Relays {
             Request::InitRelay(_) => Reply::InitRelay(Default::default()),
             Request::SyncClock(_) => Reply::SyncClock(Default::default()),
         };
-        // Before anything else: the relay measures how long the answer takes.
+        // The reply goes first, since the relay measures the round trip.
         if let Some(request_id) = request_id {
             commands.push(Command::RelayReply {
                 client,
@@ -122,14 +121,13 @@ impl Relays {
         }
     }
 
-    /// Forgets a relay, or keeps its state for recordings under way, until
+    /// Removes a relay. While there are recordings, its state is kept until
     /// [`forget_departed`](Self::forget_departed).
     pub(crate) fn disconnect(&mut self, client: ClientId, now: &Clocks, is_recording: bool) {
         let Some(relay) = self.connected.remove(&client) else {
             return;
         };
-        // It was connected longest of those of its machine, which are in the order of their
-        // numbers.
+        // Relays of one machine are ordered by age: this one was the oldest.
         let mut others = self.connected.range(..client).map(|(_, other)| other);
         let spoke = relay.machine != 0 && others.all(|other| other.machine != relay.machine);
         if !spoke || !is_recording {
@@ -150,24 +148,24 @@ impl Relays {
         }
     }
 
-    /// Nothing is recorded any more.
+    /// Drops the state of departed relays, as no recording is left.
     pub(crate) fn forget_departed(&mut self) {
         self.departed.clear();
         self.departed_bytes = 0;
     }
 
-    /// Returns the number of relays that are connected.
+    /// Returns the number of connected relays.
     pub(crate) fn len(&self) -> usize {
         self.connected.len()
     }
 
-    /// Returns the number of bytes kept of all relays.
+    /// Returns the memory kept of all relays, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let connected = self.connected.values().map(Relay::bytes);
         connected.sum::<usize>() + self.departed_bytes
     }
 
-    /// Returns how the clocks of other machines relate to ours, by the last comparisons.
+    /// Returns the clock offsets of other machines by the last comparisons.
     pub(crate) fn offsets(&self) -> impl Iterator<Item = MachineState> {
         self.speakers().into_iter().filter_map(|(id, (_, relay))| {
             let exchanges: Vec<_> = relay.exchanges.iter().cloned().collect();
@@ -180,7 +178,7 @@ impl Relays {
         })
     }
 
-    /// Returns the relays of other machines, one for each: the one that has been connected longest.
+    /// Returns one relay of each other machine: the one that has been connected longest.
     fn speakers(&self) -> BTreeMap<u32, (ClientId, &Relay)> {
         let mut machines = BTreeMap::new();
         for (client, relay) in &self.connected {
@@ -191,7 +189,8 @@ impl Relays {
         machines
     }
 
-    /// Returns those that left after a recording began at this boot time, in that order.
+    /// Returns the relays that departed after a recording began at this boot time, in the order of
+    /// departure.
     fn departed_since(&self, since: u64) -> impl Iterator<Item = (ClientId, &Relay)> {
         let departed = self.departed.iter();
         let departed = departed.skip_while(move |departed| departed.at < since);
@@ -202,8 +201,8 @@ impl Relays {
         self.connected.is_empty() && self.departed.is_empty()
     }
 
-    /// Returns descriptions of machines that `sent` does not have yet, for a recording that began
-    /// at this boot time: machine ids with encoded `SystemInfo`.
+    /// Returns the descriptions that `sent` does not have yet, for a recording that began at this
+    /// boot time: machine ids with encoded `SystemInfo`.
     pub(crate) fn new_machines(&self, sent: &mut SentMachines, since: u64) -> Vec<(u32, Vec<u8>)> {
         if self.knows_none() {
             return Vec::new();
@@ -216,8 +215,8 @@ impl Relays {
         new.map(|(machine, info)| (machine, info.clone())).collect()
     }
 
-    /// Returns comparisons of clocks that `sent` does not have yet, by machine: for a recording
-    /// that began at this boot time, those since then.
+    /// Returns the clock comparisons that `sent` does not have yet, by machine, for a recording
+    /// that began at this boot time.
     pub(crate) fn new_exchanges(
         &self,
         sent: &mut SentMachines,
@@ -252,7 +251,7 @@ impl Relays {
 }
 
 impl Relay {
-    /// Returns the number of bytes kept of it.
+    /// Returns the memory kept of the relay, in bytes.
     fn bytes(&self) -> usize {
         let described = self.system_info.as_ref().map_or(0, Vec::len);
         let exchanges = self.exchanges.iter().chain(self.earlier.iter().flatten());
@@ -300,7 +299,7 @@ impl Relay {
         });
     }
 
-    /// Keeps a comparison if it is one, and the best of its time.
+    /// Keeps the best comparison of each period, if these exchanges are a comparison.
     fn remember(&mut self, comparison: [Exchange; 2]) {
         if !self.is_frequent || error_of(&comparison) == u64::MAX {
             return;
@@ -324,8 +323,8 @@ impl Relay {
         }
     }
 
-    /// Returns earlier comparisons since a time that a trace does not have, which has those up to
-    /// this number, and the last one before that time.
+    /// Returns the earlier comparisons since a time, preceded by the last one before it. A trace
+    /// has the comparisons up to `number`.
     fn earlier_after(&self, number: u64, since: u64) -> impl Iterator<Item = Vec<Exchange>> {
         let begun = |comparison: &&[Exchange; 2]| comparison[0].host.boottime < since;
         let before = self.earlier.iter().take_while(begun).count();
@@ -338,9 +337,9 @@ impl Relay {
         new.map(|comparison| comparison.to_vec())
     }
 
-    /// Returns the exchanges for a trace that has those up to this number. Readers need both halves
-    /// of a round trip in one packet, so nothing is told before there are two exchanges, and no
-    /// first half alone after others.
+    /// Returns the exchanges after `number` for a trace. Readers need both halves of a round trip
+    /// in one packet, so the result is empty before there are two exchanges, and never ends with a
+    /// lone first half.
     fn exchanges_after(&self, number: u64) -> Vec<Exchange> {
         let new = self.exchanges.iter().filter(|e| e.number > number);
         let mut new: Vec<_> = new.cloned().collect();
@@ -355,7 +354,7 @@ impl Relay {
 }
 
 impl Exchange {
-    /// Returns the boot times of both machines, if the relay told its.
+    /// Returns the boot times of both machines, if the relay sent its own.
     fn boottimes(&self) -> Option<machine_clock::Exchange> {
         let mut clocks = self.client.iter();
         let (_, client) = clocks.find(|(id, _)| *id == clock::BOOTTIME)?;
@@ -366,8 +365,8 @@ impl Exchange {
     }
 }
 
-/// Returns how far the machine's boot time may be ahead of ours, by exchanges that follow each
-/// other at once: the best pair of them decides.
+/// Returns the offset of the machine's boot time from this machine's, by the best pair of
+/// consecutive exchanges.
 pub(crate) fn offset(exchanges: &[Exchange]) -> Option<machine_clock::Offset> {
     let mut clock = machine_clock::MachineClock::default();
     let boottimes = exchanges.iter().filter_map(Exchange::boottimes);
@@ -375,7 +374,7 @@ pub(crate) fn offset(exchanges: &[Exchange]) -> Option<machine_clock::Offset> {
     clock.best()
 }
 
-/// Returns the error of a comparison, at most.
+/// Returns the largest error of a comparison.
 fn error_of(comparison: &[Exchange; 2]) -> u64 {
     let [one, other] = comparison;
     if other.host.boottime.saturating_sub(one.host.boottime) >= ONE_COMPARISON {
@@ -385,22 +384,22 @@ fn error_of(comparison: &[Exchange; 2]) -> u64 {
 }
 
 impl SentMachines {
-    /// Notes that a machine is described; returns whether it was not yet.
+    /// Marks a machine as described. Returns false if it already was.
     fn describe(&mut self, machine: u32) -> bool {
         self.described.len() < MAX_MACHINES && self.described.insert(machine)
     }
 
-    /// Forgets relays that are no more.
+    /// Forgets relays that no longer exist.
     fn keep_only(&mut self, is_there: impl Fn(ClientId) -> bool) {
         self.clocks.retain(|client, _| is_there(*client));
     }
 
-    /// Returns the number of the last exchange with this relay that was told.
+    /// Returns the number of the relay's last written exchange.
     fn up_to(&self, relay: ClientId) -> u64 {
         self.clocks.get(&relay).copied().unwrap_or(0)
     }
 
-    /// Notes that exchanges are told; returns whether there is room for that.
+    /// Marks exchanges as written. Returns false if there are too many relays.
     fn compare(&mut self, relay: ClientId, up_to: u64) -> bool {
         let known = self.clocks.contains_key(&relay);
         let fits = known || self.clocks.len() < MAX_MACHINES;

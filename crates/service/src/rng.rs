@@ -1,6 +1,6 @@
-//! The service's only source of randomness: seeded, so that a run can be repeated.
+//! The service's only source of randomness. It is seeded, so that a run can be repeated.
 
-/// SplitMix64 over a 128-bit seed. Good for identifiers and chances, not for secrets.
+/// SplitMix64 over a 128-bit seed, for identifiers and probabilities. Not for secrets.
 #[derive(Debug, Clone)]
 pub(crate) struct Rng {
     state: u64,
@@ -17,12 +17,13 @@ impl Rng {
 
     pub(crate) fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        // The second half of the seed moves at every step too; a constant one would only relabel.
+        // The second half of the seed changes at every step too: a constant one would only permute
+        // the values.
         self.mask = self.mask.rotate_left(7).wrapping_mul(0x2545_f491_4f6c_dd1d) ^ self.state;
         mix(mix(self.state) ^ self.mask)
     }
 
-    /// Returns a number from 0 up to but not including 1.
+    /// Returns a number from 0 up to, but not including, 1.
     pub(crate) fn next_unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }

@@ -9,43 +9,42 @@ use crate::matching::Weight;
 use crate::priority::Priority;
 use crate::session::Session;
 
-/// The sessions, with those freed whose files are still being written.
+/// The sessions, including freed ones whose files are still being written.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions(BTreeMap<SessionId, Session>);
 
 impl Sessions {
-    /// Returns the session of a consumer or of a timer, or one that was listed just now: it is
-    /// there.
+    /// Returns a session that must exist: that of a consumer or a timer, or one just listed.
     pub(crate) fn existing(&mut self, id: SessionId) -> Option<&mut Session> {
         let session = self.0.get_mut(&id);
         debug_assert!(session.is_some(), "there is no session {id}");
         session
     }
 
-    /// Returns a session that may have been freed since its id was noted.
+    /// Returns a session, unless it was freed after its id was noted.
     pub(crate) fn if_there(&mut self, id: SessionId) -> Option<&mut Session> {
         self.0.get_mut(&id)
     }
 
-    /// Returns a session to be looked at that exists, or did when a timer was set.
+    /// Returns a session, unless it was freed.
     pub(crate) fn get(&self, id: SessionId) -> Option<&Session> {
         self.0.get(&id)
     }
 
-    /// Returns the session written into this file; `None` once the file is closed, as answers about
-    /// it may come late.
+    /// Returns the session that writes this file; `None` if the file is already closed, since
+    /// answers may come late.
     pub(crate) fn of_file(&self, file: FileId) -> Option<&Session> {
         self.0.values().find(|session| session.writes(file))
     }
 
-    /// Returns the session that a data source instance takes part in; `None` once it is gone, as
-    /// producers may confirm late, or nothing that they were asked for.
+    /// Returns the session of a data source instance; `None` if it is gone or never was, since
+    /// producers may confirm late or send any id.
     pub(crate) fn of_instance(&self, key: InstanceKey) -> Option<SessionId> {
         let session = self.0.values().find(|session| session.has_instance(key))?;
         Some(session.id())
     }
 
-    /// Returns the session that is detached with this key by this user, if there is one.
+    /// Returns the session that this user detached with this key.
     pub(crate) fn detached_as(&self, uid: u32, key: &[u8]) -> Option<SessionId> {
         let mut all = self.0.values();
         let session = all.find(|session| session.is_detached_as(uid, key))?;
@@ -60,12 +59,12 @@ impl Sessions {
         self.0.values_mut()
     }
 
-    /// Returns those that were not freed.
+    /// Returns the sessions that are not freed.
     pub(crate) fn live(&self) -> impl Iterator<Item = &Session> {
         self.iter().filter(|session| !session.is_retiring())
     }
 
-    /// Returns those behind this id, or all there are, by id.
+    /// Returns the sessions after this id, or all sessions, by id.
     pub(crate) fn after(&self, last: Option<SessionId>) -> impl Iterator<Item = &Session> {
         let from = last.map_or(Bound::Unbounded, Bound::Excluded);
         let behind = self.0.range((from, Bound::Unbounded));
@@ -95,12 +94,12 @@ impl Sessions {
         of_user.map(Session::expressions).sum()
     }
 
-    /// Returns the highest priority that any of them wants.
+    /// Returns the highest priority that a session requests.
     pub(crate) fn priority(&self) -> Option<Priority> {
         self.iter().map(Session::priority).max().flatten()
     }
 
-    /// Tells the others of the transitions of a session.
+    /// Notifies the other sessions of a session's transitions.
     pub(crate) fn announce_transitions(&mut self, id: SessionId) {
         let Some(session) = self.existing(id) else {
             return;
@@ -112,7 +111,7 @@ impl Sessions {
         }
     }
 
-    /// Lets a new session that records others begin with the states they are in.
+    /// Gives a new session that records other sessions their current states.
     pub(crate) fn note_existing_sessions(&mut self, id: SessionId) {
         if !self.existing(id).is_some_and(|s| s.records_concurrent()) {
             return;
@@ -131,7 +130,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "there is no session 7")]
-    fn a_session_that_must_exist_is_missed() {
+    fn a_missing_session_that_must_exist_panics() {
         let id = SessionId::new(7).unwrap();
         assert!(Sessions::default().if_there(id).is_none());
         Sessions::default().existing(id);

@@ -1,11 +1,11 @@
-//! The place that packets go to: a file, or replies.
+//! The destination of packets: a file, or replies.
 
-/// A place for packets.
+/// A destination of packets.
 pub(crate) trait PacketSink {
-    /// Takes a packet given in pieces, none longer than [`MAX_SLICE`](crate::limits::MAX_SLICE).
+    /// Adds a packet given in pieces of at most [`MAX_SLICE`](crate::limits::MAX_SLICE) bytes.
     fn packet<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]> + Clone);
 
-    /// Returns true if anything more would be thrown away.
+    /// Returns true if further packets would be dropped.
     fn is_full(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! Clock snapshots: they relate readings of different clocks in one trace to each other.
+//! Clock snapshots, which relate the readings of different clocks in one trace.
 
 use std::collections::VecDeque;
 
@@ -6,19 +6,19 @@ use ferretto_format::clock;
 
 use crate::clocks::{Clocks, NS_PER_MS};
 
-/// Snapshots kept between two reads; older ones go first.
+/// The number of snapshots kept between two reads; the oldest are dropped.
 const RING: usize = 16;
-/// Clocks that moved less than this against each other need no new snapshot.
+/// The drift between clocks below which no new snapshot is kept.
 const SIGNIFICANT_DRIFT_NS: u64 = 10 * NS_PER_MS;
 
 impl Clocks {
-    /// Returns clock ids with their readings, in the order upstream writes them: boottime first.
+    /// Returns clock ids with their readings in upstream's order: boottime first.
     pub(crate) fn by_id(&self) -> impl Iterator<Item = (u32, u64)> {
         let cycles = self.tsc.map(|cycles| (clock::TSC, cycles));
         self.times_by_id().into_iter().chain(cycles)
     }
 
-    /// Returns the same of the clocks that count nanoseconds.
+    /// Returns the same without the clock that counts cycles.
     fn times_by_id(&self) -> [(u32, u64); 6] {
         [
             (clock::BOOTTIME, self.boottime),
@@ -33,7 +33,8 @@ impl Clocks {
     fn drifted_from(&self, earlier: &Self) -> bool {
         let change = |a: u64, b: u64| i128::from(a) - i128::from(b);
         let boot = change(self.boottime, earlier.boottime);
-        // Not of the cycles: they always drift, so that upstream keeps nearly every snapshot.
+        // The cycle counter is left out: it always drifts, so that upstream keeps nearly every
+        // snapshot.
         self.times_by_id()
             .iter()
             .zip(earlier.times_by_id())
@@ -44,14 +45,14 @@ impl Clocks {
     }
 }
 
-/// The snapshots of one session that were not read out yet.
+/// The snapshots of a session that were not read yet.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct SnapshotRing {
     ring: VecDeque<Clocks>,
 }
 
 impl SnapshotRing {
-    /// Keeps a snapshot, unless the clocks did not move against each other since the last one kept.
+    /// Keeps a snapshot, unless the clocks have not drifted since the last kept one.
     pub(crate) fn insert(&mut self, now: &Clocks) {
         if self.ring.back().is_some_and(|last| !now.drifted_from(last)) {
             return;
@@ -62,7 +63,7 @@ impl SnapshotRing {
         self.ring.push_back(*now);
     }
 
-    /// Takes out all snapshots, oldest first.
+    /// Takes all snapshots, oldest first.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Clocks> + '_ {
         self.ring.drain(..)
     }

@@ -1,11 +1,11 @@
-//! Deadlines on two clocks: one that stops during suspend and one that does not.
+//! Deadlines on two clocks: one that stops during suspend, and one that does not.
 
 use std::collections::BTreeMap;
 
 use crate::clocks::{Clocks, NS_PER_MS};
 use crate::ids::FlushId;
 
-/// A thing a session does when a deadline passes.
+/// The action of a session at a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Timer {
     Duration,
@@ -19,11 +19,11 @@ pub(crate) enum Timer {
     SlowEnd,
     TriggerTimeout,
     TriggerStop,
-    /// For the clone trigger of this number in the session.
+    /// The clone trigger of this number in the session.
     CloneTrigger(u64),
 }
 
-/// The clock a delay is measured on.
+/// The clock that measures a delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TimeBase {
     /// `CLOCK_MONOTONIC`: suspend does not count.
@@ -32,12 +32,12 @@ pub(crate) enum TimeBase {
     Boottime,
 }
 
-/// Handle of a pending deadline, for [`Timers::cancel`].
+/// The handle of a pending deadline, for [`Timers::cancel`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TimerKey {
     base: TimeBase,
     deadline: u64,
-    /// Breaks ties in the order the timers were set.
+    /// The order in which timers were set, for equal deadlines.
     sequence: u64,
 }
 
@@ -56,7 +56,7 @@ impl<T> Timers<T> {
         }
     }
 
-    /// Arranges for `what` to be due `delay_ms` from now.
+    /// Sets a deadline `delay_ms` from now, with its action.
     pub(crate) fn set(&mut self, now: &Clocks, base: TimeBase, delay_ms: u64, what: T) -> TimerKey {
         let start = match base {
             TimeBase::Monotonic => now.monotonic,
@@ -73,17 +73,17 @@ impl<T> Timers<T> {
         key
     }
 
-    /// Forgets a deadline; one that passed already is no error.
+    /// Cancels a deadline. Does nothing if it has passed.
     pub(crate) fn cancel(&mut self, key: TimerKey) {
         self.pending.remove(&key);
     }
 
-    /// Forgets every deadline for which `gone` holds.
+    /// Cancels every deadline for which `gone` returns true.
     pub(crate) fn cancel_if(&mut self, gone: impl Fn(&T) -> bool) {
         self.pending.retain(|_, what| !gone(what));
     }
 
-    /// Takes out the next deadline that has passed, if any.
+    /// Takes the next deadline that has passed, if any.
     pub(crate) fn pop_due(&mut self, now: &Clocks) -> Option<T> {
         let key = [TimeBase::Monotonic, TimeBase::Boottime]
             .into_iter()
@@ -141,7 +141,7 @@ fn remaining(now: &Clocks, key: &TimerKey) -> u64 {
     key.deadline.saturating_sub(reading(now, key.base))
 }
 
-/// Orders due timers of both clocks by how long ago they were due, longest first.
+/// Orders the due timers of both clocks by the time since their deadline, longest first.
 fn overdue_since(now: &Clocks, key: &TimerKey) -> std::cmp::Reverse<u64> {
     std::cmp::Reverse(reading(now, key.base).saturating_sub(key.deadline))
 }
@@ -149,7 +149,8 @@ fn overdue_since(now: &Clocks, key: &TimerKey) -> std::cmp::Reverse<u64> {
 /// Returns the delay until the next multiple of `period_ms` on the monotonic clock: 1 to
 /// `period_ms`.
 ///
-/// Work of equal period in different sessions so falls together and wakes the machine once.
+/// Work with the same period in different sessions so happens at the same time and wakes the
+/// machine only once.
 pub(crate) fn aligned_delay_ms(now: &Clocks, period_ms: u64) -> u64 {
     let period = period_ms.max(1);
     period - now.monotonic_ms() % period

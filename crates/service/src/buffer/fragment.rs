@@ -1,26 +1,26 @@
-//! Splitting a chunk's payload into fragments.
+//! Splits a chunk's payload into fragments.
 
 use super::ring::{ChunkHeader, flag};
 
-/// Size prefix by which a writer says: the packet this belongs to is to be thrown away, and nothing
-/// after it means anything.
+/// The size prefix with which a writer aborts a packet: the packet is dropped, and the bytes after
+/// the prefix have no meaning.
 pub(super) const ABORT_MARKER: u64 = 0x0fff_ffff;
 
-/// The start of a fragment at some place of a payload.
+/// The token at an offset of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Token {
-    /// A size prefix of `prefix` bytes, then `len` bytes, all inside the payload.
+    /// A size prefix of `prefix` bytes and a fragment of `len` bytes, all inside the payload.
     Fragment {
-        /// Bytes of the size.
+        /// The number of bytes of the prefix.
         prefix: usize,
-        /// Bytes of the fragment.
+        /// The number of bytes of the fragment.
         len: usize,
     },
     /// The end of the payload.
     End,
-    /// The writer gave up on the packet.
+    /// The writer aborted the packet.
     Abort,
-    /// The size does not parse or leads outside.
+    /// The size is malformed, or exceeds the payload.
     Corrupt,
 }
 
@@ -47,8 +47,8 @@ pub(super) fn token(payload: &[u8], at: usize) -> Token {
     }
 }
 
-/// The size at the beginning, and the bytes it takes. Without a branch on how many these are, which
-/// sizes around 128 make hard to foresee.
+/// Decodes the size at the beginning, and returns it with its length. It does not branch on the
+/// length, which sizes around 128 would make hard to predict.
 fn size(bytes: &[u8]) -> Option<(u64, usize)> {
     let word = match bytes.first_chunk() {
         Some(first) => u32::from_le_bytes(*first),
@@ -74,16 +74,16 @@ fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
-/// The part of a packet that a fragment is.
+/// The position of a fragment in its packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
-    /// All of it.
+    /// The whole packet.
     Whole,
-    /// The first of several.
+    /// The first of several fragments.
     Begin,
-    /// One in the middle.
+    /// A fragment in the middle.
     Continue,
-    /// The last of several.
+    /// The last of several fragments.
     End,
 }
 
@@ -91,14 +91,14 @@ pub(super) enum Part {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fragment {
     pub(super) part: Part,
-    /// Offset of its bytes in the payload, past the size.
+    /// The offset of its bytes in the payload, after the size.
     pub(super) start: usize,
     pub(super) len: usize,
-    /// Bytes of size and fragment.
+    /// The number of bytes of the size and the fragment.
     pub(super) total: usize,
 }
 
-/// The next unread thing in a stored chunk.
+/// The next unread token of a stored chunk.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Next {
     Fragment(Fragment),
@@ -106,8 +106,8 @@ pub(super) enum Next {
     Corrupt,
 }
 
-/// Reads the next unread fragment. `payload` is the chunk's valid bytes. They are judged anew each
-/// time: patches and repeated commits change them.
+/// Reads the next unread fragment. `payload` is the chunk's valid bytes, which are parsed each
+/// time, since patches and repeated commits change them.
 pub(super) fn next(header: &ChunkHeader, payload: &[u8]) -> Next {
     let at = header.next();
     match token(payload, at) {
@@ -132,22 +132,22 @@ pub(super) fn next(header: &ChunkHeader, payload: &[u8]) -> Next {
     }
 }
 
-/// The result of tokenising a payload from a producer.
+/// The result of parsing a payload from a producer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Measure {
-    /// Bytes of the announced fragments that are really there.
+    /// The number of bytes of the announced fragments that are present.
     pub(super) len: usize,
-    /// The start of the last of them, past its size.
+    /// The start of the last fragment, after its size.
     pub(super) last: usize,
-    /// True if one of them, beyond the bytes to skip, is not empty.
+    /// True if a fragment after the skipped bytes is not empty.
     pub(super) non_empty: bool,
-    /// True if the abort marker ended it early.
+    /// True if the abort marker came before the announced end.
     pub(super) aborted: bool,
-    /// True if fewer fragments were there than announced, for any other reason.
+    /// True if fragments are missing for any other reason.
     pub(super) violation: bool,
 }
 
-/// Measures the first `count` fragments of `payload`.
+/// Parses the first `count` fragments of `payload`.
 pub(super) fn measure(payload: &[u8], count: u16) -> Measure {
     let mut found = Measure::default();
     for _ in 0..count {

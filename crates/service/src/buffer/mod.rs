@@ -1,28 +1,29 @@
-//! The central trace buffers: where chunks wait between shared memory and the consumer.
+//! The central trace buffers, which hold chunks between shared memory and the consumer.
 //!
-//! One engine serves every buffer. Chunks are stored one behind the other in a ring, exactly the
-//! bytes that hold fragments; each writer of each producer has a small index of its chunks in
-//! order. Reading goes through the ring from the oldest chunk on and remembers where it was, so a
-//! chunk is visited once, not once per batch; for each chunk it meets, it reads that writer's
-//! chunks in order up to there. With [`Semantics::V1`] it goes from writer to writer instead, by
-//! number of the producer, then of the writer, and reads all there is of each. A writer whose next
-//! packet is not complete (a piece is missing, a patch is due, the chunk was scraped) is put aside
-//! until something of it changes, and holds up nobody else.
+//! All buffers have the same engine. Chunks are stored one after the other in a ring, exactly the
+//! bytes that hold fragments. Each sequence (a writer of a producer) has a small index of its
+//! chunks in order. Reading walks the ring from the oldest chunk and remembers its position, so
+//! that a chunk is visited once, not once per batch. At each chunk it reads the chunks of its
+//! sequence in order up to that one. With [`Semantics::V1`] it instead goes from sequence to
+//! sequence, by producer id, then writer id, and reads all of each. A sequence whose next packet is
+//! incomplete (a piece is missing, a patch is pending, the chunk was scraped) is set aside until it
+//! changes, and does not block others.
 //!
-//! Rules every method keeps:
-//! - Only complete packets come out: all pieces there, all patches applied.
-//! - Packets of one writer come out in the order of chunk ids (which wrap at 2^32), each once.
+//! Invariants:
+//! - Only complete packets are returned: all pieces are present, all patches applied.
+//! - The packets of a sequence are returned in the order of chunk ids (which wrap at 2^32), each
+//!   once.
 //! - Losses before a packet are reported with it, by cause ([`Loss`]).
-//! - No input makes it panic, and memory stays within the configured size and an index of eight
-//!   bytes a chunk. Bytes are judged anew on every read, since patches change them.
+//! - No input causes a panic, and memory stays within the configured size and an index of eight
+//!   bytes per chunk. Payloads are parsed on every read, since patches change them.
 //!
-//! The behaviour is that of upstream's `TraceBufferV2` unless [`Semantics::V1`] asks for what its
-//! first engine showed to the outside. Where upstream's tells of a loss too often, too late or not
+//! The behaviour is that of upstream's `TraceBufferV2`, or, with [`Semantics::V1`], the observable
+//! behaviour of upstream's first engine. Where upstream's reports losses too often, too late or not
 //! at all, this one is exact:
-//! - A gap of chunk ids is told once, and when the first packet after it is read; a chunk that
-//!   arrives before that is not missing, one that arrives after it is refused.
-//! - So is a chunk that was scraped and overwritten, and whose rest never came.
-//! - The end of a packet does not wait for a patch of the packet behind it.
+//! - A gap of chunk ids is reported once, when the first packet after it is read. A chunk that
+//!   arrives before that is not missing; one that arrives after it is refused.
+//! - The same holds for a chunk that was scraped and overwritten, and whose rest never came.
+//! - The end of a packet does not wait for a patch of the packet after it.
 
 mod fragment;
 mod packet;
@@ -50,63 +51,63 @@ use sequence::{Consumed, Sequences};
 use stats::Histograms;
 use vms::Machines;
 
-/// Number the service gives to a producer.
+/// The id of a producer, assigned by the service.
 pub type ProducerId = u16;
-/// Number a producer gives to one of its writers.
+/// The id of a writer, assigned by its producer.
 pub type WriterId = u16;
 
-/// Facts that the transport vouches for about a producer.
+/// The sender of packets, as vouched for by the transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Identity {
-    /// User id.
+    /// The user id.
     pub uid: u32,
-    /// Process id, if known.
+    /// The process id, if known.
     pub pid: Option<i32>,
-    /// Machine it runs on; 0 is the machine of the service.
+    /// The machine of the process; 0 is the machine of the service.
     pub machine_id: u32,
 }
 
-/// The behaviour of a buffer that is full.
+/// The behaviour of a full buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Policy {
-    /// The oldest chunks make room.
+    /// The oldest chunks are overwritten.
     #[default]
     Ring,
-    /// The buffer stops taking chunks, for good.
+    /// Further chunks are discarded, for good.
     Discard,
 }
 
-/// The one of upstream's engines that the buffer looks like from outside.
+/// The upstream engine whose behaviour a buffer has.
 ///
-/// They differ in the order of writers, in the value of `previous_packet_dropped` and in when a
-/// buffer with [`Policy::Discard`] stops.
+/// The engines differ in the order of writers, in the value of `previous_packet_dropped`, and in
+/// when a buffer with [`Policy::Discard`] stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Semantics {
-    /// `BufferConfig.experimental_mode` unset: writers are read one after the other, by producer
-    /// and number; a loss is reported as 1 for any cause, and the first packet of each writer
-    /// reports one; a discarding buffer reuses what was already read and stops at the first chunk
-    /// that would cost unread data.
+    /// `BufferConfig.experimental_mode` unset. Writers are read one after the other, by producer
+    /// and number. Every loss is reported as 1, and the first packet of each writer reports one. A
+    /// discarding buffer reuses the space of chunks already read, and stops at the first chunk that
+    /// would overwrite unread data.
     V1,
-    /// `TRACE_BUFFER_V2`: packets are read about in the order they were written; losses by cause,
-    /// none at the start of a writer; a discarding buffer stops at the first chunk that does not
-    /// fit before its end.
+    /// `TRACE_BUFFER_V2`. Packets are read approximately in the order of writing. A loss is
+    /// reported with its cause, and the start of a writer is not a loss. A discarding buffer stops
+    /// at the first chunk that does not fit before its end.
     #[default]
     V2,
 }
 
-/// Settings of a buffer.
+/// Options of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferOptions {
-    /// Bytes, from 1 to 2^32 - 1; rounded up to a multiple of 4096.
+    /// The size in bytes, from 1 to 2^32 - 1; rounded up to a multiple of 4096.
     pub size: u64,
-    /// Its behaviour when it is full.
+    /// The behaviour of the buffer when it is full.
     pub policy: Policy,
-    /// The engine it looks like.
+    /// The upstream engine whose behaviour it has.
     pub semantics: Semantics,
 }
 
 impl BufferOptions {
-    /// A ring of `size` bytes with [`Semantics::V2`].
+    /// Returns options for a ring of `size` bytes with [`Semantics::V2`].
     pub fn ring(size: u64) -> Self {
         Self {
             size,
@@ -115,7 +116,7 @@ impl BufferOptions {
         }
     }
 
-    /// A discarding buffer of `size` bytes with [`Semantics::V2`].
+    /// Returns options for a discarding buffer of `size` bytes with [`Semantics::V2`].
     pub fn discard(size: u64) -> Self {
         Self {
             policy: Policy::Discard,
@@ -124,7 +125,7 @@ impl BufferOptions {
     }
 }
 
-/// Why a buffer could not be made.
+/// The reason why a buffer could not be created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BufferError {
     /// The size is 0 or does not fit 32 bits.
@@ -140,27 +141,28 @@ ferretto_wire::error_text! {
     }
 }
 
-/// A chunk as it came from a producer. Producer and identity are the service's own knowledge; all
-/// else is the producer's claim.
+/// A chunk of a producer. The service knows the producer and its identity; all other values are
+/// chosen by the producer.
 #[derive(Debug, Clone, Copy)]
 pub struct Chunk<'a> {
     /// The producer that sent it.
     pub producer: ProducerId,
     /// The sender, as far as it is known.
     pub identity: Identity,
-    /// Its writer.
+    /// The writer of the chunk.
     pub writer: WriterId,
-    /// Its position among the writer's chunks, modulo 2^32.
+    /// The position of the chunk in its sequence, modulo 2^32.
     pub id: u32,
-    /// Fragments started in it.
+    /// The number of fragments that start in the chunk.
     pub fragments: u16,
-    /// 1: the first fragment continues the previous chunk's last; 2: the last continues in the next
-    /// chunk; 4: the last has sizes still to be patched. Other bits are ignored.
+    /// Bit 1: the first fragment continues the last one of the previous chunk. Bit 2: the last
+    /// fragment continues in the next chunk. Bit 4: the last fragment has sizes still to be
+    /// patched. Other bits are ignored.
     pub flags: u8,
-    /// True if the writer has finished it. A chunk scraped out of shared memory may not be, and
-    /// its last fragment is then not yet to be read.
+    /// True if the writer has finished the chunk. The last fragment of an unfinished, scraped chunk
+    /// must not be read yet.
     pub complete: bool,
-    /// The chunk without its header, in private memory. No more than 65535 bytes are possible.
+    /// The chunk without its header, in private memory; at most 65535 bytes.
     pub payload: &'a [u8],
 }
 
@@ -169,37 +171,37 @@ pub struct Chunk<'a> {
 pub struct TraceBuffer {
     ring: Ring,
     options: BufferOptions,
-    /// The place of the next chunk.
+    /// The position of the next chunk.
     write: Cursor,
-    /// The next record to be read.
+    /// The position of the next record to read.
     read: Cursor,
     sequences: Sequences,
-    /// The chunk the last packet was taken from, if there is more in it. Any change of the buffer
-    /// ends it.
+    /// The chunk of the last packet, if it contains more. Any change of the buffer resets it.
     current: Option<Current>,
-    /// Slots of sequences to be read before `read` goes on: those that stalled behind it and
-    /// have changed since. Not with [`Semantics::V1`].
+    /// The slots of sequences to read before `read` advances: those that stalled before it and have
+    /// changed since. Empty with [`Semantics::V1`].
     ready: VecDeque<u32>,
-    /// A discarding buffer that is full.
+    /// Set for a discarding buffer that is full.
     sealed: bool,
-    /// A clone.
+    /// Set for a clone.
     read_only: bool,
     stats: BufferStats,
     histograms: Histograms,
-    /// Pieces of the packet returned last.
+    /// The pieces of the last returned packet.
     pieces: Vec<Piece>,
     /// See [`pieces_examined`](Self::pieces_examined).
     examined: u64,
-    /// The machines that packets are offered to before they are overwritten.
+    /// The machines that get packets before they are overwritten.
     vms: Option<Box<Machines>>,
 }
 
 impl TraceBuffer {
-    /// Makes a buffer. Its memory is reserved, and fails now or never, but is touched only as it is
+    /// Creates a buffer. Its address space is reserved at once, but memory is only used as it is
     /// written.
     ///
     /// # Errors
-    /// If the size is not possible or the memory is not there.
+    ///
+    /// Fails if the size is not possible or there is not enough memory.
     pub fn new(options: BufferOptions) -> Result<Self, BufferError> {
         let ring = Ring::new(options.size)?;
         let stats = BufferStats {
@@ -224,12 +226,13 @@ impl TraceBuffer {
         })
     }
 
-    /// A copy that returns the same packets next as this one, to be read on its own: packets read
-    /// before do not reappear. Counters of reading start at zero; all others, and the histograms,
-    /// are kept. It refuses chunks and patches.
+    /// Returns a copy that next returns the same packets as this buffer, but not those already
+    /// read. Its counters of reads start at zero; all other counters and the histograms are kept.
+    /// It refuses chunks and patches.
     ///
     /// # Errors
-    /// If the memory is not there. This buffer is unchanged.
+    ///
+    /// Fails if there is not enough memory. This buffer is unchanged.
     pub fn try_clone(&self) -> Result<Self, BufferError> {
         Ok(Self {
             ring: self.ring.try_clone()?,
@@ -258,13 +261,13 @@ impl TraceBuffer {
         })
     }
 
-    /// An empty buffer to take the place of this one, for `transfer_on_clone` and
-    /// `clear_before_clone`: with the same settings, and going on where this one was written last.
-    /// Packets that were not read from this one are reported as lost, and applied to the states of
-    /// machines.
+    /// Returns an empty buffer to replace this one, for `transfer_on_clone` and
+    /// `clear_before_clone`. It has the same settings and sequences. Packets not yet read from this
+    /// buffer are reported as lost, and applied to the states of machines.
     ///
     /// # Errors
-    /// If the memory is not there.
+    ///
+    /// Fails if there is not enough memory.
     pub fn new_like(&self) -> Result<Self, BufferError> {
         let last = |at| {
             let header = self.ring.chunk(at)?;
@@ -285,55 +288,55 @@ impl TraceBuffer {
         })
     }
 
-    /// The settings it was made with.
+    /// Returns the options of the buffer.
     pub fn options(&self) -> BufferOptions {
         self.options
     }
 
-    /// Capacity in bytes, after rounding.
+    /// Returns the capacity in bytes, after rounding.
     pub fn size(&self) -> u64 {
         self.stats.buffer_size
     }
 
-    /// Bytes that have ever been in use at once.
+    /// Returns the largest number of bytes in use so far.
     pub fn used_size(&self) -> u64 {
         ring::bytes(self.ring.used())
     }
 
-    /// Bytes of memory it takes, the index included.
+    /// Returns the memory of the buffer in bytes, including its index.
     pub fn memory_usage(&self) -> u64 {
         let index = self.sequences.memory() + self.histograms.memory();
         let vms = self.vms.as_ref().map_or(0, |machines| machines.memory());
         self.used_size() + index as u64 + vms
     }
 
-    /// Returns true if anything was ever stored.
+    /// Returns true if a chunk was ever stored.
     pub fn has_data(&self) -> bool {
         self.ring.used() > 0
     }
 
-    /// Returns how many writers it knows of, those without chunks in the buffer included.
+    /// Returns the number of known writers, including those without chunks in the buffer.
     pub fn sequences(&self) -> usize {
         self.sequences.len()
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub fn stats(&self) -> BufferStats {
         self.stats
     }
 
-    /// Returns the number of chunks that were examined to put together packets that are spread over
-    /// several: a measure of work.
+    /// Returns the number of chunks examined to reassemble packets that span several chunks: a
+    /// measure of work.
     pub fn pieces_examined(&self) -> u64 {
         self.examined
     }
 
-    /// Returns how full each writer's chunks were, in no particular order.
+    /// Returns the fill levels of each writer's chunks, in no particular order.
     pub fn writer_stats(&self) -> impl Iterator<Item = &WriterStats> {
         self.histograms.iter()
     }
 
-    /// Marks a sequence as changed, so that reading tries it again.
+    /// Marks a sequence as changed, so that it is read again.
     fn wake(&mut self, slot: u32) {
         if self.options.semantics == Semantics::V1 {
             self.sequences.give_turn(slot);

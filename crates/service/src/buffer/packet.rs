@@ -1,4 +1,4 @@
-//! Packets as reading returns them.
+//! Packets, as returned by reads.
 
 use ferretto_format::Loss;
 
@@ -6,24 +6,24 @@ use super::fragment::Fragment;
 use super::ring::Ring;
 use super::{Identity, ProducerId, WriterId};
 
-/// A packet in the buffer. It stays valid until the buffer is next touched.
+/// A packet in the buffer, valid until the next call of a method of the buffer.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a> {
     /// The producer that sent it.
     pub producer: ProducerId,
-    /// Its writer.
+    /// The writer of the packet.
     pub writer: WriterId,
     /// The sender, as far as it is known.
     pub identity: Identity,
-    /// The loss before it.
+    /// The loss before the packet.
     pub loss: Loss,
     pub(super) ring: &'a Ring,
     pub(super) pieces: &'a [Piece],
 }
 
 impl<'a> Packet<'a> {
-    /// Returns the bytes: one slice for each chunk the packet is spread over, in order, none empty
-    /// unless the producer made an empty fragment.
+    /// Returns the bytes of the packet: one slice for each of its chunks, in order. Only an empty
+    /// fragment gives an empty slice.
     #[inline]
     pub fn fragments(&self) -> Fragments<'a> {
         Fragments {
@@ -41,7 +41,7 @@ impl<'a> Packet<'a> {
         self.pieces.iter().map(|piece| piece.len as usize).sum()
     }
 
-    /// Returns the bytes in one piece, copied.
+    /// Returns a copy of the bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.len());
         self.fragments()
@@ -50,19 +50,19 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// A part of a packet: bytes of the record at `at`.
+/// A piece of a packet: bytes of the record at `at`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Piece {
     pub(super) at: u32,
     pub(super) start: u16,
     pub(super) len: u16,
-    /// With the size before it.
+    /// The number of bytes, including the size before them.
     pub(super) total: u16,
 }
 
 impl Piece {
     pub(super) fn new(at: u32, fragment: &Fragment) -> Self {
-        // All within a payload of at most 65535 bytes.
+        // All values fit, since a payload has at most 65535 bytes.
         Self {
             at,
             start: fragment.start as u16,

@@ -1,25 +1,25 @@
-//! Patching sizes into chunks that are already in the buffer.
+//! Patches sizes in chunks that are already in the buffer.
 
 use super::read::Link;
 use super::ring::flag;
 use super::sequence::Entry;
 use super::{ProducerId, Semantics, TraceBuffer, WriterId};
 
-/// Four bytes to be put into a chunk.
+/// Four bytes to write into a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patch {
     /// The offset from the start of the chunk's payload.
     pub offset: u32,
-    /// The bytes to put there.
+    /// The bytes to write.
     pub data: [u8; 4],
 }
 
 impl TraceBuffer {
-    /// Applies patches to a chunk of this producer and writer. With `more` false the chunk counts
-    /// as patched completely, and packets that waited for that can be read.
+    /// Applies patches to a chunk of this producer and writer. If `more` is false, the chunk is
+    /// completely patched, and packets that waited for it can be read.
     ///
-    /// Returns whether the chunk was there and all patches fell inside it. If not, those before the
-    /// first bad one have been applied, and `patches_failed` is one more.
+    /// Returns true if the chunk exists and all patches are inside it. Otherwise, the patches
+    /// before the first invalid one are applied, and `patches_failed` grows by one.
     pub fn try_patch(
         &mut self,
         producer: ProducerId,
@@ -50,7 +50,7 @@ impl TraceBuffer {
         let slot = self.sequences.slot(producer, writer)?;
         let sequence = self.sequences.get(slot)?;
         let (index, Entry { at, last, .. }) = sequence.find(chunk_id)?;
-        // Nothing but the header and the bytes changes for a chunk that no reader has come to.
+        // If no reader has reached the chunk, only the header and the bytes change.
         let is_link = (1..=sequence.chained as usize).contains(&index);
         let is_awake =
             !sequence.stalled && (sequence.ready || self.options.semantics == Semantics::V2);
@@ -64,8 +64,8 @@ impl TraceBuffer {
         let mut is_whole = true;
         for patch in patches {
             let offset = patch.offset as usize;
-            // Correct producers patch the last fragment, which goes on in the next chunk. Before it
-            // there are sizes of fragments that may be meant.
+            // Correct producers patch the last fragment, which continues in the next chunk. A patch
+            // before it may change the sizes of fragments.
             if offset < last.into() {
                 flags |= flag::CHANGED;
             }
@@ -93,8 +93,8 @@ impl TraceBuffer {
         Some(())
     }
 
-    /// After a change of the chunk at `index`: whether it is still a link of a packet around it,
-    /// see [`chained`](super::sequence::Sequence::chained).
+    /// Checks whether the changed chunk at `index` is still a link of a packet around it; see
+    /// [`chained`](super::sequence::Sequence::chained).
     fn check_chain(&mut self, slot: u32, index: usize, at: u32) {
         if self.link(at) != Link::Continues
             && let Some(sequence) = self.sequences.get_mut(slot)

@@ -1,4 +1,4 @@
-//! Reading packets, and taking them apart when they are overwritten.
+//! Reads packets, and removes chunks that are overwritten.
 
 use super::Loss;
 use super::fragment::{self, Fragment, Next, Part};
@@ -7,7 +7,7 @@ use super::ring::{ChunkHeader, Record, flag};
 use super::sequence::Consumed;
 use super::{Semantics, TraceBuffer};
 
-/// A position in the ring, and how many times the ring was gone round.
+/// A position in the ring, with the number of laps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Cursor {
     pub(super) lap: u64,
@@ -23,7 +23,7 @@ impl Cursor {
     }
 }
 
-/// A chunk in the middle of which reading is.
+/// A chunk that is partly read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Current {
     slot: u32,
@@ -31,16 +31,16 @@ pub(super) struct Current {
     header: ChunkHeader,
 }
 
-/// The purpose that fragments are consumed for.
+/// The reason for consuming fragments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     /// A reader wants them.
     Read,
-    /// Their memory is needed.
+    /// Their memory is to be reused.
     Erase,
 }
 
-/// The outcome of putting a packet together.
+/// The result of reassembling a packet.
 enum Reassembly {
     Complete,
     NotEnough,
@@ -50,21 +50,20 @@ enum Reassembly {
 /// The role of a chunk for a packet that begins before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Link {
-    /// It holds a piece of it and nothing else, or nothing.
+    /// It contains a piece of the packet and nothing else, or is empty.
     Continues,
-    /// It holds the end.
+    /// It contains the end of the packet.
     Ends,
-    /// It is not all there yet.
+    /// It is not complete yet.
     Waits,
-    /// The packet does not go on in it.
+    /// It does not continue the packet.
     Broken(Loss),
 }
 
 impl TraceBuffer {
-    /// The next packet, or `None` if there is no complete one left for now. A returned packet is
-    /// consumed.
+    /// Returns the next packet, and consumes it; `None` if no complete packet is left for now.
     ///
-    /// Reading may stop at any time and go on later, even if chunks are written, patched or
+    /// Reading can stop at any time and continue later, even if chunks are written, patched or
     /// overwritten in between.
     pub fn read_next(&mut self) -> Option<Packet<'_>> {
         let slot = match self.next_of_current() {
@@ -88,8 +87,8 @@ impl TraceBuffer {
         })
     }
 
-    /// The usual case, in few steps: another whole packet of the chunk that gave the last one. As
-    /// [`find_packet`](Self::find_packet), which does everything else.
+    /// The fast path: another whole packet of the chunk of the last packet.
+    /// [`find_packet`](Self::find_packet) handles all other cases.
     fn next_of_current(&mut self) -> Option<u32> {
         let Current { slot, at, header } = self.current.as_mut()?;
         let payload = self.ring.payload(*at, 0, header.len.into());
@@ -110,7 +109,7 @@ impl TraceBuffer {
         }
     }
 
-    /// Leaves the pieces of the next packet in `self.pieces`, and says whose it is.
+    /// Puts the pieces of the next packet into `self.pieces`, and returns the slot of its sequence.
     fn find_packet(&mut self) -> Option<u32> {
         match self.options.semantics {
             Semantics::V1 => self.find_in_turn(),
@@ -118,7 +117,7 @@ impl TraceBuffer {
         }
     }
 
-    /// By producer, then by writer.
+    /// Finds the next packet by producer, then by writer.
     fn find_in_turn(&mut self) -> Option<u32> {
         while let Some(slot) = self.sequences.first_turn() {
             if self.advance(slot, None, Mode::Read) {
@@ -130,7 +129,7 @@ impl TraceBuffer {
         None
     }
 
-    /// About in the order of writing.
+    /// Finds the next packet approximately in the order of writing.
     fn find_in_ring(&mut self) -> Option<u32> {
         while let Some(&slot) = self.ready.front() {
             if self.advance(slot, None, Mode::Read) {
@@ -158,7 +157,7 @@ impl TraceBuffer {
         }
     }
 
-    /// Remembers where reading is, after a packet of this sequence.
+    /// Notes the position after a packet of this sequence.
     fn settle_in(&mut self, slot: u32) {
         self.current = self
             .front(slot)
@@ -166,7 +165,7 @@ impl TraceBuffer {
             .map(|(at, header)| Current { slot, at, header });
     }
 
-    /// Returns where to read next; `None` once everything written has been visited.
+    /// Returns the position of the next read; `None` once all records have been visited.
     fn read_position(&mut self) -> Option<u32> {
         if self.read == self.write {
             return None;
@@ -177,7 +176,7 @@ impl TraceBuffer {
                 at: self.write.at,
             };
             if self.read.lap < oldest.lap || self.read.at < oldest.at {
-                // The writer has overtaken.
+                // The write position has overtaken the read position.
                 self.read = oldest;
             }
             if self.read.at >= self.ring.used() {
@@ -188,15 +187,15 @@ impl TraceBuffer {
         Some(self.read.at)
     }
 
-    /// Takes the next packet of a sequence, up to and with the chunk at `target` if given, and
-    /// leaves its pieces in `self.pieces`. False if there is none; in [`Mode::Erase`] all those
-    /// chunks are then gone.
+    /// Puts the pieces of the next packet of a sequence into `self.pieces`; with `target`, only of
+    /// chunks up to that one. Returns false if there is none; in [`Mode::Erase`], all those chunks
+    /// are then gone.
     pub(super) fn advance(&mut self, slot: u32, target: Option<u32>, mode: Mode) -> bool {
         while let Some((at, header)) = self.front(slot) {
             let payload = self.ring.payload(at, 0, header.len.into());
             if header.unread == header.len && mode == Mode::Read {
                 touch(payload);
-                // Most likely the next chunk to be read, if it is as large.
+                // The next chunk is most likely there if it is as large.
                 let next = self.next_record(slot, at, &header);
                 self.ring.prefetch(next, header.units());
             }
@@ -226,7 +225,7 @@ impl TraceBuffer {
         false
     }
 
-    /// Returns which record is read after a sequence's first.
+    /// Returns the position of the record that is read after a sequence's first.
     fn next_record(&self, slot: u32, at: u32, header: &ChunkHeader) -> u32 {
         let chunk_of =
             |slot: u32, index: usize| Some(self.sequences.get(slot)?.chunks.get(index)?.at);
@@ -274,7 +273,7 @@ impl TraceBuffer {
     }
 
     /// Returns the loss to report for a packet that begins at the end of a sequence's first chunk,
-    /// as that is erased.
+    /// since the chunk is being erased.
     fn reassembly_loss(&mut self, slot: u32, header: ChunkHeader) -> Loss {
         match self.reassemble(slot, header, Mode::Erase) {
             Reassembly::Complete => {
@@ -292,8 +291,8 @@ impl TraceBuffer {
         }
     }
 
-    /// The next fragment of the chunk at `at`, if it is its sequence's first and complete, and its
-    /// sizes are as they were when it was stored.
+    /// Returns the next fragment of the chunk at `at`, if the chunk is complete, is its sequence's
+    /// first, and its sizes are unchanged since it was stored.
     fn next_of_front(&self, slot: u32, at: u32) -> Option<(ChunkHeader, Fragment)> {
         let (front, header) = self.front(slot)?;
         if front != at || header.has(flag::CHANGED | flag::INCOMPLETE) {
@@ -306,7 +305,7 @@ impl TraceBuffer {
         }
     }
 
-    /// Deals with the next fragment of a sequence's first chunk. True if that gave a packet.
+    /// Consumes the next fragment of a sequence's first chunk. Returns true if that gave a packet.
     fn take(
         &mut self,
         slot: u32,
@@ -353,8 +352,8 @@ impl TraceBuffer {
         false
     }
 
-    /// Puts together the packet that begins at the end of a sequence's first chunk, whose piece is
-    /// in `self.pieces`. The others are added, except if the packet waits for more.
+    /// Reassembles the packet that begins at the end of a sequence's first chunk. Its first piece
+    /// is in `self.pieces`; the others are added, unless the packet has to wait.
     fn reassemble(&mut self, slot: u32, first: ChunkHeader, mode: Mode) -> Reassembly {
         if first.has(flag::NEEDS_PATCHING) {
             return Reassembly::NotEnough;
@@ -390,7 +389,7 @@ impl TraceBuffer {
         outcome
     }
 
-    /// Returns the relation of the chunk at `at` to a packet that begins before it.
+    /// Returns the role of the chunk at `at` for a packet that begins before it.
     pub(super) fn link(&self, at: u32) -> Link {
         let Some(header) = self.ring.chunk(at) else {
             return Link::Waits;
@@ -398,7 +397,7 @@ impl TraceBuffer {
         let payload = self.ring.payload(at, 0, header.len.into());
         match fragment::next(&header, payload) {
             Next::Corrupt => Link::Broken(Loss::CHUNK_CORRUPTED),
-            // More may come into it.
+            // The chunk may get more fragments.
             Next::Empty if header.has(flag::INCOMPLETE) => Link::Waits,
             Next::Empty => Link::Continues,
             Next::Fragment(found) => match found.part {
@@ -410,7 +409,7 @@ impl TraceBuffer {
         }
     }
 
-    /// Adds the next piece of each of the `count` chunks behind a sequence's first.
+    /// Adds the next piece of each of the `count` chunks after a sequence's first.
     fn collect(&mut self, slot: u32, count: u32) {
         let Some(sequence) = self.sequences.get(slot) else {
             return;
@@ -427,8 +426,8 @@ impl TraceBuffer {
         }
     }
 
-    /// Marks all of `self.pieces` as read. The first is of the sequence's first chunk, with this
-    /// header.
+    /// Marks all of `self.pieces` as read. The first piece is in the sequence's first chunk, which
+    /// has this header.
     fn consume_pieces(&mut self, slot: u32, first: ChunkHeader, mode: Mode) {
         self.judge_gap(slot, &first);
         for index in 0..self.pieces.len() {
@@ -446,7 +445,7 @@ impl TraceBuffer {
         self.consumed(piece.at, header, mode);
     }
 
-    /// Stores the header of a chunk of which a fragment was consumed.
+    /// Stores the header of a chunk after one of its fragments was consumed.
     fn consumed(&mut self, at: u32, header: ChunkHeader, mode: Mode) {
         self.ring.set(at, Record::Chunk(header));
         if header.unread > 0 {
@@ -464,9 +463,9 @@ impl TraceBuffer {
         }
     }
 
-    /// Reports a gap before a sequence's first chunk, which has this header. That is done when the
-    /// first of it is used: until then the missing chunk, or the rest of one that was scraped, may
-    /// still come; after that it is too late for it.
+    /// Reports a gap before a sequence's first chunk, which has this header. This happens at the
+    /// first use of the chunk: until then, the missing chunk, or the rest of a scraped one, may
+    /// still come; after that it is too late.
     pub(super) fn judge_gap(&mut self, slot: u32, first: &ChunkHeader) {
         let Some(sequence) = self.sequences.get_mut(slot) else {
             return;
@@ -485,7 +484,7 @@ impl TraceBuffer {
         });
     }
 
-    /// Turns a sequence's first chunk into padding.
+    /// Replaces a sequence's first chunk with padding.
     pub(super) fn erase_front(&mut self, slot: u32) {
         let Some((at, header)) = self.front(slot) else {
             return;
@@ -502,8 +501,8 @@ impl TraceBuffer {
         self.sequences.pop(slot, last);
     }
 
-    /// If the writer gave up the packet behind those of a chunk, the next one is told so: not those
-    /// before, which are whole.
+    /// If the writer aborted the packet after those of this chunk, reports a loss with the next
+    /// packet, and not with those before, which are complete.
     pub(super) fn report_abort(&mut self, header: &ChunkHeader) {
         if header.has(flag::ABORTED) {
             self.add_loss(header.slot, Loss::WRITER_ABORT);
@@ -527,7 +526,7 @@ impl TraceBuffer {
         }
     }
 
-    /// Returns true if nothing can come to this sequence any more.
+    /// Returns true if no more chunks can come to this sequence.
     fn is_retired(&self, slot: u32) -> bool {
         self.sequences
             .get(slot)
@@ -541,8 +540,8 @@ impl TraceBuffer {
     }
 }
 
-/// Loads the bytes into the cache, all at once. Going from fragment to fragment instead waits for
-/// memory at each, since each tells where the next one is.
+/// Loads the bytes into the cache, all at once. Parsing fragment by fragment would wait for memory
+/// at each, since each size determines the position of the next.
 pub(super) fn touch(payload: &[u8]) {
     let sum = payload.iter().step_by(64).fold(0, |sum, byte| sum ^ byte);
     std::hint::black_box(sum);

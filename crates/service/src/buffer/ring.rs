@@ -1,22 +1,24 @@
-//! The memory of a buffer: records, each a 16-byte header and its bytes rounded up to 16.
+//! The memory of a buffer: records, each of which is a 16-byte header and its bytes, rounded up to
+//! 16.
 //!
-//! The address space is reserved when the buffer is made, but memory is only touched as the buffer
-//! fills for the first time, so a large buffer of an idle session costs nothing.
+//! The address space is reserved when the buffer is created, but memory is only used as the buffer
+//! fills for the first time. A large buffer of an idle session costs nothing.
 
 use ferretto_shm::prefetch;
 
 use super::BufferError;
 
-/// Bytes of a unit. Records start and end at multiples of it, and a header is one unit.
+/// The number of bytes of a unit. Records start and end at multiples of it, and a header is one
+/// unit.
 pub(super) const UNIT: usize = 16;
 
 /// Sizes are rounded up to this.
 const GRANULE: u64 = 4096;
 
-/// Largest size: the offset of every byte fits 32 bits after rounding.
+/// The largest size: after rounding, all offsets fit 32 bits.
 const MAX_BYTES: u64 = u32::MAX as u64 / GRANULE * GRANULE;
 
-/// Shared-memory chunk flags, and the buffer's own, in one byte of the header.
+/// The flags in the header of a record: those of chunks in shared memory, and the buffer's own.
 pub(super) mod flag {
     /// The first fragment continues a packet of the previous chunk.
     pub(crate) const FIRST_CONTINUES: u8 = 1;
@@ -26,28 +28,28 @@ pub(super) mod flag {
     pub(crate) const NEEDS_PATCHING: u8 = 4;
     /// The flags that a producer may set.
     pub(crate) const PRODUCER: u8 = 7;
-    /// Holds at least one fragment that is not empty.
+    /// The chunk has a fragment that is not empty.
     pub(crate) const NON_EMPTY: u8 = 0x10;
-    /// Sizes may have changed since they were read, by a patch or another commit.
+    /// Sizes may have changed since they were parsed, by a patch or another commit.
     pub(crate) const CHANGED: u8 = 0x20;
-    /// The writer gave up the packet after the last one.
+    /// The writer aborted the packet after the last fragment.
     pub(crate) const ABORTED: u8 = 0x40;
-    /// Copied while the writer still owned it; more may come.
+    /// The chunk was copied while the writer still owned it, so more may come.
     pub(crate) const INCOMPLETE: u8 = 0x80;
 }
 
-/// Header of a record that holds a chunk.
+/// The header of a record with a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ChunkHeader {
     /// Position of the chunk in its sequence, modulo 2^32.
     pub(super) id: u32,
-    /// The sequence it belongs to.
+    /// The slot of its sequence.
     pub(super) slot: u32,
-    /// Bytes reserved for the payload.
+    /// The number of bytes reserved for the payload.
     pub(super) size: u16,
-    /// Bytes of valid fragments, at most `size`.
+    /// The number of bytes of valid fragments, at most `size`.
     pub(super) len: u16,
-    /// Bytes of these not yet read, at most `len`.
+    /// The number of unread bytes, at most `len`.
     pub(super) unread: u16,
     /// See [`flag`].
     pub(super) flags: u8,
@@ -58,7 +60,7 @@ impl ChunkHeader {
         self.flags & flags != 0
     }
 
-    /// The start of the next unread fragment.
+    /// Returns the start of the next unread fragment.
     pub(super) fn next(&self) -> usize {
         usize::from(self.len.saturating_sub(self.unread))
     }
@@ -75,17 +77,17 @@ impl ChunkHeader {
 /// A record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Record {
-    /// Nothing that can be read any more.
+    /// Padding, without readable data.
     Padding {
-        /// Units of the record, header included.
+        /// The units of the record, including its header.
         units: u32,
     },
-    /// A chunk with its bytes behind the header.
+    /// A chunk, with its bytes after the header.
     Chunk(ChunkHeader),
 }
 
 impl Record {
-    /// Units of the record, header included; never 0, so that a walk always ends.
+    /// Returns the units of the record, including its header; never 0, so that a walk always ends.
     pub(super) fn units(&self) -> u32 {
         match self {
             Self::Padding { units } => (*units).max(1),
@@ -110,7 +112,8 @@ impl Record {
         })
     }
 
-    /// Two whole words, so that reading them back does not have to wait for smaller writes.
+    /// Encodes the header as two whole words, so that reading it back does not wait for smaller
+    /// writes.
     fn encode(&self) -> [u8; UNIT] {
         let (low, high) = match self {
             Self::Padding { units } => (u64::from(*units), 0),
@@ -127,21 +130,21 @@ impl Record {
     }
 }
 
-/// Units of a record with room for `payload` bytes.
+/// Returns the units of a record with space for `payload` bytes.
 pub(super) fn units_for(payload: usize) -> u32 {
-    // A payload never exceeds 65535 bytes, so this cannot truncate.
+    // A payload has at most 65535 bytes, so this cannot truncate.
     1 + payload.div_ceil(UNIT) as u32
 }
 
-/// Bytes in `units`.
+/// Returns the number of bytes in `units`.
 pub(super) fn bytes(units: u32) -> u64 {
     u64::from(units) * UNIT as u64
 }
 
-/// The memory itself. Positions are counted in units.
+/// The memory of a buffer. Positions are counted in units.
 ///
-/// Every position the rest of the buffer passes in comes from its own records; should one ever be
-/// wrong, reads give padding or no bytes and writes do nothing, rather than panic.
+/// All positions come from the buffer's own records. If one were wrong, reads would return padding
+/// or no bytes and writes would do nothing, instead of panicking.
 #[derive(Debug)]
 pub(super) struct Ring {
     units: Vec<[u8; UNIT]>,
@@ -149,13 +152,13 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Reserves room for `size` bytes, rounded up to 4096.
+    /// Reserves address space for `size` bytes, rounded up to 4096.
     pub(super) fn new(size: u64) -> Result<Self, BufferError> {
         if size == 0 || size > u64::from(u32::MAX) {
             return Err(BufferError::Size(size));
         }
         let size = size.next_multiple_of(GRANULE).min(MAX_BYTES);
-        // At most 2^28 units.
+        // There are at most 2^28 units.
         let capacity = (size / UNIT as u64) as u32;
         let mut units = Vec::new();
         units
@@ -164,19 +167,19 @@ impl Ring {
         Ok(Self { units, capacity })
     }
 
-    /// A copy of the part in use, in a reservation of the same size.
+    /// Returns a copy of the used part, with the same capacity.
     pub(super) fn try_clone(&self) -> Result<Self, BufferError> {
         let mut copy = Self::new(bytes(self.capacity))?;
         copy.units.extend_from_slice(&self.units);
         Ok(copy)
     }
 
-    /// Units there may be.
+    /// Returns the capacity in units.
     pub(super) fn capacity(&self) -> u32 {
         self.capacity
     }
 
-    /// Units ever written.
+    /// Returns the number of units written so far.
     pub(super) fn used(&self) -> u32 {
         self.units.len() as u32
     }
@@ -188,7 +191,7 @@ impl Ring {
         }
     }
 
-    /// The chunk at `at`, if there is one.
+    /// Returns the chunk at `at`, if there is one.
     pub(super) fn chunk(&self, at: u32) -> Option<ChunkHeader> {
         match self.record(at) {
             Record::Chunk(header) => Some(header),
@@ -196,7 +199,7 @@ impl Ring {
         }
     }
 
-    /// Has up to `units` units from `at` on loaded into the cache, without waiting for them.
+    /// Prefetches up to `units` units from `at`.
     pub(super) fn prefetch(&self, at: u32, units: u32) {
         let end = self.units.len().min(at as usize + units as usize);
         prefetch(
@@ -213,8 +216,8 @@ impl Ring {
         }
     }
 
-    /// Changes the flags of the chunk at `at`, if there is one. Apart from the callers' code, which
-    /// seldom comes here.
+    /// Changes the flags of the chunk at `at`, if there is one. Not inlined, since callers rarely
+    /// get here.
     #[inline(never)]
     pub(super) fn set_flags(&mut self, at: u32, flags: u8) {
         if let Some(header) = self.chunk(at) {
@@ -222,7 +225,7 @@ impl Ring {
         }
     }
 
-    /// `len` bytes of the payload of the record at `at`, from byte `from`.
+    /// Returns `len` bytes of the payload of the record at `at`, from byte `from`.
     #[inline]
     pub(super) fn payload(&self, at: u32, from: usize, len: usize) -> &[u8] {
         let start = (at as usize + 1) * UNIT + from;
@@ -236,13 +239,13 @@ impl Ring {
         bytes.get_mut(start..start + len).unwrap_or_default()
     }
 
-    /// Writes a chunk record at `at` with `payload`, which is no longer than the reserved size.
+    /// Writes a chunk record at `at` with `payload`, which is not longer than the reserved size.
     /// `at` is at most [`used`](Self::used), and the record ends within the capacity.
     pub(super) fn write(&mut self, at: u32, header: ChunkHeader, payload: &[u8]) {
         let start = at as usize;
         let end = start + header.units() as usize;
         if start == self.units.len() {
-            // The first lap appends, so that fresh memory is touched once.
+            // The first lap appends, so that new memory is written only once.
             self.units.push([0; UNIT]);
             let (whole, rest) = payload.as_chunks::<UNIT>();
             self.units.extend_from_slice(whole);

@@ -7,22 +7,22 @@ use rustc_hash::FxHashMap;
 
 use super::{Identity, Loss, ProducerId, WriterId};
 
-/// More idle sequences than this and the oldest are forgotten ...
+/// The number of idle sequences above which the oldest are forgotten.
 const IDLE_LIMIT: usize = 1152;
-/// ... until this many are left.
+/// The number of idle sequences that are then left.
 const IDLE_KEPT: usize = 1024;
 
-/// A chunk is not put where more than this many others would have to move. No shared memory holds
-/// so many chunks, so correct producers are never so far out of order.
+/// The largest number of chunks that an insertion may move. No shared memory holds so many chunks,
+/// so correct producers never need more.
 const MAX_MOVED: usize = 1 << 17;
 
 /// A chunk in the buffer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
     pub(super) id: u32,
-    /// Position of its record.
+    /// The position of its record.
     pub(super) at: u32,
-    /// The start of the bytes of its last fragment when it was stored.
+    /// The offset of its last fragment when it was stored.
     pub(super) last: u16,
 }
 
@@ -31,59 +31,59 @@ pub(super) struct Entry {
 pub(super) struct Consumed {
     pub(super) id: u32,
     pub(super) len: u16,
-    /// It was a scraped copy, so a fuller one may follow.
+    /// Set if it was a scraped copy, which a more complete one may follow.
     pub(super) incomplete: bool,
-    /// Its writer gave up a packet in it, which is counted and told.
+    /// Set if its writer aborted a packet, which is counted and reported already.
     pub(super) aborted: bool,
 }
 
-/// The place where a chunk id belongs.
+/// The place of a chunk id in a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Already there, at this index.
+    /// The chunk exists, at this index.
     Taken(usize),
-    /// To be inserted at this index.
+    /// The chunk can be inserted at this index.
     Free(usize),
-    /// More than half the id space away from chunks in the buffer, so not ordered against them, or
-    /// too deep among them.
+    /// The id is more than half the id space away from the chunks in the buffer, so that the order
+    /// is not defined, or its place is too far from the end.
     TooFar,
 }
 
-/// The chunks of one writer that are in the buffer, and the state left by earlier ones.
+/// The chunks of one writer in the buffer, and the state left by earlier ones.
 #[derive(Debug, Clone)]
 pub(super) struct Sequence {
     pub(super) producer: ProducerId,
     pub(super) writer: WriterId,
     pub(super) identity: Identity,
-    /// Ordered by id, spanning less than 2^31.
+    /// The chunks by id, spanning less than 2^31.
     pub(super) chunks: VecDeque<Entry>,
     pub(super) consumed: Option<Consumed>,
-    /// Losses to be reported with the next packet.
+    /// The losses to report with the next packet.
     pub(super) loss: u32,
-    /// The number of chunks behind the first that are known to continue the packet that begins at
-    /// the first one's end. So the rest of a long packet is examined once, not once for each chunk
-    /// that arrives.
+    /// The number of chunks after the first that are known to continue the packet that begins at
+    /// the end of the first. With it, the rest of a long packet is examined only once, and not with
+    /// each new chunk.
     pub(super) chained: u32,
-    /// Its writer is gone, but the number is not yet another's.
+    /// Set if the writer is gone, but its id does not belong to another writer yet.
     pub(super) ended: bool,
-    /// Its number belongs to another writer by now: nothing more will come.
+    /// Set if the id belongs to another writer, so that no more chunks will come.
     pub(super) retired: bool,
-    /// Reading stopped for want of data; only a change of this sequence can help.
+    /// Set if reading stopped for lack of data; only a change of this sequence can resume it.
     pub(super) stalled: bool,
-    /// In the list of sequences to be read before going on, or among those that have a turn.
+    /// Set if the sequence is in the list of sequences to read first, or has a turn.
     pub(super) ready: bool,
-    /// True once a packet was returned.
+    /// Set once a packet was returned.
     pub(super) returned: bool,
-    /// The index of its histogram, if it has one.
+    /// The index of the histogram, if there is one.
     pub(super) histogram: Option<u32>,
-    /// Larger is more recently written.
+    /// The time of the last write: larger is later.
     age: u64,
-    /// Larger is younger; tells apart those of one writer's number.
+    /// The time of creation: larger is later. It distinguishes sequences with the same writer id.
     born: u64,
 }
 
-/// When a sequence is read, if they are read by producer, then writer: the writer's number, then
-/// who had it first.
+/// The order in which sequences are read by producer and writer: the writer's key, then the time of
+/// creation.
 type Turn = (u32, u64);
 
 impl Sequence {
@@ -111,7 +111,7 @@ impl Sequence {
         (key(self.producer, self.writer), self.born)
     }
 
-    /// Finds the place of `id`, looking at the end first, where chunks normally belong.
+    /// Finds the place of `id`. Chunks usually belong at the end, which is checked first.
     pub(super) fn place(&self, id: u32) -> Place {
         let (Some(front), Some(back)) = (self.chunks.front(), self.chunks.back()) else {
             return Place::Free(0);
@@ -126,7 +126,7 @@ impl Sequence {
         if distance > span {
             return Place::Free(self.chunks.len());
         }
-        // Without gaps the index is the distance.
+        // Without gaps, the index is the distance.
         if let Some(entry) = self.chunks.get(distance as usize)
             && entry.id == id
         {
@@ -143,7 +143,7 @@ impl Sequence {
     /// Returns the chunk `id` and its index, if it is in the buffer.
     #[inline]
     pub(super) fn find(&self, id: u32) -> Option<(usize, Entry)> {
-        // Nearly always the newest is meant.
+        // The newest chunk is by far the most common.
         let newest = *self.chunks.back()?;
         if newest.id == id {
             return Some((self.chunks.len() - 1, newest));
@@ -155,7 +155,7 @@ impl Sequence {
     }
 }
 
-/// The first of those that have a turn, and the one after it.
+/// The first turn, and the one after it.
 #[derive(Debug, Clone, Copy)]
 struct Front {
     first: (Turn, u32),
@@ -171,7 +171,7 @@ impl Front {
         })
     }
 
-    /// Takes note of one more.
+    /// Adds a turn.
     fn add(&mut self, turn: Turn, slot: u32) {
         if turn < self.first.0 {
             self.second = Some(std::mem::replace(&mut self.first, (turn, slot)));
@@ -181,20 +181,21 @@ impl Front {
     }
 }
 
-/// All sequences of a buffer. A slot stays valid while its sequence has chunks.
+/// All sequences of a buffer. A slot is valid while its sequence has chunks.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sequences {
     slots: Vec<Option<Sequence>>,
     free: Vec<u32>,
     by_writer: FxHashMap<u32, u32>,
-    /// The key and the slot of the writer that a chunk came from last: often there are more of
-    /// it, or patches.
+    /// The key and the slot of the writer of the last chunk, which often sends more chunks or
+    /// patches.
     recent: Option<(u32, u32)>,
-    /// Slots of those that may have something to be read, if they are read by producer and writer.
+    /// The slots of sequences that may have readable packets, if sequences are read by producer and
+    /// writer.
     turns: BTreeMap<Turn, u32>,
-    /// The first two of these, if that was looked up: they are asked for with each chunk.
+    /// The first two turns, if they were looked up: each chunk needs them.
     front: Option<Front>,
-    /// The number of those on their way out.
+    /// The number of retired sequences.
     retired: usize,
     idle: usize,
     clock: u64,
@@ -222,7 +223,7 @@ impl Sequences {
         }
     }
 
-    /// The slot of this writer, made if needed, and whether it is new.
+    /// Returns the slot of this writer, and true if it was created.
     pub(super) fn slot_or_new(
         &mut self,
         producer: ProducerId,
@@ -244,19 +245,19 @@ impl Sequences {
         (slot, true)
     }
 
-    /// Makes `slot` the one of the writer with this key.
+    /// Assigns `slot` to the writer with this key.
     fn set_slot(&mut self, key: u32, slot: u32) {
         self.by_writer.insert(key, slot);
         self.recent = Some((key, slot));
     }
 
-    /// Finds a slot for a sequence.
+    /// Finds a slot for a new sequence.
     fn add(&mut self, sequence: Sequence) -> u32 {
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => {
                 self.slots.push(None);
-                // Bounded by the 2^32 writers a buffer can have, less one for the empty table.
+                // A buffer has at most 2^32 writers.
                 (self.slots.len() - 1) as u32
             }
         };
@@ -266,9 +267,9 @@ impl Sequences {
         slot
     }
 
-    /// Gives the number of this sequence's writer to a new, empty sequence, whose slot is returned.
-    /// The old one goes once its last chunk has left, and its losses until then are reported by the
-    /// new one. `None` if there is no such sequence.
+    /// Gives the key of this sequence's writer to a new, empty sequence, and returns its slot. The
+    /// old sequence is removed once its last chunk has left, and the new one reports its losses
+    /// until then. `None` if there is no such sequence.
     pub(super) fn retire(&mut self, slot: u32) -> Option<u32> {
         self.clock += 1;
         let age = self.clock;
@@ -285,12 +286,12 @@ impl Sequences {
         Some(next)
     }
 
-    /// Returns how many sequences are on their way out.
+    /// Returns the number of retired sequences.
     pub(super) fn retired(&self) -> usize {
         self.retired
     }
 
-    /// Returns which sequence has to tell of losses of this one: itself, unless it is gone.
+    /// Returns the slot that reports losses of this sequence: its own, unless it is gone.
     pub(super) fn heir(&self, slot: u32, producer: ProducerId, writer: WriterId) -> Option<u32> {
         match self.get(slot) {
             Some(_) => Some(slot),
@@ -298,7 +299,7 @@ impl Sequences {
         }
     }
 
-    /// Has a sequence that has changed read once those before it were.
+    /// Gives a changed sequence a turn, in order.
     pub(super) fn give_turn(&mut self, slot: u32) {
         let Some(sequence) = self.get_mut(slot) else {
             return;
@@ -313,7 +314,7 @@ impl Sequences {
         }
     }
 
-    /// The sequence whose turn it is.
+    /// Returns the slot of the sequence that has the first turn.
     #[inline]
     pub(super) fn first_turn(&mut self) -> Option<u32> {
         if self.front.is_none() {
@@ -322,7 +323,7 @@ impl Sequences {
         self.front.map(|front| front.first.1)
     }
 
-    /// Returns the sequence whose turn is after that of `slot`.
+    /// Returns the slot of the sequence whose turn follows that of `slot`.
     pub(super) fn turn_after(&self, slot: u32) -> Option<u32> {
         let turn = self.get(slot)?.turn();
         if let Some(front) = self.front.filter(|front| front.first.0 == turn) {
@@ -332,7 +333,7 @@ impl Sequences {
         after.next().map(|(_, slot)| *slot)
     }
 
-    /// There is nothing to be read of a sequence until it changes.
+    /// Ends the turn of a sequence, which has no readable packets until it changes.
     pub(super) fn end_turn(&mut self, slot: u32) {
         if let Some(sequence) = self.get_mut(slot) {
             sequence.ready = false;
@@ -351,7 +352,7 @@ impl Sequences {
         self.turns.remove(&turn);
     }
 
-    /// Takes a sequence out, whose slot is free then.
+    /// Removes a sequence, and frees its slot.
     fn take_out(&mut self, slot: u32) -> Option<Sequence> {
         let gone = self.slots.get_mut(slot as usize).and_then(Option::take)?;
         self.remove_turn(gone.turn());
@@ -359,7 +360,7 @@ impl Sequences {
         Some(gone)
     }
 
-    /// Forgets a retired sequence that is empty.
+    /// Removes a retired sequence if it is empty.
     fn remove_retired(&mut self, slot: u32) {
         let Some(gone) = self.take_out(slot) else {
             return;
@@ -371,7 +372,7 @@ impl Sequences {
         }
     }
 
-    /// The slots of all writers of a producer.
+    /// Returns the slots of all writers of a producer.
     pub(super) fn of_producer(&self, producer: ProducerId) -> Vec<u32> {
         let of_it = |key: &u32| (key >> 16) as u16 == producer;
         let writers = self.by_writer.iter();
@@ -380,7 +381,7 @@ impl Sequences {
             .collect()
     }
 
-    /// Puts a chunk into a sequence at an index from [`Sequence::place`].
+    /// Inserts a chunk into a sequence at an index from [`Sequence::place`].
     pub(super) fn insert(&mut self, slot: u32, index: usize, entry: Entry) {
         let Some(sequence) = self.get_mut(slot) else {
             return;
@@ -398,7 +399,7 @@ impl Sequences {
         }
     }
 
-    /// Takes the first chunk out of a sequence.
+    /// Removes the first chunk of a sequence.
     pub(super) fn pop(&mut self, slot: u32, last: Consumed) {
         let Some(sequence) = self.get_mut(slot) else {
             return;
@@ -411,7 +412,7 @@ impl Sequences {
         if sequence.chunks.is_empty() && sequence.retired {
             self.remove_retired(slot);
         } else if sequence.chunks.is_empty() {
-            // A burst must not hold its memory for ever.
+            // Frees the memory of a burst.
             if sequence.chunks.capacity() > 1024 {
                 sequence.chunks = VecDeque::new();
             }
@@ -419,7 +420,7 @@ impl Sequences {
         }
     }
 
-    /// Forgets the idle sequences written longest ago, once there are too many.
+    /// Forgets the sequences that have been idle longest, if there are too many.
     pub(super) fn forget_idle(&mut self) {
         if self.idle <= IDLE_LIMIT {
             return;
@@ -443,7 +444,7 @@ impl Sequences {
         self.idle = IDLE_KEPT;
     }
 
-    /// A copy for a buffer that starts its histograms anew.
+    /// Returns a copy for a buffer with new histograms.
     pub(super) fn clone_without_histograms(&self) -> Self {
         let mut copy = self.clone();
         for sequence in copy.slots.iter_mut().flatten() {
@@ -452,8 +453,8 @@ impl Sequences {
         copy
     }
 
-    /// The same sequences for a buffer that begins without their chunks, which count as lost.
-    /// `last` describes the last chunk, at this position.
+    /// Returns the same sequences for a buffer without their chunks, which count as lost. `last`
+    /// describes the last chunk, at this position.
     pub(super) fn without_chunks(
         &self,
         last: impl Fn(u32) -> Option<Consumed>,
@@ -481,7 +482,7 @@ impl Sequences {
         copy
     }
 
-    /// Bytes allocated, the hash table's overhead left out.
+    /// Returns the allocated memory in bytes, without the overhead of the hash table.
     pub(super) fn memory(&self) -> usize {
         let chunks: usize = self
             .slots
@@ -495,7 +496,7 @@ impl Sequences {
             + 2 * self.turns.len() * size_of::<(Turn, u32)>()
     }
 
-    /// Returns how many sequences are known.
+    /// Returns the number of sequences.
     pub(super) fn len(&self) -> usize {
         self.by_writer.len()
     }

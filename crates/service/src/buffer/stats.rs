@@ -1,75 +1,75 @@
-//! Counters, and how full chunks are.
+//! Counters, and the fill levels of chunks.
 
 use rustc_hash::FxHashMap;
 
 use super::{ProducerId, WriterId};
 
-/// Counters of a buffer, named and meant as in upstream's `TraceStats.BufferStats`.
+/// Counters of a buffer, with the names and meanings of upstream's `TraceStats.BufferStats`.
 ///
-/// Bytes are those of records: a 16-byte header and the payload rounded up to 16.
+/// Bytes are those of records: a 16-byte header and the payload, rounded up to 16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BufferStats {
-    /// Capacity in bytes.
+    /// The capacity in bytes.
     pub buffer_size: u64,
-    /// Bytes of the chunks stored, those written in place again not included.
+    /// The bytes of stored chunks, without those written in place again.
     pub bytes_written: u64,
-    /// Chunks stored.
+    /// The number of stored chunks.
     pub chunks_written: u64,
-    /// Chunks committed again with more and written in place.
+    /// Chunks committed again with more fragments, and written in place.
     pub chunks_rewritten: u64,
-    /// Chunks committed again with more whose copy was already read, and stored anew.
+    /// Chunks committed again with more fragments after their copy was read, and stored anew.
     pub chunks_relocated: u64,
-    /// Bytes of the chunks in `chunks_overwritten`.
+    /// The bytes of the chunks in `chunks_overwritten`.
     pub bytes_overwritten: u64,
-    /// Chunks that were not completely read when they had to make room.
+    /// Chunks that were overwritten before they were completely read.
     pub chunks_overwritten: u64,
-    /// Bytes of the chunks in `chunks_read`.
+    /// The bytes of the chunks in `chunks_read`.
     pub bytes_read: u64,
-    /// Chunks read to their end. A chunk that grew after that counts again.
+    /// Chunks that were completely read. A chunk that grew after that counts again.
     pub chunks_read: u64,
-    /// Bytes of filler written because a new chunk ended inside an old one.
+    /// Bytes of padding written because a new chunk ended inside an old one.
     pub padding_bytes_written: u64,
-    /// Bytes of filler, and of chunks already read, that made room.
+    /// Bytes of padding, and of chunks already read, that were overwritten.
     pub padding_bytes_cleared: u64,
-    /// Times writing went back to the start.
+    /// The number of times that writing returned to the start.
     pub write_wrap_count: u64,
-    /// Chunks that came after chunks with later ids.
+    /// Chunks that came after chunks with higher ids.
     pub chunks_committed_out_of_order: u64,
-    /// Chunks refused: the buffer is full, or the chunk had already left it.
+    /// Chunks refused because the buffer was full, or because they had already left it.
     pub chunks_discarded: u64,
-    /// Four-byte patches applied.
+    /// Applied patches of four bytes each.
     pub patches_succeeded: u64,
-    /// Calls to patch that failed.
+    /// Failed calls to patch.
     pub patches_failed: u64,
-    /// Packets put together from several chunks.
+    /// Packets reassembled from several chunks.
     pub readaheads_succeeded: u64,
-    /// Attempts at that which were given up.
+    /// Reassemblies that failed.
     pub readaheads_failed: u64,
-    /// Commits that no correct producer makes.
+    /// Commits that a correct producer does not make.
     pub abi_violations: u64,
-    /// Packets the writer gave up itself.
+    /// Packets that their writers aborted.
     pub trace_writer_packet_loss: u64,
 }
 
-/// Number of buckets of a [`WriterStats`]: one a threshold, and one for values above the last.
+/// The number of buckets of a [`WriterStats`]: one for each threshold, and one for larger values.
 pub const HISTOGRAM_BUCKETS: usize = HISTOGRAM_THRESHOLDS.len() + 1;
 
-/// Upper bounds of the buckets, in bytes, each included in its bucket.
+/// The upper bounds of the buckets in bytes, inclusive.
 pub const HISTOGRAM_THRESHOLDS: [u64; 10] = [8, 32, 128, 512, 1024, 2048, 4096, 8192, 12288, 16384];
 
-/// More writers than this and the later ones have no histogram: each takes 200 bytes.
+/// The largest number of histograms, each of which takes 200 bytes. Further writers have none.
 const MAX_HISTOGRAMS: usize = 65_536;
 
 /// The fill levels of the chunks of one writer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriterStats {
-    /// Producer of the chunks.
+    /// The producer of the chunks.
     pub producer: ProducerId,
-    /// Writer of the chunks.
+    /// The writer of the chunks.
     pub writer: WriterId,
-    /// Chunks whose payload in use falls into each bucket.
+    /// The number of chunks in each bucket by their used payload.
     pub counts: [u64; HISTOGRAM_BUCKETS],
-    /// Sum of these payloads, in bytes.
+    /// The sum of these payloads, in bytes.
     pub sums: [u64; HISTOGRAM_BUCKETS],
 }
 
@@ -82,7 +82,7 @@ impl WriterStats {
     }
 }
 
-/// The histograms of all writers of a buffer, kept also for writers that are gone.
+/// The histograms of all writers of a buffer, including writers that are gone.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Histograms {
     list: Vec<WriterStats>,
@@ -90,7 +90,7 @@ pub(super) struct Histograms {
 }
 
 impl Histograms {
-    /// Returns where the histogram of a writer is; `None` if there are too many.
+    /// Returns the index of a writer's histogram; `None` if there are too many.
     pub(super) fn index(&mut self, producer: ProducerId, writer: WriterId) -> Option<u32> {
         if let Some(index) = self.by_writer.get(&(producer, writer)) {
             return Some(*index);
@@ -113,7 +113,7 @@ impl Histograms {
         self.list.get_mut(index as usize)
     }
 
-    /// Bytes allocated, the hash table's overhead left out.
+    /// Returns the allocated memory in bytes, without the overhead of the hash table.
     pub(super) fn memory(&self) -> usize {
         self.list.capacity() * size_of::<WriterStats>()
             + self.by_writer.capacity() * size_of::<((ProducerId, WriterId), u32)>()

@@ -1,37 +1,37 @@
-//! Numbers of writers and producers that come to belong to others.
+//! Ids of writers and producers that are assigned again.
 //!
-//! A writer id stands for one writer after another, and each numbers its chunks from any value. The
-//! service tells the buffer when a writer has left and another begins, so that their chunks are
-//! kept apart: the new one's chunks are not taken for old ones that arrive late, and no packet is
-//! made of fragments of both.
+//! A writer id belongs to one writer after another, each of which numbers its chunks from any
+//! value. The service tells the buffer when a writer ends and another begins, so that their chunks
+//! are kept apart: chunks of the new writer are not mistaken for late ones of the old, and no
+//! packet contains fragments of both.
 
 use super::sequence::Sequence;
 use super::{Identity, ProducerId, TraceBuffer, WriterId};
 
-/// At most this many sequences whose number is another writer's by now are kept apart from their
-/// successors. A correct producer, which gives a number out again after 32767 others, comes nowhere
-/// near; with a hostile one memory for them would grow beyond the buffer's.
+/// The largest number of retired sequences that are kept apart from their successors. A correct
+/// producer reuses an id after 32767 others and so stays far below. A hostile one could otherwise
+/// make them use more memory than the buffer.
 const MAX_RETIRED: usize = 4096;
 
 impl TraceBuffer {
-    /// Says that a writer has ended. Chunks that come late are still its own, until
-    /// [`writer_began`](Self::writer_began) gives the number to another.
+    /// Notes that a writer has ended. Late chunks are still its own until
+    /// [`writer_began`](Self::writer_began) assigns its id to another.
     pub fn writer_ended(&mut self, producer: ProducerId, writer: WriterId) {
         if let Some(slot) = self.sequences.slot(producer, writer) {
             self.end(slot);
         }
     }
 
-    /// Says that all writers of a producer have ended. If the number becomes another producer's,
-    /// that one has another identity or says that its writers begin.
+    /// Notes that all writers of a producer have ended. If another producer gets its id, that one
+    /// has another identity, or its writers are announced.
     pub fn producer_gone(&mut self, producer: ProducerId) {
         for slot in self.sequences.of_producer(producer) {
             self.end(slot);
         }
     }
 
-    /// Says that a writer begins. If one that had this number ended, its stored chunks remain to be
-    /// read, but a packet it did not finish is lost.
+    /// Notes that a writer begins. The stored chunks of an ended writer with the same id remain
+    /// readable, but its unfinished packet is lost.
     pub fn writer_began(&mut self, producer: ProducerId, writer: WriterId) {
         if let Some(slot) = self.sequences.slot(producer, writer)
             && self.sequences.get(slot).is_some_and(|one| one.ended)
@@ -40,8 +40,8 @@ impl TraceBuffer {
         }
     }
 
-    /// The slot for a chunk of a producer of this identity, given the slot of its numbers: another
-    /// one if the producer that had them before is gone.
+    /// Returns the slot for a chunk of a producer with this identity, given the current slot of its
+    /// ids: a new slot if these belonged to another producer before.
     pub(super) fn slot_of_successor(&mut self, slot: u32, identity: Identity) -> u32 {
         let is_another = |one: &Sequence| one.ended && one.identity != identity;
         if !self.sequences.get(slot).is_some_and(is_another) {
@@ -60,8 +60,8 @@ impl TraceBuffer {
         }
     }
 
-    /// Returns the slot for new chunks: the same if there are `limit` others on their way out
-    /// already.
+    /// Returns the slot for new chunks: the same one if there are already `limit` retired
+    /// sequences.
     fn begin_anew(&mut self, slot: u32, limit: usize) -> u32 {
         self.current = None;
         let Some(sequence) = self.sequences.get_mut(slot) else {

@@ -1,4 +1,4 @@
-//! Storing chunks and making room for them.
+//! Stores chunks, and makes room for them.
 
 use super::Loss;
 use super::fragment::{Measure, measure};
@@ -8,13 +8,13 @@ use super::sequence::{Entry, Place};
 use super::{Chunk, Policy, Semantics, TraceBuffer};
 
 impl TraceBuffer {
-    /// Loads the records that a chunk with such a payload will replace into the cache.
+    /// Prefetches the records that a chunk with this payload will replace.
     #[inline]
     pub fn prefetch(&self, payload: usize) {
         self.ring.prefetch(self.write.at, units_for(payload) + 1);
     }
 
-    /// Stores a chunk. Problems with it appear in the counters only.
+    /// Stores a chunk. Problems with it only appear in the counters.
     pub fn copy_chunk(&mut self, chunk: &Chunk<'_>) {
         self.current = None;
         if self.read_only || (self.sealed && self.options.semantics == Semantics::V2) {
@@ -26,7 +26,7 @@ impl TraceBuffer {
         if !chunk.complete {
             flags |= flag::INCOMPLETE;
             if count > 0 {
-                // The writer is still at work on the last fragment, which these flags describe.
+                // The writer has not finished the last fragment, which these flags describe.
                 count -= 1;
                 flags &= !(flag::LAST_CONTINUES | flag::NEEDS_PATCHING);
             }
@@ -43,12 +43,12 @@ impl TraceBuffer {
         if found.aborted {
             flags |= flag::ABORTED;
         }
-        // No longer than the payload, so it fits.
+        // It is not longer than the payload, so it fits.
         let len = found.len as u16;
         let header = ChunkHeader {
             id: chunk.id,
             slot: 0,
-            // An incomplete chunk may grow into the room it has in shared memory.
+            // An incomplete chunk may grow up to its size in shared memory.
             size: if chunk.complete { len } else { reserved },
             len,
             unread: len,
@@ -103,18 +103,18 @@ impl TraceBuffer {
             self.discard(&header);
             return;
         }
-        // Asked again, as making room may have passed over this chunk's turn.
+        // Checked again, since making room may have passed this chunk's position.
         let Some(read) = self.admit(slot, &header) else {
             self.fill(header.units());
             self.discard(&header);
             return;
         };
         header.unread = header.len.saturating_sub(read);
-        // No larger than its end, so it fits.
+        // It is not larger than its end, so it fits.
         self.append(slot, header, payload, found.last as u16);
     }
 
-    /// Counts a chunk that is not stored, and that was not stored before.
+    /// Counts a chunk that is not stored, and was not stored before.
     fn discard(&mut self, header: &ChunkHeader) {
         self.stats.chunks_discarded += 1;
         self.report_abort(header);
@@ -138,8 +138,8 @@ impl TraceBuffer {
         slot
     }
 
-    /// Returns whether a chunk is still wanted, given what has left the buffer, and how many of its
-    /// bytes were read before.
+    /// Returns the number of its bytes that were already read if a chunk is still wanted; `None` if
+    /// the sequence has passed it.
     fn admit(&self, slot: u32, header: &ChunkHeader) -> Option<u16> {
         let Some(last) = self.sequences.get(slot)?.consumed else {
             return Some(0);
@@ -150,8 +150,8 @@ impl TraceBuffer {
         (header.id.wrapping_sub(last.id) < 1 << 31).then_some(0)
     }
 
-    /// Returns true if a chunk is one that was scraped and is gone, and there is nothing more in
-    /// it; it was not lost then.
+    /// Returns true if a chunk was scraped and read before and contains nothing new, so that it is
+    /// not lost.
     fn settle(&mut self, slot: u32, header: &ChunkHeader) -> bool {
         let sequence = self.sequences.get_mut(slot);
         let Some(last) = sequence.and_then(|sequence| sequence.consumed.as_mut()) else {
@@ -165,8 +165,8 @@ impl TraceBuffer {
         true
     }
 
-    /// Returns true if an earlier copy of a chunk told already that the writer gave up a packet in
-    /// it.
+    /// Returns true if an earlier copy of a chunk already reported that the writer aborted a
+    /// packet.
     fn knows_abort(&self, slot: u32, id: u32) -> bool {
         let Some(sequence) = self.sequences.get(slot) else {
             return false;
@@ -179,8 +179,8 @@ impl TraceBuffer {
             || gone.is_some_and(|last| last.aborted)
     }
 
-    /// Handles a second copy of a chunk that is still in the buffer. True if it is to be stored
-    /// anew.
+    /// Handles a second copy of a chunk that is still in the buffer. Returns true if it has to be
+    /// stored anew.
     fn recommit(&mut self, slot: u32, index: usize, new: ChunkHeader, payload: &[u8]) -> bool {
         let entry = self
             .sequences
@@ -197,8 +197,8 @@ impl TraceBuffer {
         }
         let completes = old.has(flag::INCOMPLETE) && !new.has(flag::INCOMPLETE);
         let grows = new.len > old.len;
-        // A copy that was read may lie right before the write position, where the chunk's new
-        // fragments would be overwritten before they are read.
+        // A copy that was read may be right before the write position, where new fragments would be
+        // overwritten before they are read.
         if completes
             && grows
             && old.unread == 0
@@ -229,7 +229,7 @@ impl TraceBuffer {
         false
     }
 
-    /// Writes the chunk at the write position, where room has been made.
+    /// Writes the chunk at the write position, where there is room.
     fn append(&mut self, slot: u32, header: ChunkHeader, payload: &[u8], last: u16) {
         let Some(sequence) = self.sequences.get(slot) else {
             return;
@@ -251,8 +251,8 @@ impl TraceBuffer {
         self.wake(slot);
     }
 
-    /// Makes room for `units` at the write position, going back to the start if they do not fit
-    /// before the end. False if the policy does not allow it.
+    /// Makes room for `units` at the write position, or at the start if they do not fit before the
+    /// end. Returns false if the policy does not allow it.
     fn make_room(&mut self, units: u32) -> bool {
         let discard = self.options.policy == Policy::Discard;
         let to_end = self.ring.capacity().saturating_sub(self.write.at);
@@ -275,7 +275,7 @@ impl TraceBuffer {
         true
     }
 
-    /// Returns true if nothing unread starts in this range.
+    /// Returns true if no unread chunk starts in this range.
     fn all_read(&self, from: u32, units: u32) -> bool {
         let mut at = from;
         while at < (from + units).min(self.ring.used()) {
@@ -288,8 +288,8 @@ impl TraceBuffer {
         true
     }
 
-    /// Empties the `units` behind the write position. They hold only padding afterwards, and a
-    /// record starts at their end.
+    /// Empties the `units` after the write position. They are only padding afterwards, and a record
+    /// starts at their end.
     fn evict(&mut self, units: u32) {
         let end = self.write.at + units;
         let mut at = self.write.at;
@@ -331,7 +331,7 @@ impl TraceBuffer {
             self.add_loss(successor, Loss::OVERWRITE);
         }
         self.wake(header.slot);
-        // A chunk always leaves with that, being in its sequence. Make sure, as the memory is
+        // A chunk leaves the ring with its sequence. This makes sure of it, since the memory is
         // reused.
         if self.ring.chunk(at).is_some() {
             let units = header.units();
@@ -339,8 +339,8 @@ impl TraceBuffer {
         }
     }
 
-    /// The common case, without looking at the payload: the writer's oldest chunk, of which nothing
-    /// was read, and which holds whole packets only.
+    /// The common case, without parsing the payload: the writer's oldest chunk is completely unread
+    /// and contains only whole packets.
     fn evict_untouched(&mut self, at: u32, header: ChunkHeader) -> bool {
         let special = flag::PRODUCER | flag::CHANGED;
         let simple =
@@ -361,7 +361,7 @@ impl TraceBuffer {
         true
     }
 
-    /// Leaves padding where a chunk was to be written, and stays.
+    /// Writes padding at the write position without moving it.
     fn fill(&mut self, units: u32) {
         if self.write.at < self.ring.used() {
             let units = units.min(self.ring.used() - self.write.at);

@@ -1,21 +1,21 @@
-//! The codecs a trace can be compressed with.
+//! The codecs for compressed traces.
 
 #[cfg(any(feature = "deflate", feature = "zstd"))]
 use ferretto_proto::fields::trace_packet as packet;
 #[cfg(feature = "deflate")]
 use flate2::{Compress, Compression, FlushCompress, Status};
 
-/// zlib's own default.
+/// The default level of zlib.
 #[cfg(feature = "deflate")]
 const DEFLATE_LEVEL: u32 = 6;
 
-/// A codec with its settings, and its memory where it is worth keeping.
+/// A codec with its settings, and its memory if that is worth keeping.
 #[derive(Debug)]
 pub(super) enum Codec {
-    /// A zlib stream, as of RFC 1950.
+    /// A zlib stream (RFC 1950).
     #[cfg(feature = "deflate")]
     Deflate(Box<Compress>),
-    /// A Zstandard frame, as of RFC 8878.
+    /// A Zstandard frame (RFC 8878).
     #[cfg(feature = "zstd")]
     Zstd { level: i32 },
 }
@@ -27,25 +27,26 @@ impl Codec {
         Some(Self::Deflate(Box::new(Compress::new(level, true))))
     }
 
-    /// This service was built without deflate.
+    /// Returns `None`, as this service was built without deflate.
     #[cfg(not(feature = "deflate"))]
     pub(super) fn deflate() -> Option<Self> {
         None
     }
 
-    /// Zstandard at a level: 0 is its default, negative ones are faster, too high ones are lowered.
+    /// Creates Zstandard with a level: 0 is its default, negative levels are faster, too high ones
+    /// are lowered.
     #[cfg(feature = "zstd")]
     pub(super) fn zstd(level: i32) -> Option<Self> {
         Some(Self::Zstd { level })
     }
 
-    /// This service was built without Zstandard.
+    /// Returns `None`, as this service was built without Zstandard.
     #[cfg(not(feature = "zstd"))]
     pub(super) fn zstd(_level: i32) -> Option<Self> {
         None
     }
 
-    /// The field of TracePacket for compressed packets.
+    /// Returns the field of TracePacket for compressed packets.
     pub(super) fn field(&self) -> u32 {
         match *self {
             #[cfg(feature = "deflate")]
@@ -55,9 +56,9 @@ impl Codec {
         }
     }
 
-    /// Compresses all of `input` on its own. `None` if the codec fails.
+    /// Compresses `input` independently of earlier input. `None` if the codec fails.
     pub(super) fn compress(&mut self, input: &[u8]) -> Option<Vec<u8>> {
-        // Without codecs there is nothing to match on, and nothing to read.
+        // Without codecs there are no variants to match.
         let _ = input;
         match *self {
             #[cfg(feature = "deflate")]
@@ -79,7 +80,7 @@ impl Codec {
 #[cfg(feature = "deflate")]
 fn deflate(stream: &mut Compress, mut input: &[u8]) -> Option<Vec<u8>> {
     stream.reset();
-    // Traces shrink to a third or so.
+    // Traces usually shrink to about a third.
     let mut output = Vec::with_capacity(input.len() / 2 + 64);
     loop {
         let before = stream.total_in();

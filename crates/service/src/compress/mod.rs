@@ -1,4 +1,4 @@
-//! Compression of a trace: each batch of packets becomes one packet that holds the others.
+//! Compression of a trace: each batch of packets becomes one packet that contains them.
 
 mod codec;
 
@@ -10,19 +10,19 @@ use ferretto_wire::{Fields, MAX_VARINT_LENGTH, Value, encode_varint};
 use crate::limits::FILE_BATCH;
 use codec::Codec;
 
-/// Memory kept for the next batch; more is only needed after a very large packet.
+/// The memory kept for the next batch; only a very large packet needs more.
 const KEPT_BYTES: usize = 2 * FILE_BATCH;
 
-/// Gathers and compresses the packets of a session, batch by batch. Batches are independent, so a
-/// reader can begin with any of them.
+/// Collects and compresses the packets of a session in batches. Batches are independent, so that a
+/// reader can start with any of them.
 #[derive(Debug)]
 pub(crate) struct Compressor {
     codec: Codec,
-    /// The packets of this batch as a `Trace`.
+    /// The packets of this batch, as a `Trace`.
     batch: Vec<u8>,
 }
 
-/// A batch that was compressed.
+/// A compressed batch.
 #[derive(Debug)]
 pub(crate) struct CompressedBatch {
     preamble: [u8; 2 + MAX_VARINT_LENGTH],
@@ -30,7 +30,7 @@ pub(crate) struct CompressedBatch {
     payload: Vec<u8>,
 }
 
-/// This service was built without the feature `deflate`.
+/// The error of a service built without the feature `deflate`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NoDeflate;
 
@@ -41,12 +41,13 @@ ferretto_wire::error_text! {
 }
 
 impl Compressor {
-    /// Returns the codec that a config asks for: zstd before deflate, then the field of older
-    /// configs. `None` if that is none, or zstd only and it is not there: the trace is then not
-    /// compressed, as with upstream.
+    /// Returns the compressor that a config asks for: zstd, then deflate, then the field of older
+    /// configs. `None` if it asks for none, or only for zstd in a build without it: as in upstream,
+    /// the trace is then not compressed.
     ///
     /// # Errors
-    /// If the config asks for deflate, and it is not there.
+    ///
+    /// Fails if the config asks for deflate in a build without it.
     pub(crate) fn for_config(config: &TraceConfig) -> Result<Option<Self>, NoDeflate> {
         let choice = &*config.compression;
         let zstd = choice.zstd.as_option().map(|zstd| zstd.level.unwrap_or(0));
@@ -64,8 +65,7 @@ impl Compressor {
         append_packet(&mut self.batch, pieces);
     }
 
-    /// Ends the batch: the packet that holds its packets, in pieces no longer than `max_piece`.
-    /// `None` if there are none.
+    /// Ends the batch, and returns the packet that contains its packets; `None` if it is empty.
     pub(crate) fn finish(&mut self) -> Option<CompressedBatch> {
         if self.batch.is_empty() {
             return None;
@@ -84,14 +84,14 @@ impl Compressor {
         })
     }
 
-    /// Packets that could not be compressed, which no codec is known to let happen.
+    /// Takes the packets that could not be compressed. No codec is known to fail.
     pub(crate) fn take_uncompressed(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.batch)
     }
 }
 
 impl CompressedBatch {
-    /// The packet in pieces, none longer than `max_piece`.
+    /// Returns the packet in pieces of at most `max_piece` bytes.
     pub(crate) fn pieces(&self, max_piece: usize) -> impl Iterator<Item = &[u8]> + Clone {
         let preamble = self.preamble.get(..self.preamble_length);
         let payload = self.payload.chunks(max_piece.max(1));
@@ -99,7 +99,7 @@ impl CompressedBatch {
     }
 }
 
-/// Appends a packet given in pieces as it stands in a file.
+/// Appends a packet given in pieces in the format of a file.
 pub(crate) fn append_packet<'a>(
     trace: &mut Vec<u8>,
     pieces: impl Iterator<Item = &'a [u8]> + Clone,
@@ -114,7 +114,7 @@ pub(crate) fn append_packet<'a>(
     }
 }
 
-/// The packets of a trace.
+/// Returns the packets of a trace.
 pub(crate) fn packets(trace: &[u8]) -> impl Iterator<Item = &[u8]> {
     Fields::new(trace).map_while(|field| match field.ok()?.value {
         Value::Bytes(packet) => Some(packet),

@@ -39,7 +39,7 @@ fn compress(compressor: &mut Compressor, packets: &[Vec<u8>]) -> Option<Vec<u8>>
     Some(batch.pieces(100).flatten().copied().collect())
 }
 
-/// The packets in a compressed one, and the field they were in.
+/// Returns the packets in a compressed packet, and the number of its field.
 fn open(packet: &[u8]) -> (u32, Vec<Vec<u8>>) {
     let mut fields = Fields::new(packet);
     let field = fields.next().unwrap().unwrap();

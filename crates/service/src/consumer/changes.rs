@@ -1,4 +1,4 @@
-//! State changes of data source instances on their way to an observer.
+//! State changes of data source instances that an observer has not seen yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,45 +8,45 @@ use ferretto_proto::observable_events::{DataSourceInstanceState, DataSourceInsta
 
 use crate::ids::InstanceKey;
 
-/// Changes in the order they are to be told.
+/// Changes, in the order in which to report them.
 ///
-/// While the observer has to read first, only the newest state of each instance is kept, and
-/// nothing of instances that came and went meanwhile. So there are no more changes than instances
-/// that exist, or did when it was told last.
+/// While the observer has to read first, only the newest state of each instance is kept, and none
+/// of instances that came and went meanwhile. So there are at most as many changes as instances
+/// that exist, or existed at the last report.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     queue: BTreeMap<u64, InstanceChange>,
     /// Instances with changes in the queue.
     waiting: BTreeMap<InstanceKey, Waiting>,
-    /// Others that exist and were told of.
+    /// Instances without pending changes that were reported.
     reported: BTreeSet<InstanceKey>,
     last: u64,
 }
 
-/// A state an instance came into.
+/// The new state of an instance.
 #[derive(Debug)]
 pub(crate) struct InstanceChange {
     pub(crate) key: InstanceKey,
     pub(crate) producer_name: Arc<[u8]>,
-    /// Has the name of the data source.
+    /// The config, which has the name of the data source.
     pub(crate) config: Arc<DataSourceConfig>,
     pub(crate) state: DataSourceInstanceState,
 }
 
-/// The changes of one instance that are to be told.
+/// The pending changes of one instance.
 #[derive(Debug, Default)]
 struct Waiting {
     changes: usize,
-    /// Place of the newest in the queue.
+    /// The place of the newest change in the queue.
     newest: u64,
-    /// Something was told before.
+    /// Set if an earlier change was reported.
     reported: bool,
-    /// The instance is no more.
+    /// Set if the instance is gone.
     gone: bool,
 }
 
 impl Changes {
-    /// Notes the state of an instance. `held`: nothing can be told now.
+    /// Notes the state of an instance. `held` is true if changes cannot be reported now.
     pub(super) fn note(&mut self, change: InstanceChange, held: bool) {
         let reported = &mut self.reported;
         let key = change.key;
@@ -64,8 +64,8 @@ impl Changes {
         self.queue.insert(self.last, change);
     }
 
-    /// Forgets an instance that has ended. Its pending changes are still reported, unless none ever
-    /// was.
+    /// Forgets an instance that has ended. Its pending changes are still reported, unless it was
+    /// never reported.
     pub(super) fn forget(&mut self, key: InstanceKey, held: bool) {
         self.reported.remove(&key);
         let Some(waiting) = self.waiting.get_mut(&key) else {
@@ -78,7 +78,7 @@ impl Changes {
         }
     }
 
-    /// Takes note that none of the instances will change again.
+    /// Notes that all instances have ended.
     pub(super) fn forget_all(&mut self) {
         self.reported.clear();
         for waiting in self.waiting.values_mut() {
@@ -86,7 +86,7 @@ impl Changes {
         }
     }
 
-    /// Takes out the next change.
+    /// Takes the next change.
     pub(super) fn take(&mut self) -> Option<DataSourceInstanceStateChange> {
         let (_, change) = self.queue.pop_first()?;
         if let Some(waiting) = self.waiting.get_mut(&change.key) {

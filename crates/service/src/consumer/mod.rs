@@ -1,4 +1,4 @@
-//! One consumer: its session, the requests that wait, and the replies on their way to it.
+//! One consumer: its session, its pending requests, and the replies to it.
 
 mod changes;
 mod observer;
@@ -35,23 +35,23 @@ pub(crate) struct Consumer {
     client: ClientId,
     peer: Peer,
     session: Option<SessionId>,
-    /// The EnableTracing request to be answered when the session ends.
+    /// The EnableTracing request to reply to when the session ends.
     end_request: Option<u64>,
-    /// The ReadBuffers request being answered.
+    /// The ReadBuffers request that is being answered.
     reading: Option<ReadStream>,
     observer: Option<Observer>,
-    /// QueryServiceState requests that are not answered whole yet.
+    /// The QueryServiceState requests that are not completely answered.
     queries: StateQueries,
-    /// Bytes sent since the driver last said that the consumer reads.
+    /// The number of bytes sent since the driver last reported that the consumer reads.
     unread: usize,
-    /// Set if that is too much: nothing long is sent before it reads.
+    /// Set if that number is too large: no long reply is sent before the consumer reads.
     blocked: bool,
-    /// An EnableTracing the driver is preparing something for; later requests wait.
+    /// An EnableTracing request that waits for the driver; later requests wait for it.
     opening: Option<Box<Opening>>,
     deferred: VecDeque<DeferredRequest>,
 }
 
-/// A request, with where to reply and the descriptor that came along.
+/// A request with its id and the descriptor that came with it.
 pub(crate) type DeferredRequest = (Option<u64>, Request, Option<PassedFd>);
 
 impl Consumer {
@@ -87,7 +87,7 @@ impl Consumer {
         self.session = Some(id);
     }
 
-    /// Leaves its session. Returns the request that was to be answered when that ends.
+    /// Leaves the session, and drops the request that waits for its end.
     pub(crate) fn leave_session(&mut self) {
         self.session = None;
         if let Some(observer) = &mut self.observer {
@@ -95,7 +95,7 @@ impl Consumer {
         }
     }
 
-    /// Answers a request with its only, or last, reply; `None` rejects it.
+    /// Sends the last reply to a request; `None` rejects it.
     pub(crate) fn reply(
         &mut self,
         commands: &mut Commands,
@@ -106,7 +106,7 @@ impl Consumer {
         self.send(commands, request_id, reply, false, bytes);
     }
 
-    /// Sends one of the replies to a request. `bytes` is its size, roughly.
+    /// Sends one of the replies to a request. `bytes` is its approximate size.
     fn send(
         &mut self,
         commands: &mut Commands,
@@ -128,14 +128,14 @@ impl Consumer {
         });
     }
 
-    /// Notes that it has read all or most of its queue.
+    /// Notes that the consumer has read most of its queue.
     pub(crate) fn drained(&mut self) {
         self.unread = 0;
         self.blocked = false;
     }
 
-    /// Returns the request if it can be handled now. While the driver prepares something, it is
-    /// kept, or rejected if there are too many.
+    /// Returns the request if it can be handled now. While the driver prepares something, the
+    /// request is kept, or rejected if there are too many.
     pub(crate) fn admit(
         &mut self,
         commands: &mut Commands,
@@ -152,7 +152,7 @@ impl Consumer {
         None
     }
 
-    /// Takes out the next request that waited and can be handled now.
+    /// Takes the next waiting request that can be handled now.
     pub(crate) fn next_deferred(&mut self) -> Option<DeferredRequest> {
         match self.opening {
             Some(_) => None,
@@ -160,34 +160,35 @@ impl Consumer {
         }
     }
 
-    /// Returns how many requests wait for the driver.
+    /// Returns the number of requests that wait for the driver.
     pub(crate) fn deferred(&self) -> usize {
         self.deferred.len()
     }
 
-    /// Keeps an EnableTracing until the driver has done its part.
+    /// Keeps an EnableTracing request until the driver has done its part.
     pub(crate) fn wait_for_driver(&mut self, opening: Opening) {
         self.opening = Some(Box::new(opening));
     }
 
-    /// Takes out the EnableTracing that waits for this file.
+    /// Takes the EnableTracing request that waits for this file.
     pub(crate) fn take_opening_of_file(&mut self, file: FileId) -> Option<Opening> {
         let waits = |o: &mut Box<Opening>| matches!(o.waits_for, WaitsFor::File(f) if f == file);
         self.opening.take_if(waits).map(|opening| *opening)
     }
 
-    /// Takes out the EnableTracing that waits for a priority.
+    /// Takes the EnableTracing request that waits for a priority.
     pub(crate) fn take_opening_of_priority(&mut self) -> Option<Opening> {
         let waits = |o: &mut Box<Opening>| matches!(o.waits_for, WaitsFor::Priority(_));
         self.opening.take_if(waits).map(|opening| *opening)
     }
 
-    /// Returns the priority that the session it opens will want.
+    /// Returns the priority requested by the session that is being opened.
     pub(crate) fn priority_of_opening(&self) -> Option<Priority> {
         self.opening.as_ref()?.priority
     }
 
-    /// Answers this EnableTracing when its session ends. An earlier one is rejected.
+    /// Sets the EnableTracing request to reply to when the session ends. An earlier one is
+    /// rejected.
     pub(crate) fn replace_end_request(&mut self, commands: &mut Commands, request: Option<u64>) {
         let replaced = std::mem::replace(&mut self.end_request, request);
         self.reply(commands, replaced, None);
@@ -197,8 +198,8 @@ impl Consumer {
         self.end_request.take()
     }
 
-    /// Sends the trace in answer to this ReadBuffers. A stream already running is taken over: its
-    /// request ends, its data goes on here.
+    /// Sends the trace in reply to this ReadBuffers request. A running stream is taken over: its
+    /// request ends, and its data continues here.
     pub(crate) fn begin_reading(&mut self, commands: &mut Commands, request_id: u64) {
         let session = self.session;
         let Some(stream) = &mut self.reading else {
@@ -209,21 +210,22 @@ impl Consumer {
         self.reply(commands, Some(replaced), None);
     }
 
-    /// Returns the session to fill its stream from, if it needs packets now; `Some(None)` is no
-    /// session at all.
+    /// Returns the session to fill the stream from, if it needs packets now; `Some(None)` if there
+    /// is no session.
     pub(crate) fn wants_packets(&self) -> Option<Option<SessionId>> {
         let stream = self.reading.as_ref().filter(|_| !self.blocked)?;
         stream.needs_packets().then(|| stream.session())
     }
 
-    /// Takes the packets it wanted; `more` says whether others follow.
+    /// Adds packets to the stream; `more` is true if others follow.
     pub(crate) fn take_packets(&mut self, packets: ReplySink, more: bool) {
         if let Some(stream) = &mut self.reading {
             stream.extend(packets, more);
         }
     }
 
-    /// Sends the next part of the trace; false if there is none, or it has to read first.
+    /// Sends the next part of the trace. Returns false if there is none, or the consumer has to
+    /// read first.
     pub(crate) fn send_packets(&mut self, commands: &mut Commands) -> bool {
         let Some(stream) = self.reading.as_mut().filter(|_| !self.blocked) else {
             return false;
@@ -241,7 +243,7 @@ impl Consumer {
         true
     }
 
-    /// Takes a QueryServiceState; rejects it if too many wait.
+    /// Adds a QueryServiceState request, or rejects it if too many wait.
     pub(crate) fn ask_for_state(
         &mut self,
         commands: &mut Commands,
@@ -253,7 +255,7 @@ impl Consumer {
         }
     }
 
-    /// Takes out the QueryServiceState to be answered next, unless it has to read first.
+    /// Takes the next QueryServiceState request to answer, unless the consumer has to read first.
     pub(crate) fn next_query(&mut self) -> Option<StateQuery> {
         match self.blocked {
             true => None,
@@ -261,7 +263,7 @@ impl Consumer {
         }
     }
 
-    /// Sends a part of the service's state. If there is more of it the query goes on later.
+    /// Sends a part of the service's state. If there is more, the query continues later.
     pub(crate) fn send_state(
         &mut self,
         commands: &mut Commands,
@@ -281,7 +283,8 @@ impl Consumer {
         self.send(commands, request_id, Some(reply), has_more, bytes);
     }
 
-    /// Replaces the subscription; no types end it. Returns true if there is one now.
+    /// Replaces the subscription; a request without types ends it. Returns true if there is one
+    /// now.
     pub(crate) fn observe(
         &mut self,
         commands: &mut Commands,
@@ -299,7 +302,7 @@ impl Consumer {
         self.observer.is_some()
     }
 
-    /// Notes the state of an instance. With `anew`, it is told even if it was told before.
+    /// Notes the state of an instance. With `anew`, it is reported even if it was reported before.
     pub(crate) fn note_instance(&mut self, change: InstanceChange, anew: bool) {
         if let Some(observer) = &mut self.observer {
             observer.note_change(change, self.blocked && !anew);
@@ -318,15 +321,15 @@ impl Consumer {
         }
     }
 
-    /// Asks it to clone its session. One that does not read is told later.
+    /// Notifies the consumer that its session should be cloned, later if it does not read.
     pub(crate) fn note_clone_trigger(&mut self, hit: CloneTriggerHit) {
         if let Some(observer) = &mut self.observer {
             observer.note_clone_trigger(hit);
         }
     }
 
-    /// Sends the noted events of its subscription. Any producer can cause these, so consumers that
-    /// do not read get them later.
+    /// Sends the noted events of the subscription. Any producer can cause them, so they wait for
+    /// consumers that do not read.
     pub(crate) fn deliver_observed(&mut self, commands: &mut Commands) {
         while !self.blocked
             && let Some(observer) = &mut self.observer

@@ -1,4 +1,4 @@
-//! Events of a session for the consumer that watches it.
+//! The events of a session for a consumer that observes it.
 
 use std::collections::VecDeque;
 
@@ -9,10 +9,10 @@ use super::changes::{Changes, InstanceChange};
 use crate::ids::InstanceKey;
 use crate::limits::{MAX_PENDING_HITS, REPLY_BYTES};
 
-/// State changes put into one reply, to keep it well below a frame.
+/// The size of the state changes in one reply, to keep it well below a frame.
 const CHANGE_BYTES_PER_REPLY: usize = 64 * 1024;
 
-/// The cost of a hit in a reply beyond its own bytes, rounded up.
+/// The overhead of a clone trigger in a reply, rounded up.
 const HIT_OVERHEAD: usize = 16;
 
 /// A subscription, and the events that were not sent yet.
@@ -28,9 +28,9 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    /// Returns a subscription to these types; `None` if they are none.
+    /// Creates a subscription to these types; `None` if there are none.
     pub(super) fn new(request_id: Option<u64>, types: &[Type]) -> Option<Self> {
-        // Types unknown here are none, and so is none in particular.
+        // Unknown types count as none.
         if types.iter().all(|wanted| *wanted == Type::TYPE_UNSPECIFIED) {
             return None;
         }
@@ -45,25 +45,25 @@ impl Observer {
         })
     }
 
-    /// Returns the request that events are sent in answer to.
+    /// Returns the request to reply to.
     pub(super) fn request_id(&self) -> Option<u64> {
         self.request_id
     }
 
-    /// Forgets the instances of its session, which will not change any more. Pending changes are
+    /// Forgets the instances of the session, which will not change any more. Pending changes are
     /// still reported.
     pub(super) fn leave_session(&mut self) {
         self.changes.forget_all();
     }
 
-    /// Notes the state of an instance. `held`: nothing can be told now.
+    /// Notes the state of an instance. `held` is true if changes cannot be reported now.
     pub(super) fn note_change(&mut self, change: InstanceChange, held: bool) {
         if self.instances {
             self.changes.note(change, held);
         }
     }
 
-    /// Notes that an instance is no more; that it stopped was told before.
+    /// Notes that an instance is gone; its stop was reported before.
     pub(super) fn note_gone(&mut self, key: InstanceKey, held: bool) {
         if self.instances {
             self.changes.forget(key, held);
@@ -74,7 +74,7 @@ impl Observer {
         self.started |= self.all_started;
     }
 
-    /// Notes that a clone is asked for.
+    /// Notes a trigger to clone the session.
     pub(super) fn note_clone_trigger(&mut self, mut hit: CloneTriggerHit) {
         let fits = |hit: &CloneTriggerHit| hit.encoded_len() as usize + HIT_OVERHEAD <= REPLY_BYTES;
         if !self.clone_triggers {
@@ -88,7 +88,7 @@ impl Observer {
         }
     }
 
-    /// Takes out the events for the next reply, if there are any.
+    /// Takes the events for the next reply, if there are any.
     pub(super) fn take_events(&mut self) -> Option<ObservableEvents> {
         let started = std::mem::take(&mut self.started);
         if self.changes.is_empty() && !started {

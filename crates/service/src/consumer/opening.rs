@@ -1,4 +1,4 @@
-//! An EnableTracing that the driver has to prepare something for.
+//! An EnableTracing request that waits for the driver.
 
 use ferretto_ipc::PassedFd;
 use ferretto_proto::TraceConfig;
@@ -7,26 +7,26 @@ use crate::command::FilePlace;
 use crate::event::FileId;
 use crate::priority::Priority;
 
-/// An EnableTracing, interrupted until the driver has done its part.
+/// An EnableTracing request, suspended until the driver has done its part.
 #[derive(Debug)]
 pub(crate) struct Opening {
     pub(crate) request_id: Option<u64>,
     pub(crate) config: TraceConfig,
-    /// The priority that the session will want the service to run at.
+    /// The priority that the session requests for the service.
     pub(crate) priority: Option<Priority>,
     pub(crate) waits_for: WaitsFor,
 }
 
-/// The driver's part in an EnableTracing.
+/// The driver's part in an EnableTracing request.
 #[derive(Debug)]
 pub(crate) enum WaitsFor {
-    /// Giving the service the priority; then it goes on with this destination.
+    /// Give the service the priority; the request then continues with this destination.
     Priority(Destination),
-    /// Creating the output file.
+    /// Create the output file.
     File(FileId),
 }
 
-/// The place a trace goes to, besides being read back.
+/// The destination of a trace, besides reads by the consumer.
 #[derive(Debug)]
 pub(crate) enum Destination {
     Memory,

@@ -6,11 +6,11 @@ use crate::ids::{ProducerId, SessionId};
 use crate::limits::MAX_STATE_QUERIES;
 use crate::registry::OfferPosition;
 
-/// Requests of one consumer, answered one after the other.
+/// The requests of one consumer, answered one after the other.
 #[derive(Debug, Default)]
 pub(super) struct StateQueries(VecDeque<StateQuery>);
 
-/// A request for the service's state, as far as it is not answered.
+/// A request for the service's state, with the progress of its answer.
 #[derive(Debug)]
 pub(crate) struct StateQuery {
     pub(crate) request_id: u64,
@@ -18,7 +18,8 @@ pub(crate) struct StateQuery {
     pub(crate) next: StateSection,
 }
 
-/// The part of the state that the next reply goes on with: behind the element named, if one is.
+/// The section of the state with which the next reply continues: after the named element, if there
+/// is one.
 #[derive(Debug)]
 pub(crate) enum StateSection {
     Summary,
@@ -28,7 +29,7 @@ pub(crate) enum StateSection {
 }
 
 impl StateQueries {
-    /// Takes a request; false if there are too many already.
+    /// Adds a request. Returns false if there are too many.
     pub(super) fn push(&mut self, request_id: u64, sessions_only: bool) -> bool {
         let fits = self.0.len() < MAX_STATE_QUERIES;
         if fits {
@@ -45,7 +46,7 @@ impl StateQueries {
         self.0.pop_front()
     }
 
-    /// Puts a request back that is not answered whole.
+    /// Puts back a request that is not completely answered.
     pub(super) fn put_back(&mut self, query: StateQuery) {
         self.0.push_front(query);
     }

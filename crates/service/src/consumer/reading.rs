@@ -1,4 +1,5 @@
-//! ReadBuffers: the trace as a stream of replies, each within a frame, no faster than it is read.
+//! ReadBuffers: the trace as a stream of replies, each of which fits a frame, at the speed of the
+//! reader.
 
 use std::collections::VecDeque;
 
@@ -9,25 +10,25 @@ use crate::ids::SessionId;
 use crate::limits::{MAX_SLICE, REPLY_BYTES};
 use crate::sink::PacketSink;
 
-/// The cost of a slice in a reply beyond its bytes, rounded up.
+/// The overhead of a slice in a reply, rounded up.
 const SLICE_OVERHEAD: usize = 16;
 
-/// A ReadBuffers request being answered.
+/// A ReadBuffers request that is being answered.
 #[derive(Debug)]
 pub(super) struct ReadStream {
     request_id: u64,
-    /// The session that is read; `None` if the consumer had no session.
+    /// The session to read; `None` if the consumer had none.
     session: Option<SessionId>,
-    /// Replies made and not sent: there are many of them if a packet is large.
+    /// The replies not sent yet: a large packet makes many of them.
     replies: VecDeque<StreamReply>,
-    /// Set if nothing is left to be read.
+    /// Set once there are no more packets.
     finished: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct StreamReply {
     pub(super) message: ReadBuffersResponse,
-    /// Its size, roughly.
+    /// The approximate size.
     pub(super) bytes: usize,
 }
 
@@ -41,8 +42,8 @@ impl ReadStream {
         }
     }
 
-    /// Answers another request from now on, which may be for another session. Returns the request
-    /// that ends.
+    /// Replies to another request from now on, which may be for another session. Returns the
+    /// request that ends.
     pub(super) fn take_over(&mut self, request_id: u64, session: Option<SessionId>) -> u64 {
         let replaced = self.request_id;
         if self.session == session {
@@ -57,7 +58,8 @@ impl ReadStream {
         self.request_id
     }
 
-    /// Returns true if packets are needed to know the next reply, and whether it is the last one.
+    /// Returns true if packets are needed to determine the next reply, and whether it is the last
+    /// one.
     pub(super) fn needs_packets(&self) -> bool {
         !self.finished && self.replies.len() <= 1
     }
@@ -66,7 +68,7 @@ impl ReadStream {
         self.session
     }
 
-    /// Adds replies; `more` says whether others follow.
+    /// Adds replies; `more` is true if others follow.
     pub(super) fn extend(&mut self, packets: ReplySink, more: bool) {
         self.finished = !more;
         self.replies.extend(packets.finish(self.finished));
@@ -76,13 +78,13 @@ impl ReadStream {
         self.replies.pop_front()
     }
 
-    /// Returns true if the reply taken out last was the last one.
+    /// Returns true if the last taken reply was the last of the stream.
     pub(super) fn is_over(&self) -> bool {
         self.finished && self.replies.is_empty()
     }
 }
 
-/// Cuts packets into replies.
+/// Splits packets into replies.
 #[derive(Debug, Default)]
 pub(crate) struct ReplySink {
     done: Vec<StreamReply>,
@@ -114,7 +116,7 @@ impl ReplySink {
         self.done.push(StreamReply { message, bytes });
     }
 
-    /// Returns the replies. The end of a trace is told even if there is nothing left to go with it.
+    /// Returns the replies. The end of a trace is a reply even if there are no packets left.
     fn finish(mut self, at_end: bool) -> Vec<StreamReply> {
         if !self.slices.is_empty() || (at_end && self.done.is_empty()) {
             self.close_reply();
@@ -126,7 +128,7 @@ impl ReplySink {
 impl PacketSink for ReplySink {
     fn packet<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]> + Clone) {
         let length: usize = pieces.clone().map(<[u8]>::len).sum();
-        // An empty packet is one nothing of which passed the filter; readers still count it.
+        // The filter has removed the whole content of an empty packet; readers still count it.
         if length <= MAX_SLICE {
             let mut whole = Vec::with_capacity(length);
             pieces.for_each(|piece| whole.extend_from_slice(piece));

@@ -1,4 +1,4 @@
-//! One alarm on the clock that counts suspended time too.
+//! An alarm on the clock that includes suspended time.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,7 +8,7 @@ use rustix::time::{
     timerfd_settime,
 };
 
-/// The delay beyond the time asked for with which it may ring, in nanoseconds.
+/// The largest delay of the alarm, in nanoseconds.
 const SLACK: u64 = 100_000;
 
 /// An alarm that makes its descriptor readable.
@@ -19,11 +19,11 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// An alarm that is not set.
+    /// Creates an alarm that is not set.
     ///
     /// # Errors
     ///
-    /// If the process has no descriptors left.
+    /// Fails if the process has no descriptors left.
     pub fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let fd = timerfd_create(TimerfdClockId::Boottime, flags)?;
@@ -33,15 +33,15 @@ impl Alarm {
         })
     }
 
-    /// Makes sure that it rings at this time, in nanoseconds of `CLOCK_BOOTTIME`, or a tenth of a
-    /// millisecond later. A time in the past rings at once.
+    /// Makes sure that the alarm goes off at this time, in nanoseconds of `CLOCK_BOOTTIME`, or at
+    /// most a tenth of a millisecond later. It goes off at once for a time in the past.
     ///
-    /// It may also ring before: one ring in vain is cheaper than a system call at every turn, as
-    /// deadlines on other clocks vary a little each time they are converted to this one.
+    /// It may also go off early. Deadlines on other clocks vary a little each time they are
+    /// converted to this one, and one needless wake-up is cheaper than a system call at every turn.
     ///
     /// # Errors
     ///
-    /// If the system has no timers left.
+    /// Fails if the system has no timers left.
     pub fn set(&mut self, at: Option<u64>) -> io::Result<()> {
         let Some(at) = at else {
             return Ok(());
@@ -71,10 +71,10 @@ impl Alarm {
         Ok(())
     }
 
-    /// To be called when it rang: the same time can be set again.
+    /// Acknowledges the alarm after it went off, so that the same time can be set again.
     pub fn rang(&mut self) {
         let mut expirations = [0; 8];
-        // Fails only if it did not ring after all.
+        // This fails only if it did not go off.
         let _ = rustix::io::read(&self.fd, &mut expirations);
         self.armed_for = None;
     }

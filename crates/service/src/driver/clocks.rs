@@ -4,8 +4,7 @@ use ferretto_shm::Clock;
 
 use crate::Clocks;
 
-/// Reads the clocks the service works with, back to back. The time stamp counter is among them with
-/// feature `tsc`.
+/// Reads the clocks that the service uses in a row. The feature `tsc` adds the time stamp counter.
 pub fn read() -> Clocks {
     Clocks {
         boottime: Clock::Boottime.now(),
@@ -18,12 +17,12 @@ pub fn read() -> Clocks {
     }
 }
 
-/// CPU time of all threads of this process since it began, in nanoseconds.
+/// Returns the CPU time of all threads of this process, in nanoseconds.
 pub fn process_cpu() -> u64 {
     Clock::ProcessTime.now()
 }
 
-/// CPU time of this thread since it began, in nanoseconds.
+/// Returns the CPU time of this thread, in nanoseconds.
 pub fn thread_cpu() -> u64 {
     Clock::ThreadTime.now()
 }

@@ -1,5 +1,5 @@
-//! Trace files, each written by a thread of its own, so that a slow disk or a
-//! full pipe holds up nothing else.
+//! Trace files, each written by its own thread, so that a slow disk or a full pipe delays no other
+//! work.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,31 +21,31 @@ use crate::{Event, FileId, FilePlace};
 
 /// The largest single write, so that a failing disk is noticed early.
 const MAX_WRITE: usize = 1024 * 1024;
-/// Bytes copied from file to file at a time.
+/// The number of bytes copied between files at a time.
 const COPY_BLOCK: usize = 256 * 1024;
-/// Bytes a pipe takes without blocking when it is ready for writing.
+/// The number of bytes that a writable pipe takes without blocking.
 const PIPE_WRITE: usize = 4096;
 
-/// More than the service gives a file to write at a time.
+/// More than the service has in transit to a file at any time.
 const HELD_PER_FILE: u64 = 4 << 20;
 
 /// The output files of all sessions.
 #[derive(Debug)]
 pub struct Files {
     open: HashMap<FileId, OpenFile>,
-    /// The time a pipe may keep its thread once it is to be closed.
+    /// The time for which a pipe may block its thread after the file should be closed.
     patience: Duration,
     events: Receiver<Event>,
     reporter: Reporter,
-    /// The number of events still to come.
+    /// The number of events to come.
     pending: usize,
 }
 
-/// The driver's end of a file's thread.
+/// The driver's handle of a file's thread.
 #[derive(Debug)]
 struct OpenFile {
     jobs: Sender<Job>,
-    /// Closed to tell a waiting thread to come to an end.
+    /// Closed to make a blocked thread finish.
     alive: Option<OwnedFd>,
 }
 
@@ -54,20 +54,20 @@ struct OpenFile {
 enum Job {
     Write(Vec<u8>),
     Sync,
-    /// Hand out the content up to here, to be read.
+    /// Send the content up to here to another thread.
     Lend(Sender<io::Result<Original>>),
-    /// Append the content that the other file's thread hands out.
+    /// Append the content that the other file's thread sends.
     Copy(Receiver<io::Result<Original>>),
 }
 
-/// A file to be copied as it is now, though more be written to it.
+/// A file to copy up to its current size, even if it is still written.
 #[derive(Debug)]
 struct Original {
     fd: OwnedFd,
     size: u64,
 }
 
-/// The way a file's thread reports back.
+/// The channel on which a file's thread reports.
 #[derive(Clone)]
 struct Reporter {
     events: Sender<Event>,
@@ -76,7 +76,7 @@ struct Reporter {
 
 impl Reporter {
     fn report(&self, event: Event) {
-        // Without a driver there is nobody to report to.
+        // Without a driver, reports are dropped.
         if self.events.send(event).is_ok() {
             (self.notify)();
         }
@@ -97,8 +97,9 @@ impl fmt::Debug for Reporter {
 }
 
 impl Files {
-    /// No files. `notify` is called, on other threads, when [`next_event`](Self::next_event) has
-    /// something. A pipe may keep its thread for `patience` once it is to be closed.
+    /// Creates a set of no files. `notify` is called, on other threads, when
+    /// [`next_event`](Self::next_event) has an event. A pipe may block its thread for `patience`
+    /// after it should be closed.
     pub fn new(notify: impl Fn() + Send + Sync + 'static, patience: Duration) -> Self {
         let (sender, events) = mpsc::channel();
         Self {
@@ -130,7 +131,7 @@ impl Files {
 
     /// Takes a descriptor as the file.
     pub fn adopt(&mut self, file: FileId, fd: PassedFd) {
-        // On its own thread, which may wait, it is an ordinary one.
+        // The thread may block, so that its descriptor can be an ordinary one.
         self.spawn(file, move |_| Some(fd.into_fd()));
     }
 
@@ -138,7 +139,7 @@ impl Files {
     pub fn copy(&mut self, from: FileId, file: FileId, fd: PassedFd) {
         let (sender, original) = mpsc::channel();
         if let Some(open) = self.open.get(&from) {
-            // If that fails, the other end of the channel is told.
+            // If that fails, the other end of the channel notices.
             let _ = open.jobs.send(Job::Lend(sender));
         }
         self.adopt(file, fd);
@@ -152,39 +153,39 @@ impl Files {
         self.send(file, Job::Write(bytes));
     }
 
-    /// Brings a file's data to the medium.
+    /// Writes a file's data to the disk.
     pub fn sync(&mut self, file: FileId) {
         self.send(file, Job::Sync);
     }
 
-    /// Bytes of memory that writes under way may hold.
+    /// Returns the largest memory of pending writes, in bytes.
     pub fn memory_needed(&self) -> u64 {
         self.open.len() as u64 * HELD_PER_FILE
     }
 
-    /// Closes a file after earlier jobs.
+    /// Closes a file after its pending jobs.
     pub fn close(&mut self, file: FileId) {
         if let Some(open) = self.open.remove(&file) {
-            // The thread may have ended already, with the file.
+            // The thread may have ended with the file.
             let _ = open.jobs.send(Job::Sync);
         }
     }
 
-    /// Reports of threads since then.
+    /// Returns the next report of a thread, if there is one.
     pub fn next_event(&mut self) -> Option<Event> {
         let event = self.events.try_recv().ok()?;
         self.pending = self.pending.saturating_sub(1);
         Some(event)
     }
 
-    /// From now on no pipe is waited for much longer.
+    /// Limits the time for which pipes may still block.
     pub fn hurry(&mut self) {
         for open in self.open.values_mut() {
             open.alive = None;
         }
     }
 
-    /// Waits for the next report of a thread, until `deadline`.
+    /// Waits for the next report of a thread until `deadline`.
     pub fn wait_for_event(&mut self, deadline: Instant) -> Option<Event> {
         if self.pending == 0 {
             return None;
@@ -195,12 +196,12 @@ impl Files {
         Some(event)
     }
 
-    /// Closes everything and waits until it is written, or `deadline`.
+    /// Closes all files, and waits until they are written or for `deadline`.
     pub fn finish(mut self, deadline: Instant) {
         for (_, open) in self.open.drain() {
             let _ = open.jobs.send(Job::Sync);
         }
-        // The channel ends when the last thread does.
+        // The channel ends with the last thread.
         drop(self.reporter);
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -265,7 +266,7 @@ fn run(file: FileId, writer: &FileWriter, queue: &Receiver<Job>, reporter: &Repo
     let mut broken = false;
     for job in queue {
         match job {
-            // Data behind a gap is of no use, even if there is room again.
+            // Data after a gap is of no use, even if there is space again.
             Job::Write(_) if broken => reporter.failed(file, &not_open()),
             Job::Write(bytes) => match writer.write_whole(&bytes) {
                 Ok(()) => {
@@ -278,7 +279,7 @@ fn run(file: FileId, writer: &FileWriter, queue: &Receiver<Job>, reporter: &Repo
                 }
             },
             Job::Sync => {
-                // Pipes and the like have no medium to sync to.
+                // Pipes and the like cannot be synced.
                 let _ = rustix::fs::fdatasync(&writer.fd);
             }
             Job::Lend(to) => {
@@ -299,16 +300,16 @@ fn run(file: FileId, writer: &FileWriter, queue: &Receiver<Job>, reporter: &Repo
 /// One file, in its thread.
 struct FileWriter {
     fd: OwnedFd,
-    /// At its end once the file is to be closed.
+    /// Signals that the file is to be closed.
     ended: OwnedFd,
     patience: Duration,
 }
 
 impl FileWriter {
-    /// Writes everything, or, where the file can be shortened again, nothing.
+    /// Writes all bytes. If that fails and the file can be truncated, writes none.
     fn write_whole(&self, bytes: &[u8]) -> io::Result<()> {
         let start = self.position();
-        // The number of bytes that a pipe with room takes without blocking.
+        // The number of bytes that a writable pipe takes without blocking.
         let at_once = if start.is_some() {
             MAX_WRITE
         } else {
@@ -329,14 +330,14 @@ impl FileWriter {
         Ok(())
     }
 
-    /// The part that was written so far, if it can be read again.
+    /// Returns the content so far, if the file can be read.
     fn original(&self) -> io::Result<Original> {
         let size = self.position().ok_or(Errno::SPIPE)?;
         let fd = self.fd.try_clone()?;
         Ok(Original { fd, size })
     }
 
-    /// Appends all of another file, and returns its size.
+    /// Appends the content of another file, and returns its size.
     fn copy(&self, original: &Original) -> io::Result<u64> {
         let mut block = vec![0; COPY_BLOCK];
         let mut at = 0;
@@ -353,8 +354,7 @@ impl FileWriter {
         Ok(at)
     }
 
-    /// The offset of the next byte to be written, if this is a file that can be
-    /// shortened.
+    /// Returns the offset of the next write, if the file can be truncated.
     fn position(&self) -> Option<u64> {
         let status = rustix::fs::fstat(&self.fd).ok()?;
         if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
@@ -371,15 +371,15 @@ impl FileWriter {
 
     fn undo(&self, start: Option<u64>, errno: Errno) -> io::Result<()> {
         if let Some(start) = start {
-            // The error that led here is the one worth reporting.
+            // The first error is the one to report.
             let _ = rustix::fs::ftruncate(&self.fd, start);
             let _ = rustix::fs::seek(&self.fd, SeekFrom::Start(start));
         }
         Err(errno.into())
     }
 
-    /// Waits until a pipe takes more: for as long as its session lasts, and
-    /// then for a while.
+    /// Waits until a pipe takes more bytes: during its session without limit, afterwards for the
+    /// patience.
     fn wait_for_room(&self) -> io::Result<()> {
         let room = || PollFd::new(&self.fd, PollFlags::OUT);
         let mut fds = [room(), PollFd::new(&self.ended, PollFlags::empty())];

@@ -1,8 +1,8 @@
-//! Parts that everyone who drives a [`Service`](crate::Service) needs: clocks, output files, an
-//! alarm, facts about the machine.
+//! Parts that all drivers of a [`Service`](crate::Service) need: clocks, output files, an alarm,
+//! facts about the machine.
 //!
-//! The service itself stays without any of it. Here are the parts that drivers have in common,
-//! those with sockets and those inside a program.
+//! The service itself uses none of them. Drivers with sockets and drivers inside a program share
+//! these parts.
 
 mod alarm;
 pub mod clocks;

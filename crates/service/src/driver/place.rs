@@ -1,4 +1,4 @@
-//! Creating a file where the service says.
+//! Creates a file at the place that the service chose.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::FilePlace;
 
-/// Creates the file, readable and writable by its owner only.
+/// Creates the file, readable and writable only by its owner.
 pub(super) fn create(place: &FilePlace) -> io::Result<OwnedFd> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
@@ -22,14 +22,15 @@ pub(super) fn create(place: &FilePlace) -> io::Result<OwnedFd> {
         }
     };
     if let Some(user) = place.owner {
-        // Without the privilege it stays the service's, and the consumer has to ask for it.
+        // Without the privilege, the service remains the owner, and the consumer has to ask for the
+        // file.
         let _ = fchown(&fd, Some(Uid::from_raw(user)), None);
     }
     Ok(fd)
 }
 
-/// Goes down from a folder by names alone: symbolic links on the way, which another user may have
-/// put there, are refused.
+/// Descends from a folder name by name, and refuses symbolic links, which another user may have
+/// created.
 fn descend(folder: &Path, parents: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut at = open(folder, flags, Mode::empty())?;
@@ -59,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_for_its_owner_and_never_behind_a_link() {
+    fn a_file_is_private_to_its_owner_and_links_are_refused() {
         let outer = std::env::temp_dir().join(format!("ferretto-place-{}", std::process::id()));
         let (folder, elsewhere) = (outer.join("folder"), outer.join("elsewhere"));
         std::fs::create_dir_all(folder.join("sub")).unwrap();
@@ -83,7 +84,7 @@ mod tests {
             assert!(create(&place(Some(&folder), name)).is_err(), "{name}");
         }
         assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0);
-        // The folder itself is root's to choose.
+        // The folder itself was chosen by root.
         create(&place(Some(&folder.join("link")), "file")).unwrap();
         assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 1);
         std::fs::remove_dir_all(&outer).unwrap();

@@ -6,7 +6,7 @@ use rustix::rand::GetRandomFlags;
 use super::clocks;
 use crate::ServiceOptions;
 
-/// Returns the facts about the machine for a service, apart from the time zone.
+/// Returns options for a service with the facts about this machine, without the time zone.
 pub fn service_options() -> ServiceOptions {
     ServiceOptions {
         seed: seed(),
@@ -18,7 +18,7 @@ pub fn service_options() -> ServiceOptions {
     }
 }
 
-/// A description of the machine for the trace.
+/// Returns the description of the machine for the trace.
 pub fn system_info() -> SystemInfo {
     SystemInfo {
         page_size: u32::try_from(ferretto_shm::page_size()).ok(),
@@ -26,7 +26,7 @@ pub fn system_info() -> SystemInfo {
     }
 }
 
-/// 128 bits that nobody can guess.
+/// Returns 128 unpredictable bits.
 fn seed() -> u128 {
     let mut bytes = [0; 16];
     let mut filled = 0;
@@ -34,8 +34,8 @@ fn seed() -> u128 {
         match rustix::rand::getrandom(&mut bytes[filled..], GetRandomFlags::empty()) {
             Ok(count) => filled += count,
             Err(rustix::io::Errno::INTR) => {}
-            // Not on any kernel since 3.17; a trace id that can be guessed is
-            // better than no service.
+            // This happens on no kernel since 3.17. A predictable trace id is better than no
+            // service.
             Err(_) => {
                 let now = clocks::read();
                 return u128::from(now.realtime) << 64 | u128::from(now.monotonic_raw);

@@ -1,8 +1,8 @@
 //! The trace filter: an allow-list of fields, applied to each packet as it is read, with rules that
-//! redact parts of the strings it lets through.
+//! redact parts of the allowed strings.
 //!
-//! A config carries the list as bytecode ([`words`]), which is compiled to tables once
-//! ([`Program`]); packets then pass through [`run`] in one pass. String rules are in [`strings`].
+//! A config contains the list as bytecode ([`words`]), which is compiled to tables once
+//! ([`Program`]). Packets then go through [`run`] in one pass. String rules are in [`strings`].
 
 mod program;
 mod run;
@@ -16,25 +16,26 @@ use program::{Program, Rule};
 use run::Scratch;
 use strings::StringRules;
 
-/// Field of `Trace` that holds the packets. Bytecode begins at `Trace`, filtering at a packet.
+/// The field of `Trace` for packets. Bytecode starts at `Trace`, filtering at a packet.
 const TRACE_PACKET: u32 = 1;
 
-/// Why a config's filter was refused. The texts without a pattern or number are upstream's.
+/// The reason why a config's filter was refused. The texts without a pattern or number are
+/// upstream's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FilterError {
-    /// A rule says to do something that does not exist.
+    /// A rule has an unknown policy.
     StringPolicy,
-    /// A rule is for strings of a kind that does not exist.
+    /// A rule has an unknown semantic type.
     SemanticType,
-    /// The bytecode is damaged or makes no sense.
+    /// The bytecode is damaged or invalid.
     Bytecode,
-    /// The bytecode says nothing about packets.
+    /// The bytecode has no rules for packets.
     Root,
     /// Upstream aborts instead.
     Pattern {
         /// The expression.
         pattern: String,
-        /// The fault in it.
+        /// The error in the expression.
         reason: String,
     },
 }
@@ -57,11 +58,11 @@ impl FilterError {
     }
 }
 
-/// A packet that is not an encoded message: nothing of it is let through.
+/// The error of a packet that is not an encoded message. None of its fields is passed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
-/// A config's filter, ready for use.
+/// A compiled filter.
 #[derive(Debug, Clone)]
 pub struct TraceFilter {
     program: Program,
@@ -73,12 +74,13 @@ impl TraceFilter {
     /// Compiles the filter of a config.
     ///
     /// # Errors
-    /// If it does not make sense, see [`FilterError`].
+    ///
+    /// Fails if the filter is invalid, see [`FilterError`].
     pub fn load(config: &trace_config::TraceFilter) -> Result<Self, FilterError> {
         Self::load_within(config, &mut Budget::of_session())
     }
 
-    /// The same, if its expressions do not take more than there is left for them.
+    /// Compiles the filter of a config if its expressions fit the budget.
     pub(crate) fn load_within(
         config: &trace_config::TraceFilter,
         budget: &mut Budget,
@@ -105,7 +107,7 @@ impl TraceFilter {
         })
     }
 
-    /// Returns the size of the expressions of its rules.
+    /// Returns the size of the rules' expressions.
     pub(crate) fn weight(&self) -> Weight {
         self.strings.weight()
     }
@@ -113,7 +115,8 @@ impl TraceFilter {
     /// Filters a packet given in pieces. The result is never longer than the packet.
     ///
     /// # Errors
-    /// If the packet is not an encoded message; then nothing of it is to be let through.
+    ///
+    /// Fails if the packet is not an encoded message. None of its fields may then be passed on.
     pub fn filter<'a>(
         &mut self,
         pieces: impl Iterator<Item = &'a [u8]>,
@@ -129,16 +132,16 @@ pub(crate) struct FilterCounters {
     pub(crate) input_packets: u64,
     pub(crate) input_bytes: u64,
     pub(crate) output_bytes: u64,
-    /// Packets that were malformed, and so were emptied.
+    /// The number of malformed packets, which were replaced by empty ones.
     pub(crate) errors: u64,
-    /// Time spent filtering, in nanoseconds.
+    /// The time spent on filtering, in nanoseconds.
     pub(crate) time_ns: u64,
-    /// Bytes removed from packets of each buffer, by index in the config.
+    /// The bytes removed from packets of each buffer, by index in the config.
     pub(crate) discarded: Vec<u64>,
 }
 
 impl FilterCounters {
-    /// Counts a packet. `buffer` is where it came from, if from a producer.
+    /// Counts a packet. `buffer` is its source, if it is a producer's.
     pub(crate) fn count(
         &mut self,
         input: usize,

@@ -1,11 +1,11 @@
-//! Bytecode compiled to tables: the action for each field of each message.
+//! Bytecode compiled to tables, which hold the action for each field of each message.
 
 use super::words;
 
-/// Fields below this are looked up by index, the others by binary search.
+/// Fields below this number are looked up by index, the others by binary search.
 const DIRECT_FIELDS: u32 = 128;
 
-/// Lower bits of a word: the operation; the rest is the field number.
+/// The number of lower bits of a word with the operation. The upper bits are the field number.
 const OPCODE_BITS: u32 = 3;
 
 mod opcode {
@@ -20,14 +20,14 @@ mod opcode {
 /// The action for a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Rule {
-    /// It is left out.
+    /// The field is removed.
     #[default]
     Drop,
-    /// It is copied as it is.
+    /// The field is copied unchanged.
     Copy,
-    /// It is a message, filtered as the one of this number.
+    /// The field is a message, filtered as the message of this number.
     Nested(u32),
-    /// It is a string of this semantic type, subject to the string rules.
+    /// The field is a string of this semantic type, to which the string rules apply.
     String(u16),
 }
 
@@ -35,7 +35,7 @@ pub(super) enum Rule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Range {
     first: u32,
-    /// The first field after it.
+    /// The field number after the range.
     end: u32,
     rule: Rule,
 }
@@ -50,18 +50,17 @@ struct Message {
 /// A compiled filter.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Program {
-    /// One for each message, and one for the end of the last.
+    /// One entry for each message, and one for the end of the last.
     messages: Vec<Message>,
-    /// By message, then by field number from 0 on.
+    /// By message, then by field number from 0.
     direct: Vec<Rule>,
-    /// By message, sorted, not overlapping.
+    /// By message, sorted and without overlaps.
     ranges: Vec<Range>,
     root: u32,
 }
 
 impl Program {
-    /// Compiles bytecode and, unless empty, the overlay that adds to it. `None` if either is
-    /// invalid.
+    /// Compiles bytecode with an overlay, which may be empty. `None` if either is invalid.
     pub(super) fn load(code: &[u8], overlay: &[u8]) -> Option<Self> {
         let words = words::decode(code)?;
         let overlay = match overlay {
@@ -71,7 +70,7 @@ impl Program {
         Compiler::new(&words, &overlay).compile()
     }
 
-    /// The message filtering begins with.
+    /// Returns the message that filtering starts with.
     pub(super) fn root(&self) -> u32 {
         self.root
     }
@@ -80,7 +79,7 @@ impl Program {
         self.root = message;
     }
 
-    /// The tables of a message.
+    /// Returns the tables of a message.
     pub(super) fn fields(&self, message: u32) -> FieldRules<'_> {
         let message = message as usize;
         let begin = self.messages.get(message).copied().unwrap_or_default();
@@ -128,7 +127,7 @@ impl FieldRules<'_> {
     }
 }
 
-/// A field an overlay adds, or gives another rule.
+/// A field that an overlay adds or gives another rule.
 #[derive(Debug, Clone, Copy)]
 struct OverlayField {
     message: u32,
@@ -136,7 +135,7 @@ struct OverlayField {
     rule: Rule,
 }
 
-/// Three words a field, sorted by message and field.
+/// Decodes an overlay, which has three words per field, sorted by message and field.
 fn decode_overlay(bytes: &[u8]) -> Option<Vec<OverlayField>> {
     let words = words::decode(bytes)?;
     let (triplets, []) = words.as_chunks::<3>() else {
@@ -170,14 +169,14 @@ fn opcode_of(word: u32) -> u32 {
     word & ((1 << OPCODE_BITS) - 1)
 }
 
-/// Bytecode and overlay being merged.
+/// Merges bytecode and overlay.
 struct Compiler<'a> {
     words: std::slice::Iter<'a, u32>,
     overlay: std::iter::Peekable<std::slice::Iter<'a, OverlayField>>,
     program: Program,
     /// The start of the tables of the message being compiled.
     begin: Message,
-    /// Highest message number referred to.
+    /// The highest message number in use.
     highest: Option<u32>,
 }
 
@@ -226,7 +225,7 @@ impl<'a> Compiler<'a> {
             }
             opcode::SIMPLE_RANGE => {
                 let length = *self.words.next()?;
-                // One that leaves the number space allows nothing.
+                // A range beyond the largest field number allows no field.
                 let end = field.checked_add(length).unwrap_or(field);
                 self.add_range(field, end);
                 return Some(());
@@ -238,7 +237,7 @@ impl<'a> Compiler<'a> {
         Some(())
     }
 
-    /// Adds the overlay's entries below this field; returns its entry for the field itself.
+    /// Adds the overlay's entries below this field. Returns its entry for the field itself.
     fn take_overlay(&mut self, field: u32) -> Option<Rule> {
         let message = self.program.message_count() as u64;
         while let Some(&&entry) = self.overlay.peek() {
@@ -274,8 +273,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Allows the fields from `first` up to `end`. A range may lie on both sides of the border
-    /// between the two tables.
+    /// Allows the fields from `first` up to `end`. A range may span both tables.
     fn add_range(&mut self, first: u32, end: u32) {
         for field in first..end.min(DIRECT_FIELDS) {
             self.add(field, Rule::Copy);
@@ -288,7 +286,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn end_message(&mut self) -> Option<()> {
-        // The highest field number there is.
+        // The largest field number.
         let last = u32::MAX >> OPCODE_BITS;
         if let Some(rule) = self.take_overlay(last) {
             self.add(last, rule);

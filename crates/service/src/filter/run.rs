@@ -1,4 +1,4 @@
-//! Passing a packet through the filter: one pass, no allocation once the buffers have grown.
+//! Filters a packet in one pass, without allocations once the buffers have grown.
 
 use ferretto_wire::{MAX_NESTED_LENGTH, decode_varint, encode_varint, varint_length};
 
@@ -6,7 +6,7 @@ use super::Malformed;
 use super::program::{Program, Rule};
 use super::strings::StringRules;
 
-/// Buffers larger than this are given back after a packet that needed them.
+/// Larger buffers are freed after the packet that needed them.
 const KEPT_BYTES: usize = 256 * 1024;
 
 mod wire_type {
@@ -16,26 +16,26 @@ mod wire_type {
     pub(super) const FIXED32: u64 = 5;
 }
 
-/// A message that is not at its end yet.
+/// A message whose end has not been reached.
 #[derive(Debug, Clone, Copy)]
 struct Open {
     /// Its number in the program.
     message: u32,
-    /// Its length and where it ends in the input.
+    /// Its length, and the offset of its end in the input.
     length: usize,
     end: usize,
-    /// Its start in the output, and the bytes before that its length takes.
+    /// Its start in the output, and the number of bytes of its length before that.
     begin: usize,
     length_bytes: usize,
 }
 
-/// Buffers kept from packet to packet.
+/// Buffers reused from packet to packet.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scratch {
     input: Vec<u8>,
     output: Vec<u8>,
-    /// The messages around the current position, outermost first, without the innermost. Nesting is
-    /// as deep as the packet says, so it cannot be left to the call stack.
+    /// The messages around the current position, outermost first, without the innermost. The packet
+    /// determines the depth of nesting, so it must not use the call stack.
     outer: Vec<Open>,
 }
 
@@ -51,7 +51,7 @@ impl Scratch {
         for piece in pieces {
             self.input.extend_from_slice(piece);
         }
-        // The output is never longer than the input, so one reservation is enough.
+        // The output is never longer than the input, so that one reservation suffices.
         self.output.reserve(self.input.len());
         match self.run(program, strings) {
             Some(()) => Ok(&self.output),
@@ -68,7 +68,7 @@ impl Scratch {
         }
     }
 
-    /// `None` if the packet is malformed.
+    /// Filters the input; `None` if the packet is malformed.
     fn run(&mut self, program: &Program, strings: &mut StringRules) -> Option<()> {
         let outer = &mut self.outer;
         let mut out = Output {
@@ -96,7 +96,7 @@ impl Scratch {
                 fields = program.fields(current.message);
             }
             let field = Field::read(self.input.get(at..current.end)?)?;
-            // Upstream cuts field numbers to 32 bits; 0 is allowed by no filter.
+            // Upstream truncates field numbers to 32 bits; no filter allows 0.
             let rule = match field.number {
                 0 => Rule::Drop,
                 number => fields.rule(number),
@@ -122,7 +122,7 @@ impl Scratch {
                     let string = out.string(at, &field)?;
                     strings.redact(string, kind);
                 }
-                // Left out, or not of the filter's type.
+                // The field is not allowed, or does not have the filter's type.
                 _ => out.skip(at, next)?,
             }
             at = next;
@@ -130,23 +130,23 @@ impl Scratch {
     }
 }
 
-/// One field as it stands in the input.
+/// One field as encoded in the input.
 #[derive(Debug, Clone, Copy)]
 struct Field {
     number: u32,
     kind: u64,
-    /// Bytes it takes, from the key to the end of its value.
+    /// The number of bytes from the key to the end of the value.
     length: usize,
-    /// Bytes its key takes.
+    /// The number of bytes of the key.
     key_length: usize,
-    /// Bytes of its value after the length, if it has one.
+    /// The number of bytes after the length, if there is one.
     body: Option<usize>,
-    /// Set if its key, and the varint behind it if there is one, are as short as can be.
+    /// Set if the key, and the varint after it if there is one, have their shortest form.
     minimal: bool,
 }
 
 impl Field {
-    /// The first field of the rest of a message.
+    /// Reads the first field of the rest of a message.
     #[inline]
     fn read(rest: &[u8]) -> Option<Self> {
         let (key, key_length) = varint(rest)?;
@@ -186,18 +186,18 @@ impl Field {
     }
 }
 
-/// The output, and how far the input has been copied to it. Unchanged bytes are copied in as long
-/// stretches as possible.
+/// The output, with the position up to which the input was copied. Unchanged bytes are copied in
+/// runs that are as long as possible.
 struct Output<'a> {
     input: &'a [u8],
     output: &'a mut Vec<u8>,
-    /// Input before this is in the output, or left out.
+    /// The input before this offset was copied or removed.
     done: usize,
 }
 
 impl Output<'_> {
-    /// Returns where in the output the input from `at` on will be, if nothing before it is still
-    /// left out.
+    /// Returns the position in the output of the input at `at`, provided that no input before it is
+    /// removed.
     fn position(&self, at: usize) -> usize {
         self.output.len() + at.saturating_sub(self.done)
     }
@@ -210,7 +210,7 @@ impl Output<'_> {
         Some(())
     }
 
-    /// Leaves the field at `at` out.
+    /// Removes the field at `at`.
     #[inline]
     fn skip(&mut self, at: usize, next: usize) -> Option<()> {
         self.flush(at)?;
@@ -218,7 +218,7 @@ impl Output<'_> {
         Some(())
     }
 
-    /// Lets the field at `at` through.
+    /// Passes the field at `at` on.
     #[inline]
     fn copy(&mut self, at: usize, field: &Field) -> Option<()> {
         if field.minimal {
@@ -233,8 +233,8 @@ impl Output<'_> {
         Some(())
     }
 
-    /// Lets the key of a field and its length through, not yet its body; returns how many bytes the
-    /// length takes.
+    /// Passes the key of a field and its length on, but not its body. Returns the number of bytes
+    /// of the length.
     fn open(&mut self, at: usize, field: &Field) -> Option<usize> {
         if !field.minimal {
             self.preamble(at, field)?;
@@ -242,7 +242,7 @@ impl Output<'_> {
         field.body.map(|length| varint_length(length as u64))
     }
 
-    /// Writes the key of the field at `at`, and its length if it has one, as short as can be.
+    /// Writes the key of the field at `at`, and its length if it has one, in their shortest form.
     fn preamble(&mut self, at: usize, field: &Field) -> Option<()> {
         self.flush(at)?;
         put_varint(self.output, key_of(field.number, field.kind).into());
@@ -254,7 +254,7 @@ impl Output<'_> {
         Some(())
     }
 
-    /// Lets a string through, and returns it to be redacted.
+    /// Passes a string on, and returns it for redaction.
     fn string(&mut self, at: usize, field: &Field) -> Option<&mut [u8]> {
         self.copy(at, field)?;
         self.flush(at + field.length)?;
@@ -262,13 +262,13 @@ impl Output<'_> {
         self.output.get_mut(begin..)
     }
 
-    /// Corrects the length of a message that ended at `at`, in as many bytes as it has.
+    /// Corrects the length of a message that ended at `at`, without changing the length's own size.
     fn close(&mut self, message: &Open, at: usize) {
         let mut length = self.position(at).saturating_sub(message.begin);
         if length == message.length {
             return;
         }
-        // Something was left out, so the message's beginning is in the output already.
+        // A field was removed, so the start of the message is already in the output.
         let place = message.begin.saturating_sub(message.length_bytes)..message.begin;
         let bytes = self.output.get_mut(place);
         let Some((last, others)) = bytes.and_then(<[u8]>::split_last_mut) else {
@@ -282,23 +282,23 @@ impl Output<'_> {
     }
 }
 
-/// Keys have 32 bits: numbers beyond 2^29 cannot be told from lower ones, as upstream has it.
+/// Encodes a key with 32 bits. As in upstream, numbers beyond 2^29 cannot be told from lower ones.
 fn key_of(number: u32, kind: u64) -> u32 {
     (number << 3) | kind as u32
 }
 
-/// A varint and the bytes it takes.
+/// Decodes a varint, and returns it with its length.
 #[inline]
 fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     match *bytes {
-        // Most keys and lengths are of one byte or two.
+        // Most keys and lengths have one or two bytes.
         [byte @ ..0x80, ..] => Some((byte.into(), 1)),
         [low, high @ ..0x80, ..] => Some((u64::from(low & 0x7f) | u64::from(high) << 7, 2)),
         _ => decode_varint(bytes),
     }
 }
 
-/// The bytes a varint takes, and whether it could not take fewer.
+/// Returns the length of a varint, and true if it has its shortest form.
 #[inline]
 fn varint_extent(bytes: &[u8]) -> Option<(usize, bool)> {
     if let Some(word) = bytes.first_chunk::<8>() {

@@ -1,4 +1,4 @@
-//! String rules: which parts of the strings that pass the filter are redacted.
+//! String rules, which redact parts of the strings that pass the filter.
 
 use ferretto_proto::fields::trace_config::trace_filter::string_filter_rule::{
     POLICY, SEMANTIC_TYPE,
@@ -9,20 +9,20 @@ use ferretto_wire::Value;
 use super::FilterError;
 use crate::matching::{Budget, Captures, Regex, Weight, compile_bytes, compile_whole_bytes};
 
-/// Semantic types rules can name. Fields of a higher type are subject to every rule.
+/// The number of semantic types that rules can name. All rules apply to fields of a higher type.
 const MAX_SEMANTIC_TYPES: u32 = 128;
 
-/// The text a redacted group is overwritten with, as far as it has room.
+/// The text that overwrites the start of a redacted group.
 const REDACTED: &[u8] = b"P60REDACTED";
-/// The byte the rest of the group is filled with.
+/// The byte that overwrites the rest of the group.
 const FILL: u8 = b'-';
 
-/// The effect of a rule on a string it matches.
+/// The effect of a rule on a string that it matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     /// Redacts the groups of a match of the whole string.
     Redact,
-    /// Lets the string through as it is.
+    /// Passes the string on unchanged.
     Break,
     /// Redacts the groups of every match in the string.
     RedactAll,
@@ -31,7 +31,7 @@ enum Action {
 #[derive(Debug, Clone)]
 struct StringRule {
     action: Action,
-    /// If set, the rule is for atrace strings whose text begins like this.
+    /// If set, the rule applies to atrace strings whose text has this prefix.
     atrace_prefix: Option<Vec<u8>>,
     regex: Regex,
     groups: Captures,
@@ -45,7 +45,7 @@ struct StringRule {
 pub(super) struct StringRules(Vec<StringRule>);
 
 impl StringRules {
-    /// A rule with the name of an earlier one replaces it.
+    /// Compiles rules. A rule with the name of an earlier one replaces it.
     pub(super) fn load<'a>(
         config: impl Iterator<Item = &'a StringFilterRule>,
         budget: &mut Budget,
@@ -67,7 +67,7 @@ impl StringRules {
         self.0.iter().map(|rule| Weight::of(&rule.regex)).sum()
     }
 
-    /// Overwrites the secret parts of a string.
+    /// Redacts a string.
     pub(super) fn redact(&mut self, string: &mut [u8], semantic_type: u16) {
         if string.is_empty() {
             return;
@@ -91,7 +91,7 @@ impl StringRules {
     }
 }
 
-/// The start of the text of an atrace string, looked for once at most.
+/// The start of the text of an atrace string, searched at most once.
 enum Payload {
     Unknown,
     Known(Option<usize>),
@@ -109,7 +109,8 @@ impl Payload {
     }
 }
 
-/// Index of the text in strings such as `B|1234|text`. Ends of slices (`E|1234`) have none.
+/// Returns the index of the text in strings such as `B|1234|text`. The end of a slice (`E|1234`)
+/// has no text.
 fn atrace_payload(string: &[u8]) -> Option<usize> {
     if string.first() == Some(&b'E') {
         return None;
@@ -126,7 +127,7 @@ impl StringRule {
             fields.filter(move |unknown| unknown.number == field)
         };
         let (action, atrace) = match config.policy {
-            // A policy unknown here was kept with the unknown fields.
+            // An unknown policy is among the unknown fields.
             _ if unknown(POLICY).next().is_some() => return Err(FilterError::StringPolicy),
             None | Some(Policy::SFP_UNSPECIFIED) => return Err(FilterError::StringPolicy),
             Some(Policy::SFP_MATCH_REDACT_GROUPS) => (Action::Redact, false),
@@ -142,7 +143,7 @@ impl StringRule {
             _ => None,
         });
         for kind in named.chain(unnamed) {
-            // Enums are 32 bits wide; negative ones are too high.
+            // Enums have 32 bits; negative values are too large.
             let bit = 1u128.checked_shl(kind as u32);
             semantic_types |= bit.ok_or(FilterError::SemanticType)?;
         }
@@ -176,7 +177,7 @@ impl StringRule {
         semantic_type >= MAX_SEMANTIC_TYPES || self.semantic_types >> semantic_type & 1 == 1
     }
 
-    /// Returns whether no further rule is to be tried.
+    /// Applies the rule. Returns true if no further rule is to be applied.
     fn apply(&mut self, string: &mut [u8]) -> bool {
         match self.action {
             Action::Break => self.regex.is_match(string),
@@ -186,7 +187,7 @@ impl StringRule {
                 let mut any = false;
                 while let Some((begin, end)) = self.redact_at(string, next) {
                     any = true;
-                    // An empty match must not be found again.
+                    // Skips an empty match, which would be found again.
                     next = if begin == end { end + 1 } else { end };
                 }
                 any
@@ -194,7 +195,7 @@ impl StringRule {
         }
     }
 
-    /// Redacts the groups of the first match at `from` or behind; returns where the match is.
+    /// Redacts the groups of the first match at or after `from`. Returns the position of the match.
     fn redact_at(&mut self, string: &mut [u8], from: usize) -> Option<(usize, usize)> {
         if from > string.len() {
             return None;

@@ -12,7 +12,7 @@ fn word(field: u32, opcode: u32) -> u32 {
     field << 3 | opcode
 }
 
-/// `Trace` with `packet`, whose fields follow.
+/// Returns a filter for `Trace` with `packet`, whose fields are given.
 fn config(packet: &[u32]) -> trace_config::TraceFilter {
     let code = [&[word(1, NESTED), 1, 0], packet].concat();
     trace_config::TraceFilter {
@@ -21,7 +21,8 @@ fn config(packet: &[u32]) -> trace_config::TraceFilter {
     }
 }
 
-/// Packet: 1 simple, 2 nested {1 simple, 2 nested in itself}, 3 string, 200 simple.
+/// Returns a filter that allows in a packet: 1 simple, 2 nested {1 simple, 2 nested in itself}, 3
+/// string, 200 simple.
 fn filter() -> TraceFilter {
     let mut config = config(&[
         word(1, SIMPLE),
@@ -84,12 +85,12 @@ fn nested_lengths_keep_their_width() {
         packet.bytes(2, &child);
         packet.bytes(2, &[]);
     });
-    // 205 takes two bytes, and so does the 2 left of it.
+    // 205 takes two bytes, so the remaining 2 does, too.
     assert_eq!(
         filtered(&packet),
         Ok(vec![0x12, 0x82, 0x00, 0x08, 0x05, 0x12, 0x00])
     );
-    // Redundant input: a length in four bytes, a value in three.
+    // Redundant input: a length of four bytes, a value of three.
     let redundant = [0x12, 0x84, 0x80, 0x80, 0x00, 0x08, 0x85, 0x80, 0x00];
     assert_eq!(filtered(&redundant), Ok(vec![0x12, 0x02, 0x08, 0x05]));
 }
@@ -125,7 +126,7 @@ fn service_065_malformed_packets() {
 }
 
 #[test]
-fn deep_nesting_is_no_recursion() {
+fn deep_nesting_does_not_recurse() {
     let mut packet = vec![];
     for _ in 0..20_000 {
         let mut outer = encode(|outer| outer.bytes(2, &packet));
@@ -183,7 +184,7 @@ fn service_062_counters() {
     assert_eq!(counters, expected);
 }
 
-/// A field of a packet, with varints of more bytes than needed.
+/// A field of a packet, whose varints may be longer than necessary.
 #[derive(Debug, Clone)]
 enum Tree {
     Varint(u32, u64, usize),
@@ -232,7 +233,7 @@ impl Tree {
         }
     }
 
-    /// Returns the expected output of [`filter`], computed in another way.
+    /// Computes the expected output of [`filter`] in another way.
     fn expected(&self, inside: bool) -> Vec<u8> {
         let copied = |field| field == 1 || field == 200 && !inside;
         match self {
@@ -303,7 +304,7 @@ proptest! {
         prop_assert_eq!(output, Ok(expected));
     }
 
-    /// A packet that ends too early is not let through in part, unless it ends between two fields.
+    /// A truncated packet is not passed on in part, unless it ends between two fields.
     #[test]
     fn service_065_cut_short(fields in fields(), cut: prop::sample::Index) {
         let mut packet = encode_all(&fields);

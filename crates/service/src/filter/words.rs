@@ -1,12 +1,12 @@
-//! Filter bytecode: 32-bit words as varints, the last one a checksum of the others.
+//! Filter bytecode: 32-bit words as varints, the last of which is a checksum of the others.
 
 use ferretto_format::Fnv1a;
 use ferretto_wire::{decode_varint, varint_length};
 
-/// The words without the checksum; `None` if there is none, it is wrong, or a varint is not in its
-/// shortest form or does not fit 32 bits.
+/// Decodes the words without the checksum; `None` if the checksum is missing or wrong, or a varint
+/// is not in its shortest form or does not fit 32 bits.
 pub(super) fn decode(mut bytes: &[u8]) -> Option<Vec<u32>> {
-    // A word takes a byte at least; most take one or two.
+    // A word takes at least a byte; most take one or two.
     let mut words = Vec::with_capacity(bytes.len());
     while !bytes.is_empty() {
         let (value, length) = decode_varint(bytes)?;
@@ -20,7 +20,7 @@ pub(super) fn decode(mut bytes: &[u8]) -> Option<Vec<u32>> {
     (checksum == self::checksum(&words)).then_some(words)
 }
 
-/// The lower half of FNV-1a 64 over the words as little-endian bytes.
+/// Returns the lower half of FNV-1a 64 over the words as little-endian bytes.
 pub(super) fn checksum(words: &[u32]) -> u32 {
     let add = |hash: Fnv1a, word: &u32| hash.update(&word.to_le_bytes());
     words.iter().fold(Fnv1a::new(), add).finish() as u32

@@ -1,4 +1,4 @@
-//! Regular expressions, by the library whose engines report their size.
+//! Regular expressions of the library whose engines report their size.
 
 use regex_automata::meta::{self, BuildError};
 use regex_automata::util::{captures, syntax};
@@ -6,19 +6,18 @@ use regex_automata::{Input, Span};
 
 use super::{PatternError, Purpose};
 
-/// The part of the automaton that a search of strings may keep, in bytes, twice for each
-/// expression.
+/// The size of the lazy automaton's cache for searching strings, in bytes; each expression has two.
 const CACHE_BYTES: usize = 64 * 1024;
 
 /// A compiled expression. Copies share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Regex(meta::Regex);
 
-/// The places of the groups of a match.
+/// The positions of the groups of a match.
 #[derive(Debug, Clone)]
 pub(crate) struct Captures(captures::Captures);
 
-/// Checks that the expression makes sense, without compiling it.
+/// Checks the syntax of an expression without compiling it.
 pub(super) fn check(pattern: &str, unicode: bool) -> Result<(), PatternError> {
     let parsed = syntax::parse_with(pattern, &syntax_of(unicode));
     parsed
@@ -26,8 +25,7 @@ pub(super) fn check(pattern: &str, unicode: bool) -> Result<(), PatternError> {
         .map_err(|error| short_reason(&error.to_string()))
 }
 
-/// Compiles an expression that takes `limit` bytes at most, or some more with the caches for
-/// searching.
+/// Compiles an expression that takes at most `limit` bytes, plus the caches for searching.
 pub(super) fn compile(
     pattern: &str,
     unicode: bool,
@@ -48,7 +46,7 @@ pub(super) fn compile(
     builder.build(pattern).map(Regex).map_err(reason)
 }
 
-/// Bytes it takes.
+/// Returns the size of an expression in bytes.
 pub(super) fn size(regex: &Regex) -> usize {
     regex.0.memory_usage()
 }
@@ -67,7 +65,7 @@ fn reason(error: BuildError) -> PatternError {
     }
 }
 
-/// The last line of the parser's message; the others draw the pattern with arrows below it.
+/// Returns the last line of the parser's message; the lines above draw the pattern with arrows.
 fn short_reason(message: &str) -> PatternError {
     let last = message.lines().last().unwrap_or_default();
     PatternError(last.trim_start_matches("error: ").to_owned())
@@ -78,12 +76,12 @@ impl Regex {
         self.0.is_match(string)
     }
 
-    /// Room for the groups of its matches.
+    /// Creates space for the groups of a match.
     pub(crate) fn captures(&self) -> Captures {
         Captures(self.0.create_captures())
     }
 
-    /// Finds the first match at `from` or behind, and its groups. `from` is not beyond the string.
+    /// Finds the first match at or after `from`, and its groups. `from` is within the string.
     pub(crate) fn find(
         &self,
         string: &[u8],

@@ -1,4 +1,4 @@
-//! The stand-in for regular expressions in a service built without them: a type without values.
+//! Replaces regular expressions in a service built without them by a type without values.
 
 use super::{PatternError, Purpose};
 

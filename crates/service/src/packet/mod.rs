@@ -1,8 +1,8 @@
-//! From a packet in a trace buffer to one that may leave the service.
+//! Turns a packet in a trace buffer into one that may leave the service.
 //!
-//! Each packet is checked at its top level ([`validate`]), then gets the fields only the service
-//! may write ([`Trusted`]) as one slice more behind its own. Both work on the slices the buffer
-//! returns, so the bytes of a packet are copied once: from the buffer to where they go.
+//! The top level of each packet is checked ([`validate`]). Then it gets the fields that only the
+//! service may write ([`Trusted`]) as one more slice at its end. Both work on the slices that the
+//! buffer returns, so the bytes of a packet are copied only once, to their destination.
 
 mod trusted;
 mod validate;

@@ -1,4 +1,4 @@
-//! The fields the service adds to each packet.
+//! The fields that the service adds to each packet.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::buffer::{Identity, Loss, Packet, ProducerId, WriterId};
 
-/// Most bytes the fields can take: 11 + 6 + 12 + 7 + 7 is 43.
+/// The largest size of the fields, rounded up: 11 + 6 + 12 + 7 + 7 is 43.
 const MAX_BYTES: usize = 48;
 
 /// The fields of a packet that only the service may set: its writer, and the losses before it.
@@ -17,21 +17,21 @@ const MAX_BYTES: usize = 48;
 pub struct Trusted {
     /// The sender, as far as it is known.
     pub identity: Identity,
-    /// Number of the sequence within the session; see [`SequenceIds`].
+    /// The number of the sequence in the session; see [`SequenceIds`].
     pub sequence_id: u32,
-    /// The loss before it.
+    /// The loss before the packet.
     pub loss: Loss,
 }
 
 impl Trusted {
-    /// The fields, encoded. They are put behind the producer's, so that they win over any of the
-    /// same number.
+    /// Encodes the fields. They are written after the producer's, so that they override fields with
+    /// the same number.
     pub fn encode(&self) -> TrustedFields {
         let mut fields = TrustedFields {
             bytes: [0; MAX_BYTES],
             len: 0,
         };
-        // int32 in the schema, so larger values are negative and sign-extended.
+        // The schema has int32, so that larger values are negative and sign-extended.
         fields.field(3, i64::from(self.identity.uid as i32) as u64);
         fields.field(10, self.sequence_id.into());
         if let Some(pid) = self.identity.pid {
@@ -47,7 +47,7 @@ impl Trusted {
     }
 }
 
-/// A few encoded fields, without an allocation.
+/// A few encoded fields, without a heap allocation.
 #[derive(Debug, Clone, Copy)]
 pub struct TrustedFields {
     bytes: [u8; MAX_BYTES],
@@ -55,7 +55,7 @@ pub struct TrustedFields {
 }
 
 impl TrustedFields {
-    /// The bytes.
+    /// Returns the encoded bytes.
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()
     }
@@ -81,38 +81,38 @@ impl TrustedFields {
     }
 }
 
-/// Writers of one user whose numbers are remembered unless said otherwise: more than all threads of
-/// a large machine.
+/// The default number of writers of one user with remembered ids: more than all threads of a large
+/// machine.
 pub(crate) const WRITERS_PER_USER: usize = 262_144;
 
-/// The part kept for each user besides.
+/// The number of writers remembered for each user in addition.
 const PER_USER: usize = 128;
 
 /// A writer of a producer of a machine.
 type Writer = (u32, ProducerId, WriterId);
 
-/// Numbers the packet sequences of a session: 2, 3, ... in order of first use. 1 is the service's
-/// own. A number is never used for another writer.
+/// Assigns the packet sequence ids of a session: 2, 3, ... in order of first use. 1 is the
+/// service's own. An id is never assigned to another writer.
 ///
-/// Each user has room for so many writers; beyond that the one that was numbered first is
-/// forgotten. If it is still there, it gets another number, and its next packet reports a loss, so
-/// that nobody relies on incremental state of the old sequence.
+/// The number of writers per user is limited; beyond it, the writer that got its id first is
+/// forgotten. If that writer continues, it gets another id, and its next packet reports a loss, so
+/// that readers do not rely on the incremental state of the old sequence.
 #[derive(Debug, Clone)]
 pub struct SequenceIds {
     limit: usize,
     by_writer: FxHashMap<Writer, u32>,
-    /// `None` is everyone on other machines.
+    /// The writers by user; `None` is everyone on other machines.
     by_user: BTreeMap<Option<u32>, Owned>,
-    /// The number of ids handed out.
+    /// The number of assigned ids.
     count: u32,
 }
 
 /// The writers of one user.
 #[derive(Debug, Clone, Default)]
 struct Owned {
-    /// In the order they were numbered.
+    /// In the order of their ids.
     writers: VecDeque<Writer>,
-    /// Some were forgotten.
+    /// Set if writers were forgotten.
     overflowed: bool,
 }
 
@@ -123,7 +123,7 @@ impl Default for SequenceIds {
 }
 
 impl SequenceIds {
-    /// Remembers the numbers of so many writers of each user.
+    /// Creates a generator that remembers the ids of this many writers of each user.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -133,15 +133,15 @@ impl SequenceIds {
         }
     }
 
-    /// The number of packets the service writes itself.
+    /// The id of the service's own sequence.
     pub const SERVICE: u32 = 1;
 
-    /// The number of a writer.
+    /// Returns the id of a writer.
     pub fn id(&mut self, identity: Identity, producer: ProducerId, writer: WriterId) -> u32 {
         self.sequence_id(identity, producer, writer).0
     }
 
-    /// The fields that the service adds to a packet.
+    /// Returns the fields that the service adds to a packet.
     pub fn trusted(&mut self, packet: &Packet<'_>) -> Trusted {
         let (sequence_id, renewed) =
             self.sequence_id(packet.identity, packet.producer, packet.writer);
@@ -150,7 +150,7 @@ impl SequenceIds {
             loss |= Loss::PRESENT;
         }
         if !loss.is_none() {
-            // It takes the place of the writer's own word, whose reasons must not get lost.
+            // The field replaces the writer's own, whose reasons must not get lost.
             loss |= own_loss(packet);
         }
         Trusted {
@@ -160,19 +160,19 @@ impl SequenceIds {
         }
     }
 
-    /// Returns how many numbers are remembered.
+    /// Returns the number of remembered ids.
     pub fn len(&self) -> usize {
         self.by_writer.len()
     }
 
-    /// Returns true if no number is remembered.
+    /// Returns true if no id is remembered.
     pub fn is_empty(&self) -> bool {
         self.by_writer.is_empty()
     }
 
-    /// Bytes it takes.
+    /// Returns the memory of the table in bytes.
     pub(crate) fn memory(&self) -> u64 {
-        // A table grows by doubling; key and number, and the key again in order.
+        // Tables grow by doubling. Each entry has key and id, and its key again in order.
         let (entry, key) = (size_of::<(Writer, u32)>() + 1, size_of::<Writer>());
         let queued = self.by_user.values().map(|owned| owned.writers.capacity());
         let table = self.by_writer.capacity() * 8 / 7;
@@ -180,7 +180,7 @@ impl SequenceIds {
         (table * entry + queues) as u64
     }
 
-    /// The number of a writer, and whether that is a new one that it may not have had before.
+    /// Returns the id of a writer, and true if it is new and the writer may have had another one.
     fn sequence_id(
         &mut self,
         identity: Identity,
@@ -191,7 +191,7 @@ impl SequenceIds {
         match self.by_writer.entry(key) {
             Entry::Occupied(known) => return (*known.get(), false),
             Entry::Vacant(place) => {
-                // More than 2^32 writers might wrap it in theory only.
+                // It could wrap only after 2^32 writers.
                 self.count = self.count.wrapping_add(1);
                 place.insert(self.count.wrapping_add(Self::SERVICE));
             }
@@ -211,8 +211,8 @@ impl SequenceIds {
     }
 }
 
-/// Returns the loss before a packet as its writer knows it. Writers say that where the packet
-/// begins, which is at the beginning of a chunk, so that its first piece is enough.
+/// Returns the loss before a packet as its writer reported it. Writers report it at the start of a
+/// packet at the start of a chunk, so the first piece suffices.
 fn own_loss(packet: &Packet<'_>) -> Loss {
     let beginning = packet.fragments().next().unwrap_or_default();
     let fields = Fields::new(beginning).map_while(Result::ok);

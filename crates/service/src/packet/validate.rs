@@ -1,19 +1,19 @@
-//! Checking packets from producers before they go out under the service's name.
+//! Checks packets of producers before the service passes them on.
 
-/// Longest length-delimited field.
+/// The largest size of a length-delimited field.
 const MAX_LENGTH: u64 = (1 << 28) - 1;
 
-/// Largest field number.
+/// The largest field number.
 const MAX_FIELD_NUMBER: u64 = (1 << 29) - 1;
 
-/// Top-level fields of TracePacket that only the service may write. Upstream's service lets a
-/// producer claim to be the trace's identity, its triggers, the clocks of other machines or
+/// The top-level fields of TracePacket that only the service may write. Upstream's service allows
+/// producers to write the trace's identity, its triggers, the clocks of other machines and
 /// transitions of other sessions (46, 89, 107, 113, 134).
 pub const RESERVED_FIELDS: [u32; 17] = [
     3, 10, 33, 35, 36, 46, 50, 69, 79, 89, 98, 107, 113, 124, 125, 133, 134,
 ];
 
-/// The reserved numbers and 0, which protobuf does not have, as a bit set.
+/// The reserved numbers and the invalid number 0, as a bit set.
 const REFUSED: [u64; 3] = {
     let mut set = [1, 0, 0];
     let mut index = 0;
@@ -32,12 +32,12 @@ fn is_refused(field: u32) -> bool {
         .is_some_and(|word| word >> (field % 64) & 1 == 1)
 }
 
-/// Why a packet is not passed on.
+/// The reason why a packet is not passed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InvalidPacket {
-    /// It holds a field only the service may write.
+    /// The packet has a field that only the service may write.
     Reserved(u32),
-    /// A field number that protobuf does not have: 0, or above 2^29 - 1.
+    /// A field number is invalid in protobuf: 0, or above 2^29 - 1.
     FieldNumber(u64),
     /// A field has a wire type other than varint, 64-bit, length-delimited or 32-bit.
     WireType(u8),
@@ -82,13 +82,13 @@ enum ParserState {
 pub fn validate<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<(), InvalidPacket> {
     let mut pieces = pieces.into_iter();
     let mut header = Header::default();
-    // Where the next header begins, and where the piece ends, both counted from the packet's start.
+    // The offset of the next header and of the end of the piece, both from the start of the packet.
     let (mut next, mut end) = (0usize, 0usize);
     while let Some(piece) = piece_beyond(next, &mut pieces, &mut end) {
         let rest = end - next;
         let behind = if rest == piece.len() {
-            // Apart from the other case, as the processor then goes on without waiting for the
-            // length of the field before.
+            // This case is separate, so that the processor continues without waiting for the length
+            // of the previous field.
             header.feed(piece)?
         } else {
             let start = piece.len().saturating_sub(rest);
@@ -100,8 +100,8 @@ pub fn validate<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<(), In
     is_complete.then_some(()).ok_or(InvalidPacket::Truncated)
 }
 
-/// Returns the next piece that ends behind `next`, and with `end` where it ends. All that is done
-/// for most pieces of a large packet.
+/// Returns the next piece that ends after `next`, and sets `end` to its end. Most pieces of a large
+/// packet need no other work.
 #[inline(always)]
 fn piece_beyond<'a>(
     next: usize,
@@ -109,8 +109,8 @@ fn piece_beyond<'a>(
     end: &mut usize,
 ) -> Option<&'a [u8]> {
     loop {
-        // Several in a row: as a loop of its own one is so short that its time would depend on
-        // where the compiler puts it.
+        // Four pieces per iteration: the time of a tight loop would depend on where the compiler
+        // places it.
         for _ in 0..4 {
             let piece = pieces.next()?;
             *end += piece.len();
@@ -122,19 +122,19 @@ fn piece_beyond<'a>(
     }
 }
 
-/// Marks a branch as one that is seldom taken.
+/// Marks a branch as cold.
 #[cold]
 #[inline]
 fn seldom() {}
 
-/// The key of a field and, depending on its wire type, the value or the length behind it, of which
-/// a part may have come with an earlier piece.
+/// The key of a field and, depending on its wire type, its value or length. Earlier pieces may have
+/// contained a part of it.
 #[derive(Debug)]
 struct Header {
-    /// The last piece ended inside it.
+    /// Set if the last piece ended inside the header.
     is_split: bool,
     state: ParserState,
-    /// The bits so far of the varint that `state` speaks of, and how many they are.
+    /// The bits so far of the varint that `state` refers to, and their number.
     value: u64,
     shift: u32,
 }
@@ -151,8 +151,8 @@ impl Default for Header {
 }
 
 impl Header {
-    /// Checks the rest of a piece, at least one byte. Returns how many bytes behind it are the
-    /// content of a field.
+    /// Checks the rest of a piece, at least one byte. Returns the number of bytes after it that are
+    /// the content of a field.
     #[inline(always)]
     fn feed(&mut self, mut rest: &[u8]) -> Result<usize, InvalidPacket> {
         loop {
@@ -179,7 +179,7 @@ impl Header {
     }
 
     /// Reads one header, or as much of it as there is, byte by byte. Returns its size with that of
-    /// the field's content behind it, which may go on behind `bytes`.
+    /// the field's content, which may continue after `bytes`.
     #[inline(never)]
     fn feed_bytes(&mut self, mut bytes: &[u8]) -> Result<usize, InvalidPacket> {
         let before = bytes.len();
@@ -202,9 +202,9 @@ impl Header {
         Ok(before)
     }
 
-    /// Returns the size of the field's content, if it is known already.
+    /// Returns the size of the field's content, if it is already known.
     fn after_key(&mut self, key: u64) -> Result<Option<usize>, InvalidPacket> {
-        // Upstream cuts the number to 32 bits before it looks it up.
+        // Upstream truncates the number to 32 bits before it checks it.
         let field = (key >> 3) as u32;
         if field != 0 && is_refused(field) {
             return Err(InvalidPacket::Reserved(field));
@@ -222,7 +222,7 @@ impl Header {
         Ok(None)
     }
 
-    /// Reads on in a varint; `None` if the piece ends before it does.
+    /// Continues a varint; `None` if the piece ends before it does.
     fn varint(&mut self, piece: &mut &[u8]) -> Result<Option<u64>, InvalidPacket> {
         while let Some((byte, rest)) = piece.split_first() {
             *piece = rest;
@@ -240,22 +240,22 @@ impl Header {
     }
 }
 
-/// The bit that all bytes of a varint have but the last.
+/// The bits that are set in all bytes of a varint but the last.
 const MORE: u64 = 0x8080_8080_8080_8080;
 
-/// The first byte of a field: its whole key if it is below 0x80.
+/// Classes of the first byte of a field, which is its whole key if it is below 0x80.
 mod start {
-    /// A valid key, of a varint.
+    /// A valid key of a varint.
     pub(super) const VARINT: u8 = 1;
-    /// A valid key, of a length and so many bytes.
+    /// A valid key of a length with that many bytes.
     pub(super) const LENGTH: u8 = 2;
-    /// A valid key, of eight bytes or four.
+    /// A valid key of eight or four bytes.
     pub(super) const FIXED: u8 = 4;
-    /// The key goes on.
+    /// A key of more than one byte.
     pub(super) const LONG: u8 = 8;
 }
 
-/// A bit of [`start`] for each first byte; none if a key of one byte is not valid.
+/// The class of [`start`] for each first byte; 0 if it is not a valid key.
 const STARTS: [u8; 256] = {
     let mut starts = [start::LONG; 256];
     let mut key = 0;
@@ -272,16 +272,16 @@ const STARTS: [u8; 256] = {
     starts
 };
 
-/// Returns the size of the field that begins with these bytes, if it is valid, its key has at most
-/// two bytes, its length at most four and its value, if it is a varint, at most eight.
+/// Returns the size of the field that starts with these bytes, if it is valid, its key has at most
+/// two bytes, its length at most four, and its value, if it is a varint, at most eight.
 #[inline(always)]
 fn usual_field(bytes: &[u8; 10]) -> Option<usize> {
     let word = |at: usize| {
         let word = bytes.get(at..).and_then(<[u8]>::first_chunk);
         word.map_or(0, |word| u64::from_le_bytes(*word))
     };
-    // In the order of how common they are. Bits and not an enum, of which a table of addresses
-    // would be made, which is guessed less well.
+    // In the order of frequency. Bits instead of an enum, for which the compiler would build a jump
+    // table that is predicted less well.
     let [first, second, ..] = *bytes;
     let start = STARTS[usize::from(first)];
     if start & start::LENGTH != 0 {
@@ -306,13 +306,13 @@ fn usual_field(bytes: &[u8; 10]) -> Option<usize> {
     }
 }
 
-/// Returns the size of a field whose key has `key` bytes, with a length, which these begin with.
+/// Returns the size of a field with a length, which `bytes` starts with. Its key has `key` bytes.
 #[inline(always)]
 fn content(key: usize, bytes: u64) -> Option<usize> {
     let bytes = bytes as u32;
     let more = bytes & MORE as u32;
     let three = bytes & 0x7f | bytes >> 1 & 0x3f80 | bytes >> 2 & 0x001f_c000;
-    // As writers fill it in that leave room for a length before they know it.
+    // The padded length of writers that reserve space for it before they know it.
     if more == 0x0080_8080 {
         return Some(key + 4 + (three | bytes >> 3 & 0x0fe0_0000) as usize);
     }
@@ -325,22 +325,22 @@ fn content(key: usize, bytes: u64) -> Option<usize> {
     (more & 0x0080_0000 == 0).then_some(key + 3 + three as usize)
 }
 
-/// Returns the size of a field whose key has `key` bytes, with a varint, which these begin with.
+/// Returns the size of a field with a varint, which `bytes` starts with. Its key has `key` bytes.
 #[inline(always)]
 fn value(key: usize, bytes: u64) -> Option<usize> {
     let ends = !bytes & MORE;
     (ends != 0).then(|| key + 1 + ends.trailing_zeros() as usize / 8)
 }
 
-/// Returns the size of a field whose key has `key` bytes, of which this is the first, with eight
-/// bytes or four.
+/// Returns the size of a field with eight or four bytes. Its key has `key` bytes and starts with
+/// `first`.
 #[inline(always)]
 fn fixed(key: usize, first: u8) -> usize {
     key + (8 >> (first >> 2 & 1))
 }
 
-/// As [`usual_field`], near the end of a piece, if its key and its length or value have one byte
-/// each.
+/// Handles fields near the end of a piece as [`usual_field`] does, if their key and their length or
+/// value have one byte each.
 #[inline(always)]
 fn short_field(bytes: &[u8]) -> Option<usize> {
     let [key @ ..0x80, next @ ..0x80, ..] = *bytes else {

@@ -1,4 +1,4 @@
-//! CommitData: chunks from a producer into buffers. Every value here is the producer's claim.
+//! CommitData: moves chunks from a producer into buffers. The producer may have chosen any values.
 
 use ferretto_ipc::port::commit::{self, Commit, Move, PatchedChunk};
 use ferretto_proto::CommitDataRequest;
@@ -11,7 +11,7 @@ use crate::ids::{BufferId, WriterId};
 use crate::limits::{INLINE_CHUNK_SIZES, MAX_PATCHES_PER_CHUNK, MAX_WRITER_ID};
 use crate::pool::BufferPool;
 
-/// Memory to work in.
+/// Reusable memory.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     payload: Vec<u8>,
@@ -19,8 +19,8 @@ pub(crate) struct Scratch {
 }
 
 impl Producer {
-    /// Moves and patches chunks. Returns false if there is no shared memory to commit from; nothing
-    /// is done then.
+    /// Moves and patches chunks. Does nothing and returns false if there is no shared memory to
+    /// commit from.
     pub(crate) fn commit_shared(
         &mut self,
         buffers: &mut BufferPool,
@@ -44,8 +44,8 @@ impl Producer {
         true
     }
 
-    /// Moves and patches chunks. Returns false if there is nowhere to commit from; nothing is done
-    /// then.
+    /// Moves and patches chunks. Does nothing and returns false if there is no memory to commit
+    /// from.
     pub(crate) fn commit(
         &mut self,
         buffers: &mut BufferPool,
@@ -56,8 +56,8 @@ impl Producer {
         if !matches!(self.memory, Memory::Shared(_) | Memory::Inline) {
             return false;
         }
-        // Nobody has more to commit than fits the memory, unless the same chunks are made to look
-        // full again and again.
+        // A commit cannot hold more than the memory, unless the producer marks the same chunks as
+        // complete again and again.
         let mut left = self.memory.size();
         for moved in &request.chunks_to_move {
             let accepted = match &moved.data {
@@ -82,10 +82,10 @@ impl Producer {
 #[derive(Debug, PartialEq, Eq)]
 enum MoveOutcome {
     Done,
-    /// There was no chunk where the entry says. Not counted: a page that was scraped and a chunk
-    /// committed twice look like this too.
+    /// There is no chunk at this place. This is not counted, since a scraped page or a chunk
+    /// committed twice looks the same.
     Nothing,
-    /// The chunk is not for this buffer, or not a chunk.
+    /// The chunk is not allowed in this buffer, or malformed.
     Refused,
 }
 
@@ -103,7 +103,7 @@ fn move_shared(
         return MoveOutcome::Nothing;
     };
     let location = (moved.page, moved.chunk);
-    // Freed again when it goes out of scope, also after an error.
+    // The chunk is freed when it goes out of scope, even after an error.
     let Some(chunk) = region.try_read(location.0, location.1) else {
         return MoveOutcome::Nothing;
     };
@@ -111,7 +111,7 @@ fn move_shared(
     if producer.copied.take(location, chunk.header(), target) {
         return MoveOutcome::Done;
     }
-    // The record that it replaces is loaded while it is copied.
+    // Prefetches the record that the chunk will replace.
     if let Some(buffer) = BufferId::try_from(target)
         .ok()
         .and_then(|id| buffers.get(id))
@@ -154,7 +154,8 @@ fn store(
     complete: bool,
     payload: &[u8],
 ) -> MoveOutcome {
-    // Upstream takes the low 16 bits, so that 0x10001 means 1; honest producers never send such.
+    // Upstream takes the low 16 bits, so that 0x10001 means 1; honest producers never send such
+    // ids.
     let Ok(target) = BufferId::try_from(target) else {
         return MoveOutcome::Refused;
     };
@@ -178,8 +179,8 @@ fn store(
     MoveOutcome::Done
 }
 
-/// Returns how many patches were refused before they reached a buffer. `scratch` is memory to work
-/// in.
+/// Applies patches. Returns the number of patches refused before they reached a buffer. `scratch`
+/// is reusable memory.
 fn apply_patches(
     buffers: &mut BufferPool,
     producer: &Producer,
@@ -209,7 +210,7 @@ fn apply_patches(
     }));
     let refused = all - scratch.len() as u64;
     let (writer, chunk) = (patched.writer_id as WriterId, patched.chunk_id);
-    // A chunk that is gone already is in the buffer's own counters.
+    // The buffer counts patches for chunks that are gone.
     let _ = buffer.try_patch(
         producer.id,
         writer,

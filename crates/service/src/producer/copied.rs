@@ -1,4 +1,4 @@
-//! Complete chunks that were scraped and are still to be committed.
+//! Complete chunks that were scraped but not committed yet.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,23 @@ use ferretto_shm::{ChunkFlags, ChunkHeader, ScrapedChunk};
 
 use crate::ids::BufferId;
 
-/// The location of a chunk in shared memory: its page, and its place in that.
+/// The position of a chunk in shared memory: its page, and its index in the page.
 type Location = (u32, u32);
 
-/// Chunks of one producer whose buffer has all of them already, by where they lie. Their commits
-/// only free them: stored again after they were read, they would look as if they came too late, and
-/// be counted as lost.
+/// The chunks of one producer that were copied completely, by position. Their commits only free
+/// them: storing such a chunk again after it was read would count it as late, and so as lost.
 ///
-/// There are no more than there are chunks in the shared memory.
+/// There are at most as many as chunks in the shared memory.
 #[derive(Debug, Default)]
 pub(crate) struct Copied(BTreeMap<Location, (BufferId, ChunkHeader)>);
 
 impl Copied {
-    /// Returns how many chunks are noted.
+    /// Returns the number of chunks.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Returns true if a chunk that is being scraped is in its buffer already; if not, it is noted,
-    /// as it will be.
+    /// Returns true if a scraped chunk is already in its buffer. Otherwise notes it as copied.
     pub(crate) fn note(&mut self, chunk: &ScrapedChunk<'_>, target: BufferId) -> bool {
         let header = chunk.header();
         let is_final = chunk.is_complete() && !header.flags.contains(ChunkFlags::NEEDS_PATCHING);
@@ -37,8 +35,8 @@ impl Copied {
         known == Some((target, header))
     }
 
-    /// Returns true if a chunk that is being committed is in its buffer already. It is free now, so
-    /// that another may come to where it was.
+    /// Returns true if a chunk to be committed is already in its buffer, and forgets it: another
+    /// chunk may take its place.
     pub(crate) fn take(&mut self, location: Location, header: ChunkHeader, target: u32) -> bool {
         let known = self.0.remove(&location);
         known.is_some_and(|(buffer, known)| u32::from(buffer) == target && known == header)

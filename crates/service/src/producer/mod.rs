@@ -1,4 +1,4 @@
-//! One producer: its shared memory, its permitted buffers, and the commands on their way to it.
+//! One producer: its shared memory, its permitted buffers, and the commands that wait for it.
 
 mod commit;
 mod copied;
@@ -35,22 +35,22 @@ pub(crate) struct Producer {
     sdk_version: Vec<u8>,
     memory: Memory,
     size_hint: SmbSize,
-    /// Set if uncommitted chunks in its shared memory are copied at flushes and at the end.
+    /// Set if the service copies uncommitted chunks at flushes and at the end.
     scraped: bool,
     copied: Copied,
-    /// Buffers it was told to write to; it may write to no others.
+    /// The buffers that the producer may write to.
     allowed: BTreeSet<BufferId>,
     /// Writers pinned to a buffer.
     writers: BTreeMap<WriterId, BufferId>,
-    /// The request commands are sent in answer to, once the producer asked for them.
+    /// The GetAsyncCommand request that commands reply to, once the producer has sent it.
     stream: Option<u64>,
-    /// Commands not sent yet: the stream is not open, or the memory is not there.
+    /// Commands that wait for the stream or the memory.
     outbox: Outbox,
-    /// Set once it fetched no commands for too long and is being disconnected.
+    /// Set once the producer has fetched no commands for too long and is being disconnected.
     given_up: bool,
 }
 
-/// The chunks and patches refused before they reached a buffer, since the service began.
+/// The chunks and patches refused before they reached a buffer, since the service started.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Discarded {
     pub(crate) chunks: u64,
@@ -63,29 +63,29 @@ pub(crate) struct Holdings {
     /// Connections, initialised or not.
     pub(crate) connections: usize,
     pub(crate) writers: usize,
-    /// Permissions to write into a buffer.
+    /// The number of permissions to write into a buffer.
     pub(crate) permissions: usize,
     pub(crate) copied_chunks: usize,
-    /// Size of the commands that were not sent yet.
+    /// The size of the commands that wait.
     pub(crate) unsent_bytes: u64,
     pub(crate) shared_bytes: u64,
 }
 
-/// The memory that a producer's chunks are in.
+/// The memory of a producer's chunks.
 #[derive(Debug)]
 enum Memory {
-    /// Nowhere: no data source of it was ever set up.
+    /// No memory: none of its data sources was ever set up.
     None,
-    /// The driver is creating it; nothing is sent before.
+    /// The driver is creating shared memory; commands wait for it.
     Requested(SmbSize),
-    /// In shared memory.
+    /// Shared memory.
     Shared(ServiceRegion),
-    /// Inside its commits, for want of shared memory.
+    /// No shared memory: chunks are inside commits.
     Inline,
 }
 
 impl Memory {
-    /// Returns how many bytes are shared with the producer, or are about to be.
+    /// Returns the size of the memory that is, or is about to be, shared with the producer.
     fn size(&self) -> u64 {
         match self {
             Self::Shared(region) => region.region().size() as u64,
@@ -138,7 +138,7 @@ impl Producer {
         User::of(&self.peer)
     }
 
-    /// Returns who the packets are from that it commits.
+    /// Returns the identity of the sender of the producer's packets.
     pub(crate) fn identity(&self) -> Identity {
         Identity {
             uid: self.peer.uid,
@@ -151,19 +151,19 @@ impl Producer {
         self.peer.machine_id != 0
     }
 
-    /// Returns true if it has to copy uncommitted chunks by itself: nobody else can reach its
-    /// memory.
+    /// Returns true if the producer has to copy uncommitted chunks itself, since the service cannot
+    /// reach its memory.
     pub(crate) fn scrapes_itself(&self) -> bool {
         self.is_emulated() && self.scraped
     }
 
-    /// Returns true if chunk bytes travel inside its commits.
+    /// Returns true if chunks come inside commits.
     pub(crate) fn is_emulated(&self) -> bool {
         !self.peer.can_share_memory
     }
 
-    /// Uses this memory from now on. The first command tells of it, and takes its descriptor along
-    /// if `created` is set.
+    /// Uses this memory from now on. The first command announces it, and carries its descriptor if
+    /// `created` is set.
     pub(crate) fn use_memory(&mut self, region: ServiceRegion, created: Option<SmbSize>) {
         self.memory = Memory::Shared(region);
         match created {
@@ -172,19 +172,19 @@ impl Producer {
         }
     }
 
-    /// Withdraws requests to the driver and the producer, as there is no memory for it.
+    /// Drops the requests that wait for memory, since there is none.
     pub(crate) fn forget_memory(&mut self) {
         self.memory = Memory::None;
         self.outbox.take();
     }
 
-    /// Returns how large memory for it is to be; `None` if it has or gets some, or needs none.
+    /// Returns the size of the memory to create; `None` if the producer has memory, is about to get
+    /// it, or needs none.
     pub(crate) fn memory_wanted(&self, config_kb: (u32, u32)) -> Option<SmbSize> {
         matches!(self.memory, Memory::None).then(|| SmbSize::choose(config_kb, self.size_hint))
     }
 
-    /// Asks the driver for memory of this size; where none can be shared, chunks travel inside its
-    /// commits.
+    /// Asks the driver for memory of this size. If none can be shared, chunks come inside commits.
     pub(crate) fn request_memory(&mut self, commands: &mut Commands, size: SmbSize) {
         if self.is_emulated() {
             self.memory = Memory::Inline;
@@ -195,7 +195,7 @@ impl Producer {
         commands.push(Command::CreateSharedMemory { client, size });
     }
 
-    /// Returns the size of the memory that the driver is creating, if it is.
+    /// Returns the size of the memory that the driver is creating.
     pub(crate) fn memory_requested(&self) -> Option<SmbSize> {
         match self.memory {
             Memory::Requested(size) => Some(size),
@@ -238,7 +238,7 @@ impl Producer {
         }
     }
 
-    /// Tells its buffers that it writes no more.
+    /// Tells the producer's buffers that its writers have ended.
     pub(crate) fn leave(&self, pool: &mut BufferPool) {
         for buffer in &self.allowed {
             if let Some(buffer) = pool.get_mut(*buffer) {
@@ -255,7 +255,7 @@ impl Producer {
         holdings.shared_bytes += self.memory.size();
     }
 
-    /// Sends commands in answer to this GetAsyncCommand from now on; an earlier one ends.
+    /// Sends commands in reply to this GetAsyncCommand from now on; an earlier one ends.
     pub(crate) fn open_stream(&mut self, commands: &mut Commands, request_id: u64) {
         let replaced = self.stream.replace(request_id);
         if replaced.is_some() {
@@ -264,19 +264,19 @@ impl Producer {
         self.send_pending(commands);
     }
 
-    /// Drops further messages to it.
+    /// Drops further messages to the producer.
     pub(crate) fn close_stream(&mut self) {
         self.stream = None;
     }
 
-    /// Returns the request commands can be sent in answer to now.
+    /// Returns the request that commands can reply to now.
     fn ready_stream(&self) -> Option<u64> {
         let ready = !matches!(self.memory, Memory::Requested(_));
         self.stream.filter(|_| ready)
     }
 
-    /// Sends a command, as soon as the producer can receive it. One that fetches none is given up
-    /// in the end.
+    /// Sends a command as soon as the producer can receive it. Disconnects a producer that lets too
+    /// many wait.
     pub(crate) fn send(
         &mut self,
         commands: &mut Commands,

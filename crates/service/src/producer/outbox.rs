@@ -8,11 +8,11 @@ use ferretto_proto::{GetAsyncCommandResponse, Message as _};
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) message: GetAsyncCommandResponse,
-    /// The descriptor of the producer's memory goes along.
+    /// Set if the descriptor of the producer's memory goes along.
     pub(crate) region_fd: bool,
 }
 
-/// Commands in the order they are to be sent.
+/// The waiting commands, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     queue: VecDeque<Outgoing>,
@@ -28,7 +28,7 @@ impl Outbox {
         });
     }
 
-    /// Puts the command that comes with the producer's memory before all others.
+    /// Puts the command that carries the producer's memory before all others.
     pub(crate) fn push_memory(&mut self, message: GetAsyncCommandResponse) {
         self.bytes += message.encoded_len() as usize;
         self.queue.push_front(Outgoing {
@@ -37,7 +37,7 @@ impl Outbox {
         });
     }
 
-    /// Takes out all commands.
+    /// Takes all commands.
     pub(crate) fn take(&mut self) -> VecDeque<Outgoing> {
         std::mem::take(self).queue
     }

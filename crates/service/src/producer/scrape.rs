@@ -1,16 +1,16 @@
-//! Scraping: copying chunks that producers have written but not committed from their shared memory.
+//! Scraping: copies chunks that producers have written but not committed from their shared memory.
 
 use super::{Memory, Producer};
 use crate::buffer::Chunk;
 use crate::ids::BufferId;
 use crate::pool::BufferPool;
 
-/// Bytes before a chunk's payload.
+/// The size of a chunk's header.
 const CHUNK_HEADER: usize = 8;
 
 impl Producer {
-    /// Copies its uncommitted chunks. They stay as they are: when they are committed later, only
-    /// new fragments are taken.
+    /// Copies the producer's uncommitted chunks without changing them. When they are committed
+    /// later, only their new fragments are added.
     pub(crate) fn scrape(&mut self, pool: &mut BufferPool, wanted: &[BufferId]) {
         if self.scraped && wanted.iter().any(|buffer| self.allowed.contains(buffer)) {
             copy_uncommitted(pool, wanted, self);
@@ -30,7 +30,7 @@ fn copy_uncommitted(buffers: &mut BufferPool, wanted: &[BufferId], producer: &mu
     let mut payload = Vec::new();
     region.for_each_uncommitted(|chunk| {
         let header = chunk.header();
-        // A chunk does not say where it is meant to go; its writer did.
+        // A chunk does not name its buffer, but its writer's registration does.
         let Some(target) = producer.writers.get(&header.writer_id) else {
             return;
         };
@@ -45,7 +45,8 @@ fn copy_uncommitted(buffers: &mut BufferPool, wanted: &[BufferId], producer: &mu
         }
         payload.clear();
         chunk.copy_payload(&mut payload);
-        // The buffer leaves as much room as it is given, for the chunk to grow when it comes again.
+        // The whole size of the chunk is reserved in the buffer, so that it can grow when it comes
+        // again.
         payload.resize(chunk.size().saturating_sub(CHUNK_HEADER), 0);
         buffer.copy_chunk(&Chunk {
             producer: producer.id,

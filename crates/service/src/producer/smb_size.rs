@@ -1,6 +1,6 @@
 //! The size of a producer's shared memory buffer.
 
-/// Size and page size of a shared memory buffer, in bytes.
+/// The size and page size of a shared memory buffer, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SmbSize {
     pub(crate) size: u64,
@@ -17,8 +17,8 @@ const MAX: SmbSize = SmbSize {
 };
 
 impl SmbSize {
-    /// Returns the nearest acceptable layout: zeros become defaults, excess is cut, and an
-    /// impossible pair is replaced by the default as a whole.
+    /// Returns the nearest acceptable layout: zeros become defaults, excess is cut off, and an
+    /// impossible combination is replaced by the default.
     pub(crate) fn corrected(self) -> Self {
         let or = |value: u64, default: u64| if value == 0 { default } else { value };
         let page = or(self.page, DEFAULT.page).min(MAX.page);
@@ -31,12 +31,12 @@ impl SmbSize {
         }
     }
 
-    /// Returns true if a buffer brought by the producer can be used as it is.
+    /// Returns true if a buffer that the producer brought can be used as it is.
     pub(crate) fn is_acceptable(self) -> bool {
         self.corrected() == self
     }
 
-    /// Returns the size the session's config asks for (in kB, 0 = nothing), else the producer's
+    /// Returns the size that the session's config requests (in kB, 0 = none), or the producer's
     /// hints.
     pub(crate) fn choose(config_kb: (u32, u32), hint: Self) -> Self {
         let pick = |kb: u32, hint: u64| if kb == 0 { hint } else { u64::from(kb) * 1024 };
@@ -52,7 +52,8 @@ impl SmbSize {
 mod tests {
     use super::*;
 
-    /// Config page/hint page, config size/hint size, expected page/size; all in kB.
+    /// The columns are config and hint page size, config and hint size, expected page size and
+    /// size; all in kB.
     #[test]
     fn service_002_smb_sizes() {
         let table = [

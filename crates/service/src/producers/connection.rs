@@ -1,5 +1,4 @@
-//! Connections to the producer socket: from InitializeConnection to an initialised producer, and
-//! its end.
+//! Connections to the producer socket, from InitializeConnection until they end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,7 +28,7 @@ pub(super) struct Connection {
 enum Phase {
     /// InitializeConnection was not called yet.
     Fresh,
-    /// The driver is mapping the memory the producer brought; later requests wait.
+    /// The driver maps the memory that the producer sent; later requests wait.
     Mapping(Box<Mapping>),
     /// Initialised.
     Ready(ProducerId),
@@ -42,12 +41,12 @@ struct Mapping {
     deferred: VecDeque<(Option<u64>, Request)>,
 }
 
-/// The rest to be done after the driver's answer about memory.
+/// The next action after the driver's answer about memory.
 #[derive(Debug)]
 pub(crate) enum MemoryAnswer {
-    /// Requests that waited for it can be handled now.
+    /// Handle the requests that waited for it.
     Resume(VecDeque<(Option<u64>, Request)>),
-    /// There is none for this producer: as if its data sources had never matched. A later session
+    /// The producer has no memory: its data sources are treated as not matched. A later session
     /// tries again.
     NoMemory(ProducerId),
 }
@@ -58,12 +57,12 @@ impl Producers {
         self.connections.insert(client, Connection { peer, phase });
     }
 
-    /// Returns who is at the other end of a connection, if it is there.
+    /// Returns the peer of a connection, unless the connection is gone.
     pub(crate) fn peer_of(&self, client: ClientId) -> Option<&Peer> {
         Some(&self.connections.get(&client)?.peer)
     }
 
-    /// Handles a request of a connection that is not initialised; returns one that is of an
+    /// Handles the requests of a connection that is not initialised. Returns a request of an
     /// initialised producer.
     pub(crate) fn admit(
         &mut self,
@@ -92,7 +91,7 @@ impl Producers {
         None
     }
 
-    /// Returns the producer that is initialised on a connection.
+    /// Returns the initialised producer of a connection.
     pub(super) fn initialised(&self, client: ClientId) -> Option<ProducerId> {
         match self.connections.get(&client)?.phase {
             Phase::Ready(id) => Some(id),
@@ -134,8 +133,7 @@ impl Producers {
         }
     }
 
-    /// Does the rest of InitializeConnection, once it is known whether the producer's memory is
-    /// usable.
+    /// Completes InitializeConnection once the driver has checked the producer's memory.
     fn finish_initialize(
         &mut self,
         commands: &mut Commands,
@@ -180,7 +178,7 @@ impl Producers {
         commands.reply_to_producer(client, request_id, Some(response));
     }
 
-    /// Takes the memory that the driver created or mapped; `None` if it could not. Returns the next
+    /// Takes the memory that the driver created or mapped; `None` if it failed. Returns the next
     /// action, if there is one.
     pub(crate) fn memory_answered(
         &mut self,
@@ -213,15 +211,15 @@ impl Producers {
         }
     }
 
-    /// Withdraws messages that wait until the producer has memory.
+    /// Drops the messages that wait for the producer's memory.
     pub(crate) fn forget_memory(&mut self, id: ProducerId) {
         if let Some(producer) = self.existing(id) {
             producer.forget_memory();
         }
     }
 
-    /// Ends a producer's connection. Returns its producer, to be removed; further messages to it
-    /// are dropped.
+    /// Ends a producer's connection, and drops further messages to it. Returns the producer to
+    /// remove.
     pub(crate) fn disconnect(&mut self, client: ClientId) -> Option<ProducerId> {
         let Phase::Ready(id) = self.connections.remove(&client)?.phase else {
             return None;
@@ -231,7 +229,7 @@ impl Producers {
     }
 }
 
-/// Uses a producer's own buffer of this page size as it is, if it can be.
+/// Uses a producer's own buffer of this page size, if its layout is acceptable.
 fn adopt(region: Arc<Region>, page: u64) -> Option<ServiceRegion> {
     let size = SmbSize {
         size: region.size() as u64,

@@ -21,21 +21,21 @@ use connection::Connection;
 
 pub(crate) use connection::MemoryAnswer;
 
-/// The producers, and connections that are not yet of any.
+/// The producers, and connections without a producer yet.
 #[derive(Debug)]
 pub(crate) struct Producers {
     connections: BTreeMap<ClientId, Connection>,
     table: BTreeMap<ProducerId, Producer>,
-    /// The last id handed out.
+    /// The last assigned id.
     last: ProducerId,
     quotas: Quotas,
     scrape_by_default: bool,
-    /// User id of the service.
+    /// The user id of the service.
     uid: u32,
-    /// While set, only producers of the service's own user may connect and record.
+    /// If set, only producers of the service's own user may connect and record.
     lockdown: bool,
     discarded: Discarded,
-    /// Memory that chunks are copied into before they are looked at.
+    /// Memory that chunks are copied into before they are parsed.
     scratch: Scratch,
 }
 
@@ -54,7 +54,7 @@ impl Producers {
         }
     }
 
-    /// Returns the producer of a connection or of an instance. It exists as long as these do.
+    /// Returns the producer of a connection or of an instance, which must exist.
     fn existing(&mut self, id: ProducerId) -> Option<&mut Producer> {
         existing(&mut self.table, id)
     }
@@ -64,7 +64,7 @@ impl Producers {
         self.table.get(&id)
     }
 
-    /// Returns those behind this id, or all there are, by id.
+    /// Returns the producers after this id, or all, by id.
     pub(crate) fn after(
         &self,
         last: Option<ProducerId>,
@@ -86,7 +86,7 @@ impl Producers {
         self.table.len()
     }
 
-    /// Returns the last id that was given to a producer.
+    /// Returns the last id that was assigned.
     pub(crate) fn last_id(&self) -> ProducerId {
         self.last
     }
@@ -115,7 +115,7 @@ impl Producers {
         !self.lockdown || uid == self.uid
     }
 
-    /// Returns the next id after the last that is not 0 and not in use.
+    /// Returns the next free id after the last one; never 0.
     fn new_id(&mut self) -> Option<ProducerId> {
         if self.table.len() >= MAX_PRODUCERS {
             return None;
@@ -129,15 +129,15 @@ impl Producers {
         }
     }
 
-    /// Returns true if producers of this user may have so much more shared memory.
+    /// Returns true if producers of this user may have this much more shared memory.
     fn may_share(&self, user: User, size: u64) -> bool {
         let of_user = self.table.values().filter(|p| p.user() == user);
         let shared: u64 = of_user.map(Producer::memory_size).sum();
         shared + size <= self.quotas.shared_memory_per_user
     }
 
-    /// Makes sure the producer has somewhere to write, or will have before the next command reaches
-    /// it. `config_kb` is the session's request: size and page size.
+    /// Makes sure that the producer has memory to write to before the next command reaches it.
+    /// `config_kb` is the size and page size that the session requests.
     pub(crate) fn provide_memory(
         &mut self,
         commands: &mut Commands,
@@ -155,7 +155,7 @@ impl Producers {
         }
     }
 
-    /// Sends the producer a command, as soon as it can receive it.
+    /// Sends a command to the producer as soon as it can receive it.
     pub(crate) fn command(
         &mut self,
         commands: &mut Commands,
@@ -171,28 +171,28 @@ impl Producers {
         }
     }
 
-    /// Sends commands in answer to this GetAsyncCommand from now on; an earlier one ends.
+    /// Sends commands in reply to this GetAsyncCommand from now on; an earlier one ends.
     pub(crate) fn open_command_stream(
         &mut self,
         commands: &mut Commands,
         id: ProducerId,
         request_id: Option<u64>,
     ) {
-        // Without a reply there is no stream to open.
+        // A request without a reply opens no stream.
         let (Some(request_id), Some(producer)) = (request_id, self.existing(id)) else {
             return;
         };
         producer.open_stream(commands, request_id);
     }
 
-    /// Lets the producer write into this buffer.
+    /// Allows the producer to write into this buffer.
     pub(crate) fn allow(&mut self, id: ProducerId, buffer: BufferId) {
         if let Some(producer) = self.existing(id) {
             producer.allow(buffer);
         }
     }
 
-    /// Lets no producer write into these buffers any more.
+    /// Stops all producers from writing into these buffers.
     pub(crate) fn forbid(&mut self, buffers: &[BufferId]) {
         for producer in self.table.values_mut() {
             producer.forbid(buffers);
@@ -205,8 +205,8 @@ impl Producers {
         id: ProducerId,
         request: &RegisterTraceWriterRequest,
     ) {
-        // Upstream takes the low 16 bits of each, so that 0x10001 means 1; as with chunks, such
-        // numbers are none here.
+        // Upstream takes the low 16 bits of each number, so that 0x10001 means 1. As in chunks,
+        // such numbers are invalid here.
         let writer = WriterId::try_from(request.trace_writer_id.unwrap_or(0));
         let target = BufferId::try_from(request.target_buffer.unwrap_or(0));
         if let (Ok(writer), Ok(target), Some(producer)) = (writer, target, self.existing(id)) {
@@ -225,8 +225,8 @@ impl Producers {
         }
     }
 
-    /// Moves and patches chunks of the producer that is initialised on a connection. Returns which
-    /// that is; `None` if there is none with shared memory, and nothing is done then.
+    /// Moves and patches the chunks of a connection's producer. Returns the producer; does nothing
+    /// and returns `None` if it is not initialised or has no shared memory.
     pub(crate) fn commit_shared(
         &mut self,
         buffers: &mut BufferPool,
@@ -240,8 +240,8 @@ impl Producers {
         done.then_some(id)
     }
 
-    /// Moves and patches chunks. Returns false if the producer has nowhere to commit from; nothing
-    /// is done then.
+    /// Moves and patches chunks. Does nothing and returns false if the producer has no memory to
+    /// commit from.
     pub(crate) fn commit(
         &mut self,
         buffers: &mut BufferPool,
@@ -253,21 +253,21 @@ impl Producers {
         })
     }
 
-    /// Scrapes every producer's chunks for these buffers.
+    /// Scrapes the chunks of all producers for these buffers.
     pub(crate) fn scrape_all(&mut self, pool: &mut BufferPool, wanted: &[BufferId]) {
         for producer in self.table.values_mut() {
             producer.scrape(pool, wanted);
         }
     }
 
-    /// Scrapes one producer's chunks for these buffers.
+    /// Scrapes the chunks of one producer for these buffers.
     pub(crate) fn scrape(&mut self, pool: &mut BufferPool, wanted: &[BufferId], id: ProducerId) {
         if let Some(producer) = self.existing(id) {
             producer.scrape(pool, wanted);
         }
     }
 
-    /// Forgets a producer whose connection has ended. Its committed chunks stay.
+    /// Removes a producer whose connection has ended. Its committed chunks stay.
     pub(crate) fn remove(&mut self, buffers: &mut BufferPool, id: ProducerId) {
         let Some(producer) = self.table.remove(&id) else {
             return;
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "there is no producer 7")]
-    fn a_producer_that_must_exist_is_missed() {
+    fn a_missing_producer_that_must_exist_panics() {
         let mut producers = Producers::new(&ServiceOptions::default());
         assert!(producers.get(7).is_none());
         producers.allow(7, 1);

@@ -1,4 +1,4 @@
-//! Admission of a session beside those that already exist.
+//! Admission of a new session alongside the existing ones.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::limits::{GUARDED_COOLDOWN_NS, MAX_COOLDOWNS, MAX_SESSIONS, MAX_SESSIO
 use crate::session::{EnableError, Session, SessionState};
 use crate::sessions::Sessions;
 
-/// The user that may end everyone's sessions anyway.
+/// The user that may end all sessions.
 const ROOT: u32 = 0;
 
 /// Checks a config of this user against the existing sessions, in upstream's order.
@@ -22,7 +22,7 @@ pub(super) fn check(
     boottime: u64,
 ) -> Result<(), EnableError> {
     check_exclusive(config, uid, sessions.live())?;
-    // An exclusive session ends others first, so those cannot be in its way.
+    // An exclusive session ends others first, so these cannot prevent it.
     let exclusive = is_exclusive(config);
     let left = || {
         let all = sessions.iter();
@@ -35,7 +35,7 @@ pub(super) fn check(
     check_counts(uid, left())
 }
 
-/// Returns the sessions that one with this config, of this user, ends by being there.
+/// Returns the sessions that a session with this config, of this user, ends.
 pub(super) fn sessions_to_end(
     sessions: &Sessions,
     config: &TraceConfig,
@@ -46,8 +46,7 @@ pub(super) fn sessions_to_end(
     ended.map(Session::id).collect()
 }
 
-/// The times when unattended sessions of each name last began, `CLOCK_BOOTTIME`, by the name's
-/// hash.
+/// The last start of unattended sessions by the hash of their name, in `CLOCK_BOOTTIME`.
 #[derive(Debug, Default)]
 pub(super) struct Cooldowns(BTreeMap<u64, u64>);
 
@@ -72,7 +71,7 @@ impl Cooldowns {
         Err(EnableError::Cooldown { name, age_s })
     }
 
-    /// Notes when an unattended session began, forgetting those long over.
+    /// Notes the start of an unattended session, and forgets expired ones.
     pub(super) fn begin(&mut self, config: &TraceConfig, now: u64) {
         if !config.enable_extra_guardrails.unwrap_or(false) {
             return;
@@ -111,8 +110,8 @@ fn is_exclusive(config: &TraceConfig) -> bool {
     config.exclusive_prio.unwrap_or(0) > 0
 }
 
-/// Returns true if exclusive sessions of the first user concern sessions of the second: one's own,
-/// and root's everyone's. Upstream's concern everyone's.
+/// Returns true if exclusive sessions of `uid` affect sessions of `other`: those of the same user,
+/// and for root, all. In upstream they affect all sessions.
 fn rules_over(uid: u32, other: u32) -> bool {
     uid == other || uid == ROOT
 }
@@ -135,7 +134,7 @@ fn check_semaphores<'a>(
     config: &TraceConfig,
     others: impl Iterator<Item = &'a Session>,
 ) -> Result<(), EnableError> {
-    // Declarations of each name, and the least any of them allows.
+    // The number of declarations of each name, and the smallest limit among them.
     let mut held: BTreeMap<&[u8], (u64, u64)> = BTreeMap::new();
     let over = |state| matches!(state, SessionState::Disabled | SessionState::Cloned);
     for session in others.filter(|s| !over(s.state())) {
@@ -164,7 +163,8 @@ fn check_semaphores<'a>(
     Ok(())
 }
 
-/// Counts freed sessions, too, as long as their files are being written: they hold their buffers.
+/// Checks the number of sessions. Freed sessions count as long as their files are being written,
+/// since they still have their buffers.
 fn check_counts<'a>(
     uid: u32,
     others: impl Iterator<Item = &'a Session>,
@@ -187,8 +187,8 @@ fn check_counts<'a>(
     Ok(())
 }
 
-/// Returns the number of sessions up to which this user may begin another: a few are reserved for
-/// root.
+/// Returns the largest number of sessions with which this user may start another: a few are
+/// reserved for root.
 pub(super) fn max_sessions(uid: u32) -> usize {
     match uid {
         ROOT => MAX_SESSIONS + MAX_SESSIONS_PER_UID,

@@ -1,20 +1,20 @@
-//! The priority the service runs at: the highest that a session wants, until that is freed.
+//! The priority of the service: the highest that a session requests, until that session is freed.
 
 use crate::command::{Command, Commands};
 use crate::event::ClientId;
 use crate::priority::Priority;
 
-/// The priority that the driver was asked for.
+/// The priority requested from the driver.
 #[derive(Debug, Default)]
 pub(crate) struct PriorityBoost(Option<Priority>);
 
 impl PriorityBoost {
-    /// Returns true if it takes more than the service has already to satisfy this.
+    /// Returns true if a requested priority is higher than the current one.
     pub(crate) fn must_raise(&self, wanted: Option<Priority>) -> bool {
         wanted > self.0
     }
 
-    /// Asks the driver for a priority on behalf of a consumer, who waits for its answer.
+    /// Requests a priority from the driver for a consumer, which waits for the answer.
     pub(crate) fn raise_for(
         &mut self,
         commands: &mut Commands,
@@ -28,12 +28,12 @@ impl PriorityBoost {
         });
     }
 
-    /// Returns false if there is none, so that nothing can be given up.
+    /// Returns true if there is a priority to give up.
     pub(crate) fn is_raised(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Withdraws priorities that nobody wants any more.
+    /// Lowers the priority to one that is still requested.
     pub(crate) fn lower_to(&mut self, commands: &mut Commands, wanted: Option<Priority>) {
         if wanted != self.0 {
             self.0 = wanted;

@@ -1,4 +1,4 @@
-//! CloneSession: the session that is meant, and who may have a clone of it.
+//! CloneSession: selects the session, and checks that the consumer may clone it.
 
 use ferretto_ipc::PassedFd;
 use ferretto_proto::CloneSessionRequest;
@@ -12,7 +12,7 @@ use crate::session::{
     CloneError, CloneOrder, Requester, Session, SessionState, clone_trigger, reply_not_cloned,
 };
 
-/// Selects the session most worth a bug report.
+/// Selects the session best suited for a bug report.
 const BUGREPORT_SESSION: u64 = u64::MAX;
 
 impl Service {

@@ -1,4 +1,4 @@
-//! Events of consumers, and the sessions they concern.
+//! Handles events of consumers.
 
 use ferretto_ipc::port::consumer::{Reply, Request};
 use ferretto_proto::{
@@ -17,7 +17,7 @@ use crate::session::Session;
 impl Service {
     pub(super) fn consumer_request(&mut self, client: ClientId, request: DeferredRequest) {
         let cx = &mut self.cx;
-        // A client that no event has announced is none.
+        // A client without a connection event is not a consumer.
         let Some(consumer) = cx.consumers.if_connected(client) else {
             return;
         };
@@ -35,7 +35,7 @@ impl Service {
             }
             Request::ReadBuffers(_) => return self.read_buffers(client, request_id),
             Request::FreeBuffers(_) => {
-                // The reply comes before the one that says that the session ended.
+                // The reply to FreeBuffers precedes the one that reports the session's end.
                 let reply = Reply::FreeBuffers(Default::default());
                 cx.reply(client, request_id, Some(reply));
                 self.own_session(session, |session, cx| session.free(cx, None));
@@ -79,7 +79,7 @@ impl Service {
                 return;
             }
             Request::QueryServiceState(request) => {
-                // Without anywhere to send it, nothing is asked for.
+                // Without a reply there is no answer to build.
                 if let Some(request_id) = request_id {
                     let sessions_only = request.sessions_only.unwrap_or(false);
                     consumer.ask_for_state(&mut cx.commands, request_id, sessions_only);
@@ -98,7 +98,7 @@ impl Service {
         self.cx.reply(client, request_id, reply);
     }
 
-    /// Lets a consumer's session act, if it has one.
+    /// Runs a method of a consumer's session, if it has one.
     fn own_session<R>(
         &mut self,
         session: Option<SessionId>,
@@ -107,12 +107,12 @@ impl Service {
         self.act(session?, verb)
     }
 
-    /// Detach: the session goes on alone until someone of the same user attaches with `key`; `None`
-    /// if it does not.
+    /// Detaches the session, which continues until someone of the same user attaches with `key`;
+    /// `None` if that is not possible.
     fn detach(&mut self, client: ClientId, key: Vec<u8>) -> Option<()> {
         let consumer = self.cx.consumers.existing(client)?;
         let (id, uid) = (consumer.session()?, consumer.uid());
-        // Upstream takes an empty key for "not detached".
+        // An empty key means "not detached" in upstream.
         if key.is_empty() || self.sessions.detached_as(uid, &key).is_some() {
             return None;
         }
@@ -120,8 +120,7 @@ impl Service {
         self.act(id, |session, _| session.detach(key))
     }
 
-    /// Attach: the consumer takes over the detached session of its user with this key. Returns the
-    /// session's config.
+    /// Attaches the consumer to its user's session with this key. Returns the session's config.
     fn attach(&mut self, client: ClientId, key: &[u8]) -> Option<TraceConfig> {
         let consumer = self.cx.consumers.existing(client)?;
         if consumer.session().is_some() {
@@ -136,7 +135,7 @@ impl Service {
     }
 
     fn read_buffers(&mut self, client: ClientId, request_id: Option<u64>) {
-        // Reading consumes; without anywhere to send it, nothing is read.
+        // Reading consumes packets, so nothing is read without a reply.
         let Some(request_id) = request_id else { return };
         if let Some(consumer) = self.cx.consumers.existing(client) {
             consumer.begin_reading(&mut self.cx.commands, request_id);
@@ -144,7 +143,7 @@ impl Service {
         }
     }
 
-    /// Sends packets until the consumer has to read first or the trace is at its end.
+    /// Sends packets until the consumer has to read first, or the trace ends.
     fn pump_stream(&mut self, client: ClientId) {
         loop {
             self.fill_stream(client);
@@ -155,12 +154,12 @@ impl Service {
         }
     }
 
-    /// Makes sure there is a next reply and that it is known whether it is the last one.
+    /// Prepares the next reply, and determines whether it is the last one.
     fn fill_stream(&mut self, client: ClientId) {
         let wants = |service: &mut Self| service.cx.consumers.existing(client)?.wants_packets();
         while let Some(id) = wants(self) {
             let mut sink = ReplySink::default();
-            // It may have been freed since the stream began, or have another reader.
+            // The session may have been freed since the stream began, or have another reader.
             let session = id.and_then(|id| self.sessions.if_there(id));
             let more = session
                 .filter(|session| session.is_readable_by(client))
@@ -171,7 +170,7 @@ impl Service {
         }
     }
 
-    /// Goes on with a consumer that has read all or most of its queue.
+    /// Continues with a consumer that has read most of its queue.
     pub(super) fn consumer_drained(&mut self, client: ClientId) {
         if self.cx.consumers.drained(client) {
             self.pump_stream(client);
@@ -179,7 +178,7 @@ impl Service {
         }
     }
 
-    /// Handles requests that waited for EnableTracing.
+    /// Handles the requests that waited for EnableTracing.
     pub(super) fn resume_deferred(&mut self, client: ClientId) {
         let next = |service: &mut Self| service.cx.consumers.existing(client)?.next_deferred();
         while let Some(request) = next(self) {
@@ -187,7 +186,7 @@ impl Service {
         }
     }
 
-    /// Takes leave of a consumer, and frees the session it was attached to.
+    /// Removes a consumer, and frees the session that it was attached to.
     pub(super) fn consumer_disconnected(&mut self, client: ClientId) {
         let Some(consumer) = self.cx.consumers.disconnect(client) else {
             return;
@@ -218,7 +217,7 @@ fn capabilities() -> QueryCapabilitiesResponse {
     use observable_events::Type;
     let capabilities = TracingServiceCapabilities {
         has_query_capabilities: Some(true),
-        // Consumers probe this before they subscribe.
+        // Consumers check this before they subscribe.
         observable_events: vec![
             Type::TYPE_DATA_SOURCES_INSTANCES,
             Type::TYPE_ALL_DATA_SOURCES_STARTED,

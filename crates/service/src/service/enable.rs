@@ -1,4 +1,4 @@
-//! EnableTracing: from a config to a session, or to a refusal.
+//! EnableTracing: creates a session from a config, or refuses it.
 
 use ferretto_ipc::PassedFd;
 use ferretto_proto::trace_config::LockdownModeOperation;
@@ -28,7 +28,7 @@ impl Service {
         fd: Option<PassedFd>,
     ) {
         if request.attach_notification_only.unwrap_or(false) {
-            // After Attach: says where to report the end of the session.
+            // After Attach, this request gets the report of the session's end.
             return self.finish_enable(client, request_id, Ok(()));
         }
         let config = request.trace_config.into_option().unwrap_or_default();
@@ -38,7 +38,7 @@ impl Service {
         }
     }
 
-    /// Checks everything; the result is `None` if the driver must do something first.
+    /// Makes all checks. Returns `None` if the driver has to act first.
     fn begin_enable(
         &mut self,
         client: ClientId,
@@ -89,7 +89,7 @@ impl Service {
         }
     }
 
-    /// Makes the session; the result is `None` if the output file must be created first.
+    /// Creates the session. Returns `None` if the output file must be created first.
     fn open_destination(
         &mut self,
         client: ClientId,
@@ -102,7 +102,7 @@ impl Service {
             Destination::Descriptor(fd) => {
                 let file = self.cx.ids.next_file();
                 self.create_session(client, checked, Some(file))?;
-                // Nothing is written before the first period is over.
+                // The first write is at the end of the first period.
                 self.cx.commands.push(Command::AdoptFile { file, fd });
             }
             Destination::Path(place) => {
@@ -121,7 +121,7 @@ impl Service {
         Ok(Some(()))
     }
 
-    /// Makes all checks, changing nothing.
+    /// Makes all checks without changing any state.
     fn check_enable(
         &self,
         client: ClientId,
@@ -144,10 +144,10 @@ impl Service {
         Ok(checked)
     }
 
-    /// Goes on with the consumer whose output file the driver created, or could not.
+    /// Continues with the consumer whose output file the driver created or failed to create.
     pub(super) fn file_opened(&mut self, file: FileId, result: Result<(), String>) {
         let Some((client, opening)) = self.cx.consumers.take_opening_of_file(file) else {
-            // The consumer left meanwhile.
+            // The consumer is gone.
             if result.is_ok() {
                 self.cx.commands.push(Command::CloseFile { file });
             }
@@ -163,7 +163,7 @@ impl Service {
                     String::from_utf8_lossy(&path).into_owned(),
                 ))
             }
-            // Other consumers' sessions may have come meanwhile.
+            // Other consumers may have started sessions.
             Ok(()) => {
                 let created = self
                     .check_enable(client, config, false)
@@ -179,8 +179,8 @@ impl Service {
         self.resume_deferred(client);
     }
 
-    /// Goes on with the consumer whose config asks for a priority, which the driver gave, or could
-    /// not. The consumer may have left meanwhile, which withdraws its request.
+    /// Continues with the consumer whose config requests a priority, which the driver granted or
+    /// refused. The consumer may be gone, which withdraws its request.
     pub(super) fn priority_answered(&mut self, client: ClientId, result: Result<(), String>) {
         let consumer = self.cx.consumers.if_connected(client);
         let Some(Opening {
@@ -194,7 +194,7 @@ impl Service {
         };
         let opened = match result {
             Err(error) => Err(EnableError::Boost(error)),
-            // Other consumers' sessions may have come meanwhile.
+            // Other consumers may have started sessions.
             Ok(()) => {
                 let has_fd = matches!(destination, Destination::Descriptor(_));
                 let checked = self.check_enable(client, config, has_fd);
@@ -210,8 +210,8 @@ impl Service {
         self.resume_deferred(client);
     }
 
-    /// Keeps the request for the end of the session, or answers it with the error. An earlier
-    /// request on this connection loses its place either way.
+    /// Keeps the request for the end of the session, or replies with the error. In both cases it
+    /// replaces an earlier request on this connection.
     fn finish_enable(
         &mut self,
         client: ClientId,
@@ -236,7 +236,7 @@ impl Service {
         }
     }
 
-    /// Makes the session, sets its data sources up and starts it unless that is deferred.
+    /// Creates the session, sets up its data sources, and starts it unless the start is deferred.
     fn create_session(
         &mut self,
         client: ClientId,
@@ -266,8 +266,7 @@ impl Service {
         Ok(())
     }
 
-    /// Applies a config's effects beyond its own session. Only once nothing can be refused any
-    /// more.
+    /// Applies a config's effects on other sessions, once the config can no longer be refused.
     fn apply_side_effects(&mut self, config: &TraceConfig, uid: u32) {
         match config.lockdown_mode {
             Some(LockdownModeOperation::LOCKDOWN_SET) => self.cx.producers.set_lockdown(true),

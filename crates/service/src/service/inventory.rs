@@ -1,65 +1,65 @@
-//! The things a service holds at a moment, and the memory they need.
+//! The objects that a service keeps, and the memory they need.
 
 use ferretto_ipc::frame::MAX_FRAME_SIZE;
 
 use super::Service;
 use crate::session::Session;
 
-/// Numbers of the things a service keeps for its clients. All of them are zero once nobody is
+/// The numbers of objects that a service keeps for its clients. All are zero once no client is
 /// connected, no session is left and no file is being written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Inventory {
     /// Connections to the producer socket, initialised or not.
     pub producers: usize,
-    /// Those of them that are of relays.
+    /// The connections of relays among them.
     pub relays: usize,
     /// Connections to the consumer socket.
     pub consumers: usize,
     /// Registered data sources.
     pub data_sources: usize,
-    /// Trace writers producers told of.
+    /// Registered trace writers.
     pub writers: usize,
     /// Permissions of producers to write into a buffer.
     pub permissions: usize,
-    /// Chunks that were copied out of shared memory and are still to be committed.
+    /// Chunks that were scraped from shared memory but not committed yet.
     pub copied_chunks: usize,
     /// Packet sequences that sessions have numbered.
     pub sequences: usize,
-    /// Sessions, with those freed whose files are still being written.
+    /// Sessions, including freed ones whose files are still being written.
     pub sessions: usize,
-    /// Data sources taking part in sessions.
+    /// Data source instances of sessions.
     pub instances: usize,
     /// Trace buffers.
     pub buffers: usize,
-    /// Their capacity in bytes, together.
+    /// The capacity of all trace buffers in bytes.
     pub buffer_bytes: u64,
-    /// Flushes some producers have not confirmed.
+    /// Flushes that some producers have not confirmed.
     pub flushes: usize,
-    /// Clones being made.
+    /// Clones in progress.
     pub clones: usize,
-    /// Deadlines.
+    /// Pending deadlines.
     pub timers: usize,
 }
 
-/// The most that a thing takes which is counted, besides its bytes: a producer, a data source
-/// taking part in a session and the like.
+/// The largest memory of an object besides its counted bytes: a producer, a data source instance
+/// and the like.
 const PER_OBJECT: u64 = 1024;
-/// The most that an entry of a table takes which is only numbers.
+/// The largest memory of a table entry that consists of numbers.
 const PER_ENTRY: u64 = 128;
-/// The most that a request takes which waits.
+/// The largest memory of a waiting request.
 const PER_REQUEST: u64 = MAX_FRAME_SIZE as u64 * DECODED;
-/// The most that a decoded message takes, as a multiple of its size: one of many tiny unknown
-/// fields.
+/// The largest memory of a decoded message as a multiple of its size: for a message of many tiny
+/// unknown fields.
 const DECODED: u64 = 32;
-/// The most that a session has besides its buffers: a batch on its way to file or compressor,
-/// events, filter.
+/// The largest memory of a session besides its buffers: a batch in transit to the file or the
+/// compressor, events, the filter.
 const PER_SESSION: u64 = 4 << 20;
-/// The most memory that the results of a config take, as a multiple of its size: above all,
-/// compiled patterns.
+/// The largest memory of the results of a config as a multiple of its size: above all, compiled
+/// patterns.
 const COMPILED: u64 = 1024;
 
 impl Service {
-    /// Counts the service's present state. Takes time proportional to the number of connections,
+    /// Counts the objects of the service. Takes time proportional to the number of connections,
     /// sessions and buffers.
     pub fn inventory(&self) -> Inventory {
         let cx = &self.cx;
@@ -85,8 +85,8 @@ impl Service {
         }
     }
 
-    /// Returns the number of bytes of buffers and of clients' state, at most, without memory that
-    /// is shared with them. A process that has allocated much more than that has a leak.
+    /// Returns an upper bound of the memory of buffers and of clients' state in bytes, without
+    /// shared memory. A process that has allocated much more has a leak.
     pub fn memory_needed(&self) -> u64 {
         let cx = &self.cx;
         let holdings = self.inventory();
@@ -112,7 +112,7 @@ impl Service {
             + cx.relays.bytes() as u64
     }
 
-    /// Returns how many bytes of memory are shared with producers.
+    /// Returns the size of the memory shared with producers, in bytes.
     pub fn memory_shared(&self) -> u64 {
         self.cx.producers.holdings().shared_bytes
     }

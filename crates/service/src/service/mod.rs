@@ -1,5 +1,5 @@
-//! The state machine's outside: events in, commands out, time. Events are routed to the clients and
-//! sessions that they concern.
+//! The interface of the state machine: events in, commands out, time. It routes events to the
+//! clients and sessions that they concern.
 
 mod admit;
 mod boost;
@@ -29,7 +29,7 @@ pub use inventory::Inventory;
 /// The tracing service.
 #[derive(Debug)]
 pub struct Service {
-    /// All that sessions may affect besides themselves.
+    /// The state outside the sessions.
     cx: Context,
     sessions: Sessions,
     boost: PriorityBoost,
@@ -38,7 +38,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Returns a service with no clients.
+    /// Creates a service without clients.
     pub fn new(options: ServiceOptions) -> Self {
         Self {
             cx: Context::new(options),
@@ -49,10 +49,10 @@ impl Service {
         }
     }
 
-    /// Takes note of one event. Commands that follow from it are then in [`Self::poll_command`].
+    /// Handles one event. The resulting commands are then in [`Self::poll_command`].
     ///
-    /// Never panics on any event; events that make no sense (a client nobody announced, an answer
-    /// to no command) are ignored.
+    /// No event makes it panic. Events that make no sense (of an unknown client, or an answer to no
+    /// command) are ignored.
     pub fn handle(&mut self, now: &Clocks, event: Event) {
         self.cx.now = *now;
         match event {
@@ -99,20 +99,20 @@ impl Service {
         self.cx.deliver_observed();
     }
 
-    /// Returns the next thing for the driver to do, in order; `None` when there is nothing left.
+    /// Returns the next command for the driver, in order; `None` if there is none.
     pub fn poll_command(&mut self) -> Option<Command> {
         self.cx.commands.pop()
     }
 
-    /// Returns when [`Self::handle_timeout`] must be called next, as a `CLOCK_BOOTTIME` reading in
-    /// nanoseconds; `None` if nothing is waited for.
+    /// Returns the time of the next call of [`Self::handle_timeout`] as a `CLOCK_BOOTTIME` reading
+    /// in nanoseconds; `None` if there is no deadline.
     ///
-    /// Some deadlines are on a clock that stops during suspend; after one, ask again.
+    /// Some deadlines are on a clock that stops during suspend: call this again after one.
     pub fn poll_timeout(&self) -> Option<u64> {
         self.cx.timers.next_boottime(&self.cx.now)
     }
 
-    /// Fires due timers. Harmless if none is due.
+    /// Handles due timers. Does nothing if none is due.
     pub fn handle_timeout(&mut self, now: &Clocks) {
         self.cx.now = *now;
         while let Some((id, timer)) = self.cx.timers.pop_due(now) {
@@ -121,21 +121,20 @@ impl Service {
         self.cx.deliver_observed();
     }
 
-    /// Returns the user id of the consumer whose session is written into this file; `None` if there
-    /// is no such session.
+    /// Returns the user id of the consumer whose session writes this file; `None` if there is no
+    /// such session.
     pub fn user_of_file(&self, file: FileId) -> Option<u32> {
         Some(self.sessions.of_file(file)?.uid())
     }
 
-    /// Returns the user id of the consumer for whose session
-    /// [`handle_timeout`](Self::handle_timeout) has something to do next; `None` if nothing is
-    /// waited for.
+    /// Returns the user id of the consumer whose session has the next deadline, to be handled by
+    /// [`handle_timeout`](Self::handle_timeout); `None` if there is no deadline.
     pub fn user_of_timeout(&self) -> Option<u32> {
         let (id, _) = self.cx.timers.next(&self.cx.now)?;
         Some(self.sessions.get(*id)?.uid())
     }
 
-    /// Lets an existing session act, then handles the effects on others.
+    /// Runs a method of an existing session, and handles the effects on others.
     fn act<R>(
         &mut self,
         id: SessionId,
@@ -147,10 +146,10 @@ impl Service {
         Some(result)
     }
 
-    /// Lets each session act that there is now, as [`Self::act`] does.
+    /// Runs a method of each current session, as [`Self::act`] does.
     fn each_acts(&mut self, mut verb: impl FnMut(&mut Session, &mut Context)) {
         for id in self.sessions.ids() {
-            // One may be erased because of another's action.
+            // A session may be removed because of another's action.
             if let Some(session) = self.sessions.if_there(id) {
                 verb(session, &mut self.cx);
                 self.follow_up(id);
@@ -158,7 +157,7 @@ impl Service {
         }
     }
 
-    /// Handles a session's effects beyond itself: transitions that others record, clones, its end.
+    /// Handles a session's effects on others: transitions that they record, clones, its end.
     fn follow_up(&mut self, id: SessionId) {
         let Some(session) = self.sessions.existing(id) else {
             return;
@@ -197,7 +196,7 @@ impl Service {
         self.update_priority();
     }
 
-    /// Gives up priority that nobody wants any more.
+    /// Lowers the priority once no session requests it any more.
     fn update_priority(&mut self) {
         if self.boost.is_raised() {
             let wanted = self.sessions.priority();
@@ -206,7 +205,7 @@ impl Service {
         }
     }
 
-    /// Goes on with a file that the driver has written to. Answers may come after the file was
+    /// Continues after the driver has written to a file. The answer may come after the file was
     /// closed.
     fn file_written(&mut self, file: FileId) {
         if let Some(id) = self.sessions.of_file(file).map(Session::id) {

@@ -1,4 +1,4 @@
-//! Files that a config names and the service creates, with rights that the consumer may not have.
+//! Files named by a config and created by the service, with rights that the consumer may not have.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -8,7 +8,7 @@ use crate::command::FilePlace;
 use crate::session::EnableError;
 use crate::{Peer, ServiceOptions};
 
-/// Returns where the file at `path` is to be created for this consumer.
+/// Returns the place at which to create the file `path` for this consumer.
 pub(super) fn place(
     path: &[u8],
     peer: &Peer,

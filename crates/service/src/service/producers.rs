@@ -1,4 +1,4 @@
-//! Events of producers and relays, and the sessions they concern.
+//! Handles events of producers and relays.
 
 use std::sync::Arc;
 
@@ -33,8 +33,8 @@ impl Service {
         }
     }
 
-    /// Handles a request of an initialised producer. As upstream's, most replies report success
-    /// even where the request was ignored.
+    /// Handles a request of an initialised producer. As in upstream, most replies are a success
+    /// even if the request was ignored.
     fn initialised_request(
         &mut self,
         id: ProducerId,
@@ -63,7 +63,7 @@ impl Service {
             Request::UpdateDataSource(request) => {
                 let descriptor = request.data_source_descriptor.into_option();
                 let updated = cx.registry.update(id, descriptor.unwrap_or_default());
-                // There is nowhere to say why it is refused.
+                // The reply has no field for an error.
                 let refused = matches!(updated, Err(Ignored::Refused(_)));
                 (!refused).then(|| Reply::UpdateDataSource(Default::default()))
             }
@@ -125,8 +125,8 @@ impl Service {
         }
     }
 
-    /// Handles the end of a producer's connection. Its committed chunks stay; chunks that it still
-    /// held are scraped if its sessions allow it.
+    /// Removes a producer whose connection has ended. Its committed chunks stay, and its
+    /// uncommitted chunks are scraped if its sessions allow it.
     pub(super) fn producer_disconnected(&mut self, client: ClientId) {
         let cx = &mut self.cx;
         let Some(id) = cx.producers.disconnect(client) else {
@@ -151,7 +151,7 @@ impl Service {
         request: relay::Request,
     ) {
         let cx = &mut self.cx;
-        // A client that no event has announced is none.
+        // A client without a connection event is not a relay.
         let Some(peer) = cx.producers.peer_of(client) else {
             return;
         };
@@ -165,7 +165,7 @@ impl Service {
         );
     }
 
-    /// RegisterDataSource: running sessions that ask for it get it at once.
+    /// Registers a data source. Running sessions that ask for it set it up at once.
     fn register_data_source(
         &mut self,
         id: ProducerId,
@@ -178,15 +178,15 @@ impl Service {
         Ok(())
     }
 
-    /// UnregisterDataSource: its instances stop and go.
+    /// Unregisters a data source. Its instances stop and are removed.
     fn unregister_data_source(&mut self, id: ProducerId, name: &[u8]) {
         self.each_acts(|session, cx| session.withdraw(cx, id, name));
         self.cx.registry.unregister(id, name);
     }
 
-    /// Carries out a commit at once, without the detour of an event. Returns false if the producer
-    /// has no shared memory, or is not initialised: nothing is done then, and the request has its
-    /// answer from [`handle`](Self::handle). The clocks are read if the commit ends a flush.
+    /// Carries out a commit at once, instead of as an event. Does nothing and returns false if the
+    /// producer has no shared memory or is not initialised: pass the request to
+    /// [`handle`](Self::handle) then. The clocks are read if the commit ends a flush.
     pub fn commit_at_once(
         &mut self,
         now: impl FnOnce() -> Clocks,
@@ -213,8 +213,8 @@ impl Service {
         true
     }
 
-    /// CommitData: moves and patches chunks, then takes note of a finished flush. Returns false if
-    /// the producer has nowhere to commit from; nothing is done then.
+    /// Moves and patches chunks, then handles a confirmed flush. Does nothing and returns false if
+    /// the producer has no memory to commit from.
     fn commit(&mut self, id: ProducerId, request: &CommitDataRequest) -> bool {
         let cx = &mut self.cx;
         let accepted = cx.producers.commit(&mut cx.buffers, id, request);
@@ -224,8 +224,8 @@ impl Service {
         accepted
     }
 
-    /// Activates triggers by name. Names no session has are ignored. Returns false if the
-    /// producer's user may not do that any more; the names that are left are not looked at then.
+    /// Activates triggers by name. Names that no session has are ignored. Returns false if the
+    /// producer's user has exceeded its quota; the remaining names are ignored then.
     fn activate_triggers(&mut self, id: ProducerId, names: &[Vec<u8>]) -> bool {
         let Some(user) = self.cx.producers.get(id).map(|producer| producer.user()) else {
             return false;

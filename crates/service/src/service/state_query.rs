@@ -1,7 +1,7 @@
 //! QueryServiceState: the clients, their data sources, and the sessions.
 //!
-//! The answer may be long: each of its replies is built from the state of the moment when it can be
-//! sent, so that waiting requests take no more than their position in a queue.
+//! The answer may be long. Each of its replies is built from the current state when it can be sent,
+//! so that a waiting request only needs its position in a queue.
 
 use ferretto_ipc::host::max_reply_size;
 use ferretto_ipc::port::state;
@@ -17,12 +17,12 @@ use crate::producer::Producer;
 use crate::registry::Registration;
 use crate::session::{Session, SessionState};
 
-/// The most that an element of a repeated field costs beyond its own bytes; the state in its reply,
-/// too.
+/// The largest overhead of an element of a repeated field, including that of the state in its
+/// reply.
 const ELEMENT_OVERHEAD: usize = 4;
 
 impl Service {
-    /// Sends parts of the state until the consumer has to read first or all its requests are
+    /// Sends parts of the state until the consumer has to read first, or all its requests are
     /// answered.
     pub(super) fn pump_queries(&mut self, client: ClientId) {
         let next = |service: &mut Self| service.cx.consumers.existing(client)?.next_query();
@@ -126,8 +126,8 @@ fn producer_state(id: ProducerId, producer: &Producer) -> tracing_service_state:
     }
 }
 
-/// Returns an offer with its whole descriptor, or, if no reply had room for that, with the fields
-/// that cannot be large.
+/// Returns a registration with its whole descriptor, or, if no reply could hold that, with the
+/// fields of limited size.
 fn data_source_state(offer: &Registration, part: &Part) -> DataSource {
     let whole = DataSource {
         ds_descriptor: offer.descriptor.clone().into(),
@@ -179,7 +179,7 @@ fn session_state(session: &Session, buffers: &BufferPool) -> TracingSession {
     shown
 }
 
-/// A part of a state, which fits the frame of a reply.
+/// A part of the state that fits the frame of a reply.
 struct Part {
     state: TracingServiceState,
     bytes: usize,
@@ -201,13 +201,13 @@ impl Part {
         self
     }
 
-    /// Returns true if the element would fit if it were the only one.
+    /// Returns true if the element would fit on its own.
     fn could_hold(&self, element: &impl Message) -> bool {
         2 * ELEMENT_OVERHEAD + element.encoded_len() as usize <= self.limit
     }
 
-    /// Adds an element; false if it has to wait for the next part. One that no part could hold is
-    /// left out.
+    /// Adds an element. Returns false if it has to wait for the next part. An element that no part
+    /// could hold is left out.
     fn take<M: Message>(
         &mut self,
         element: M,

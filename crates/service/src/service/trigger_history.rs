@@ -1,4 +1,4 @@
-//! When triggers of each name were heeded: configs and quotas bound how often that may be.
+//! The recent activations of triggers, which configs and quotas limit.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -6,10 +6,10 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use crate::limits::{MAX_TRIGGER_HISTORY, TRIGGER_WINDOW_NS};
 use crate::quota::User;
 
-/// The times at which triggers of each name were last heeded, by any session.
+/// The times of the latest activations of triggers that had an effect on a session, by name.
 #[derive(Debug, Default)]
 pub(super) struct TriggerHistory {
-    /// Oldest first.
+    /// The activations, oldest first.
     entries: VecDeque<Activation>,
     counts: BTreeMap<u64, u32>,
     by_user: BTreeMap<User, usize>,
@@ -19,7 +19,7 @@ pub(super) struct TriggerHistory {
 struct Activation {
     /// `CLOCK_BOOTTIME`.
     time: u64,
-    /// Hash of the name.
+    /// The hash of the name.
     name: u64,
     user: User,
 }
@@ -29,7 +29,7 @@ impl TriggerHistory {
         self.entries.len()
     }
 
-    /// Returns how often the name was heeded during the last 24 hours.
+    /// Returns the number of activations of a name during the last 24 hours.
     pub(super) fn count(&mut self, now: u64, name: u64) -> u32 {
         let since = now.saturating_sub(TRIGGER_WINDOW_NS);
         while self.entries.front().is_some_and(|entry| entry.time < since) {
@@ -38,7 +38,7 @@ impl TriggerHistory {
         self.counts.get(&name).copied().unwrap_or(0)
     }
 
-    /// Returns how many triggers of the user were heeded lately.
+    /// Returns the number of recent activations by a user.
     pub(super) fn count_of(&self, user: User) -> usize {
         self.by_user.get(&user).copied().unwrap_or(0)
     }

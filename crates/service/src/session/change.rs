@@ -7,9 +7,9 @@ use crate::context::Context;
 use crate::matching::{Budget, Pattern, Weight};
 
 impl Session {
-    /// Takes over the producer filters of the data sources both configs name, and sets up those
-    /// producers that take no part yet. All other differences are ignored; nothing is ever stopped.
-    /// `others` is the size of the expressions of the user's other sessions.
+    /// Applies the producer filters of the new config to the data sources in both configs, and sets
+    /// up matching producers that take no part yet. All other differences are ignored, and no data
+    /// source is stopped. `others` is the size of the expressions of the user's other sessions.
     pub(crate) fn change(&mut self, cx: &mut Context, new: &TraceConfig, others: Weight) {
         if !matches!(self.state, SessionState::Configured | SessionState::Started) {
             return;
@@ -29,7 +29,7 @@ impl Session {
                 .iter()
                 .map(|p| Pattern::new(p, &mut budget))
                 .collect();
-            // A filter that cannot be understood changes nothing.
+            // An invalid filter changes nothing.
             let Ok(patterns) = patterns else { continue };
             source.producer_name_filter = other.producer_name_filter.clone();
             source.producer_name_regex_filter = other.producer_name_regex_filter.clone();

@@ -1,8 +1,9 @@
-//! CloneSession: a copy of a session's present content, to be read while it goes on.
+//! CloneSession: a copy of a session's current content, which can be read while the session
+//! continues.
 //!
-//! Producers are flushed first; then all buffers asked for together are copied at one point in
-//! time. Of a session that writes into a file, the file and all buffers are copied at the same
-//! point, so that nothing falls between them.
+//! Producers are flushed first; then all requested buffers are copied at one point in time. If the
+//! session writes into a file, the file and all buffers are copied at the same point, so that no
+//! data falls between them.
 
 use std::collections::BTreeMap;
 
@@ -27,12 +28,12 @@ use crate::filter::TraceFilter;
 use crate::ids::BufferId;
 use crate::pool::memory_needed;
 
-/// The clones of a session that are being made.
+/// The clones of a session in progress.
 #[derive(Debug, Default)]
 pub(super) struct Clones {
     pending: BTreeMap<u64, PendingClone>,
     last: u64,
-    /// Those that are made, to take their place among the sessions.
+    /// The finished clones that are not among the sessions yet.
     finished: Vec<Session>,
 }
 
@@ -42,11 +43,11 @@ struct PendingClone {
     requester: Requester,
     filtered: bool,
     trigger: Option<ReceivedTrigger>,
-    /// The descriptor that the session's file is copied into, if it writes one.
+    /// The descriptor to copy the session's file into, if it writes one.
     output: Option<PassedFd>,
     /// `CLOCK_BOOTTIME`.
     started: u64,
-    /// Flushes not over yet.
+    /// The number of flushes that are not over.
     flushes: usize,
     all_flushed: bool,
     copies: Vec<BufferCopy>,
@@ -60,7 +61,7 @@ struct BufferCopy {
     timestamp: u64,
 }
 
-/// A CloneSession for a session that was selected.
+/// A request to clone a session that was selected.
 #[derive(Debug)]
 pub(crate) struct CloneOrder {
     pub(crate) requester: Requester,
@@ -70,12 +71,12 @@ pub(crate) struct CloneOrder {
     pub(crate) output: Option<PassedFd>,
 }
 
-/// The part of a session that only clones have.
+/// The state that only clones have.
 #[derive(Debug)]
 pub(super) struct Cloned {
-    /// The trigger it was made for.
+    /// The trigger that caused the clone.
     trigger: Option<ReceivedTrigger>,
-    /// To be told once its file is complete.
+    /// The consumer to notify once the clone's file is complete.
     requester: Option<Requester>,
 }
 
@@ -90,12 +91,12 @@ impl Clones {
         self.pending.len()
     }
 
-    /// Returns true if some are made that did not take their place among the sessions.
+    /// Returns true if there are finished clones to add to the sessions.
     pub(super) fn are_finished(&self) -> bool {
         !self.finished.is_empty()
     }
 
-    /// Returns the bytes that the copies made so far take.
+    /// Returns the memory of the copies made so far, in bytes.
     pub(super) fn memory_needed(&self) -> u64 {
         let copies = self.pending.values().flat_map(|clone| &clone.copies);
         copies.map(|copy| memory_needed(&copy.buffer)).sum()
@@ -117,8 +118,8 @@ impl Clones {
         self.last
     }
 
-    /// Notes that the producers of one group have flushed, or will not. Returns the groups to be
-    /// copied now, and whether that is the last of it; `None` if the clone is not made any more.
+    /// Notes that the producers of one group have flushed or failed to. Returns the groups to copy
+    /// now, and true if they are the last; `None` if the clone was cancelled.
     fn flushed(
         &mut self,
         clone: u64,
@@ -130,7 +131,8 @@ impl Clones {
         pending.flushes = pending.flushes.saturating_sub(1);
         let last = pending.flushes == 0;
         let groups = match (pending.output.is_some(), last) {
-            // Together with the file, or data would be in both or in neither.
+            // All groups are copied together with the file. Otherwise data would be in both or in
+            // neither.
             (true, true) => BufferGroup::ALL.to_vec(),
             (true, false) => Vec::new(),
             (false, _) => vec![group],
@@ -138,13 +140,13 @@ impl Clones {
         Some((groups, last))
     }
 
-    /// Takes out those that are to get a copy of the file.
+    /// Takes the clones that need a copy of the file.
     fn take_with_file(&mut self) -> Vec<PendingClone> {
         let waiting = self.pending.extract_if(.., |_, c| c.output.is_some());
         waiting.map(|(_, pending)| pending).collect()
     }
 
-    /// Returns those that are to get a copy of the file, which is made before their flushes are
+    /// Returns the clones that need a copy of the file, which is made before their flushes are
     /// over.
     fn hurry_with_file(&mut self) -> Vec<u64> {
         let with_file = self.pending.iter_mut().filter(|(_, c)| c.output.is_some());
@@ -157,12 +159,12 @@ impl Clones {
 }
 
 impl Session {
-    /// Takes out the clones of it that were made, to take their place among the sessions.
+    /// Takes the session's finished clones.
     pub(crate) fn take_finished_clones(&mut self) -> Vec<Self> {
         std::mem::take(&mut self.clones.finished)
     }
 
-    /// Begins a clone. It is made once producers have flushed.
+    /// Begins a clone, which is made once producers have flushed.
     pub(crate) fn begin_clone(
         &mut self,
         cx: &mut Context,
@@ -174,7 +176,7 @@ impl Session {
         let for_bugreport = order.for_bugreport;
         let clone = self.clones.begin(order, cx.now.boottime);
         for group in BufferGroup::ALL {
-            // The first flush may have been over at once, and its buffers not have been copied.
+            // The first flush may be over already, but have copied no buffers.
             if self.clones.pending.contains_key(&clone) {
                 let asked = self.instances_for_clone(*group);
                 self.flush_for_clone(cx, clone, *group, asked, for_bugreport);
@@ -183,7 +185,7 @@ impl Session {
         Ok(())
     }
 
-    /// Empties the buffers whose data is only wanted as far as it comes with the flush.
+    /// Clears the buffers whose data is only wanted from the flush on.
     fn clear_before_clone(&mut self, cx: &mut Context) -> Result<(), CloneError> {
         let wanted = self.buffers_where(|config| config.clear_before_clone.unwrap_or(false));
         let mut empty = Vec::new();
@@ -199,7 +201,7 @@ impl Session {
         Ok(())
     }
 
-    /// Returns indices and ids of the session's buffers whose config is as asked for.
+    /// Returns the indices and ids of the session's buffers with a matching config.
     fn buffers_where(&self, wanted: impl Fn(&BufferConfig) -> bool) -> Vec<(usize, BufferId)> {
         let buffers = self.buffers.iter().copied().enumerate();
         let with_configs = buffers.zip(self.config.buffers.iter());
@@ -220,7 +222,7 @@ impl Session {
         asked
     }
 
-    /// Goes on with a clone: the producers of one group of buffers have flushed, or will not.
+    /// Continues a clone: the producers of one group of buffers have flushed or failed to.
     pub(super) fn clone_flushed(
         &mut self,
         cx: &mut Context,
@@ -284,7 +286,7 @@ impl Session {
         Ok(())
     }
 
-    /// Makes the session of the copies, and its reader's.
+    /// Creates the session with the copies, and replies to the consumer.
     fn finish_clone(
         &mut self,
         cx: &mut Context,
@@ -300,7 +302,7 @@ impl Session {
         }
         let uid = consumer.uid();
         if self.output.as_ref().is_some_and(Output::is_full) {
-            // The data that did not fit the file is lost, and later data belongs to neither.
+            // Data that did not fit the file is lost, and later data does not belong to the file.
             for copy in &mut pending.copies {
                 copy.buffer = copy.buffer.new_like().map_err(|_| CloneError::CopyBuffer)?;
             }
@@ -313,7 +315,7 @@ impl Session {
         let buffers = cx.buffers.add_all(buffers).ok_or(CloneError::NoBufferIds)?;
         let mut made = self.duplicate(cx, &pending, uid, buffers);
         if trigger_mode(&self.config) == Some(TriggerMode::CLONE_SNAPSHOT) {
-            // Only its clones are ever read: the next one reports later triggers.
+            // Only clones of this session are read, and the next one reports later triggers.
             self.triggers.forget_received();
         }
         made.events.record(pending.started, EventKind::CloneStarted);
@@ -342,16 +344,15 @@ impl Session {
         Ok(())
     }
 
-    /// Makes the clones that wait for the session's file, which is about to be closed.
+    /// Makes the clones that wait for the session's file before it is closed.
     pub(super) fn finish_file_clones(&mut self, cx: &mut Context) {
         for clone in self.clones.hurry_with_file() {
             self.copy_groups(cx, clone, BufferGroup::ALL, true);
         }
     }
 
-    /// Fails the waiting clones after the session's file could not be written. The data on its way
-    /// there is in no buffer any more: those clones would miss it, and nothing in them would say
-    /// so.
+    /// Fails the waiting clones after an error of the session's file. The data in transit to the
+    /// file is no longer in a buffer, so that these clones would silently lack it.
     pub(super) fn fail_file_clones(&mut self, cx: &mut Context, reason: &str) {
         for pending in self.clones.take_with_file() {
             let error = CloneError::WriteFile(reason.to_owned());
@@ -359,7 +360,7 @@ impl Session {
         }
     }
 
-    /// Makes no clones any more: the session is being freed, and its data with it.
+    /// Fails all pending clones, since the session is being freed with its data.
     pub(super) fn fail_clones(&mut self, cx: &mut Context) {
         for pending in std::mem::take(&mut self.clones.pending).into_values() {
             reply_not_cloned(cx, pending.requester, &CloneError::SourceEnded);
@@ -369,26 +370,25 @@ impl Session {
         }
     }
 
-    /// Makes no clones for a consumer that is gone.
+    /// Cancels the clones of a consumer that is gone.
     pub(crate) fn forget_clones_for(&mut self, client: ClientId) {
         let pending = &mut self.clones.pending;
         pending.retain(|_, pending| pending.requester.client != client);
     }
 
-    /// Returns who is to be told that this clone's file is complete, and forgets it.
+    /// Takes the consumer to notify once this clone's file is complete.
     pub(super) fn forget_requester(&mut self) -> Option<Requester> {
         self.cloned.as_mut()?.requester.take()
     }
 
-    /// Reports that this clone is made: the copy of the file, and of the buffers behind it, is
-    /// complete.
+    /// Reports that this clone is complete: the copy of the file, and the buffers after it.
     pub(super) fn clone_file_closed(&mut self, cx: &mut Context) {
         if let Some(requester) = self.forget_requester() {
             reply_cloned(cx, requester, self.uuid, true);
         }
     }
 
-    /// Ends this clone, as its file could not be written.
+    /// Ends this clone, since its file could not be written.
     pub(super) fn clone_file_failed(&mut self, cx: &mut Context, reason: &str) {
         let reason = reason.to_owned();
         let output = self.output.take();
@@ -407,8 +407,8 @@ impl Session {
         self.notify_if_over(cx);
     }
 
-    /// Returns a session over these buffers with the recorded state of this one. It starts its
-    /// trace anew, but its packet sequences have the same ids.
+    /// Returns a session with these buffers and a copy of this session's state. Its trace starts
+    /// from the beginning, but its packet sequences have the same ids.
     fn duplicate(
         &self,
         cx: &mut Context,
@@ -421,7 +421,7 @@ impl Session {
         Self {
             id: cx.ids.next_session(),
             state: SessionState::Cloned,
-            // Until it is announced.
+            // Set when the clone is announced.
             state_since: 0,
             announced: Vec::new(),
             cloned: Some(Cloned {
@@ -450,7 +450,7 @@ impl Session {
             },
             sequences: self.sequences.clone(),
             filter,
-            // The config was accepted, so its features are there.
+            // The config was accepted, so that its features are present.
             compressor: Compressor::for_config(&self.config).unwrap_or_default(),
             invalid_packets: self.invalid_packets,
             triggers: self.triggers.duplicate(),
@@ -463,10 +463,10 @@ impl Session {
         }
     }
 
-    /// Returns a filter as the config has it.
+    /// Returns a filter as configured.
     fn filter_for_clone(&self) -> Option<SessionFilter> {
         let known = self.filter.as_ref().map(SessionFilter::duplicate);
-        // Clones that were to be read unfiltered have none to give away.
+        // A clone to be read unfiltered has no filter to copy.
         known.or_else(|| {
             let config = self.config.trace_filter.as_option()?;
             TraceFilter::load(config).ok().map(SessionFilter::new)
@@ -474,7 +474,7 @@ impl Session {
     }
 }
 
-/// Returns the trigger that a clone is asked for because of, if there is one.
+/// Returns the trigger in the request, if there is one.
 pub(crate) fn clone_trigger(request: &CloneSessionRequest) -> Option<ReceivedTrigger> {
     let name = request.clone_trigger_name.clone().unwrap_or_default();
     let producer = request.clone_trigger_producer_name.clone();

@@ -1,4 +1,4 @@
-//! Answers to CloneSession.
+//! Replies to CloneSession.
 
 use ferretto_ipc::port::consumer::Reply;
 use ferretto_proto::CloneSessionResponse;
@@ -7,7 +7,7 @@ use super::packets::Uuid;
 use crate::context::Context;
 use crate::event::ClientId;
 
-/// The reason why there is no clone, in upstream's words.
+/// The reason why a clone failed, in upstream's words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CloneError {
     NothingEligible,
@@ -21,7 +21,7 @@ pub(crate) enum CloneError {
     NoBufferIds,
     SourceEnded,
     AlreadyAttached,
-    /// Upstream sets no bound.
+    /// Upstream sets no limit.
     TooManySessions(usize),
     Freed,
 }
@@ -46,14 +46,14 @@ ferretto_wire::error_text! {
     }
 }
 
-/// The consumer to be told how it went.
+/// The consumer that requested a clone.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Requester {
     pub(crate) client: ClientId,
     pub(crate) request_id: Option<u64>,
 }
 
-/// Answers CloneSession: there is a clone.
+/// Replies to CloneSession that the clone exists.
 pub(super) fn reply_cloned(cx: &mut Context, requester: Requester, uuid: Uuid, with_file: bool) {
     let reply = CloneSessionResponse {
         success: Some(true),
@@ -67,7 +67,7 @@ pub(super) fn reply_cloned(cx: &mut Context, requester: Requester, uuid: Uuid, w
     cx.reply(requester.client, requester.request_id, reply);
 }
 
-/// Answers CloneSession: there is no clone.
+/// Replies to CloneSession that the clone failed.
 pub(crate) fn reply_not_cloned(cx: &mut Context, requester: Requester, error: &CloneError) {
     let reply = CloneSessionResponse {
         success: Some(false),

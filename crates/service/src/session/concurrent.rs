@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::ids::SessionId;
 use crate::limits::{MAX_CONCURRENT_EVENTS, MAX_CONCURRENT_NAME_BYTES};
 
-/// Another session was found in a state, or came into it.
+/// A state of another session: the one it was found in, or a transition.
 #[derive(Debug, Clone)]
 pub(crate) struct ConcurrentEvent {
     /// `CLOCK_BOOTTIME` of the transition.
@@ -19,7 +19,7 @@ pub(crate) struct ConcurrentEvent {
     pub(super) data_sources: u32,
 }
 
-/// Events not read out yet. When it is full the newest are dropped, as upstream does.
+/// Events that were not read yet. When the list is full, the newest are dropped, as in upstream.
 #[derive(Debug, Default, Clone)]
 pub(super) struct ConcurrentEvents {
     events: Vec<ConcurrentEvent>,
@@ -35,7 +35,7 @@ impl ConcurrentEvents {
         }
     }
 
-    /// Takes out all events, oldest first.
+    /// Takes all events, oldest first.
     pub(super) fn take(&mut self) -> Vec<ConcurrentEvent> {
         let mut events = std::mem::take(self).events;
         events.sort_by_key(|event| event.timestamp);
@@ -44,24 +44,24 @@ impl ConcurrentEvents {
 }
 
 impl Session {
-    /// Tells other sessions that it has come into its present state.
+    /// Announces the session's current state to other sessions.
     pub(crate) fn announce(&mut self, cx: &Context) {
         self.state_since = cx.now.boottime;
         self.announced.push(self.concurrent_event());
     }
 
-    /// Takes out the transitions that other sessions were not told of.
+    /// Takes the transitions that were not announced yet.
     pub(crate) fn take_announced(&mut self) -> Vec<ConcurrentEvent> {
         std::mem::take(&mut self.announced)
     }
 
-    /// Returns true if its trace tells of other sessions.
+    /// Returns true if the session's trace contains other sessions.
     pub(crate) fn records_concurrent(&self) -> bool {
         let builtin = &self.config.builtin_data_sources;
         builtin.enable_concurrent_session_events.unwrap_or(false)
     }
 
-    /// Takes note of a transition of another session, if it records those now.
+    /// Records a transition of another session, if this session currently records them.
     pub(crate) fn note_transition(&mut self, event: &ConcurrentEvent) {
         let records = matches!(
             self.state,
@@ -72,14 +72,14 @@ impl Session {
         }
     }
 
-    /// Begins with the states that other sessions are in.
+    /// Records the current states of other sessions.
     pub(crate) fn note_existing(&mut self, others: Vec<ConcurrentEvent>) {
         for event in others {
             self.concurrent.add(event);
         }
     }
 
-    /// Returns the event of its state for other sessions.
+    /// Returns the session's current state as an event for other sessions.
     pub(crate) fn concurrent_event(&self) -> ConcurrentEvent {
         ConcurrentEvent {
             timestamp: self.state_since,

@@ -1,4 +1,4 @@
-//! Settings of a config that several parts of a session ask for, with their defaults.
+//! Settings of a config with their defaults, as several parts of a session need them.
 
 use ferretto_proto::TraceConfig;
 use ferretto_proto::trace_config::BufferConfig;
@@ -23,7 +23,7 @@ pub(crate) fn trigger_mode(config: &TraceConfig) -> Option<TriggerMode> {
         .filter(|mode| *mode != TriggerMode::UNSPECIFIED)
 }
 
-/// Returns how often a file is written: the config's period within the allowed range.
+/// Returns the period of file writes: the config's, within the allowed range.
 pub(super) fn write_period_ms(config: &TraceConfig) -> u64 {
     match config.file_write_period_ms.unwrap_or(0) {
         0 => DEFAULT_WRITE_PERIOD_MS,
@@ -53,7 +53,7 @@ pub(super) fn snapshots_clocks(config: &TraceConfig) -> bool {
 /// Buffers that are flushed and copied together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BufferGroup {
-    /// Those that are given away with a clone.
+    /// Buffers that move into a clone.
     Transferred,
     Copied,
 }
@@ -61,7 +61,7 @@ pub(super) enum BufferGroup {
 impl BufferGroup {
     pub(super) const ALL: &[Self] = &[Self::Transferred, Self::Copied];
 
-    /// Returns true if a buffer with this config is of the group.
+    /// Returns true if the group contains buffers with this config.
     pub(super) fn has(self, config: &BufferConfig) -> bool {
         config.transfer_on_clone.unwrap_or(false) == (self == Self::Transferred)
     }

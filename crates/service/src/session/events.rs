@@ -1,10 +1,10 @@
-//! Events of a session's life, for the trace itself.
+//! Lifecycle events of a session, for its trace.
 
 use ferretto_wire::encode;
 
 use crate::limits::MAX_BUFFERS_PER_SESSION;
 
-/// Something the trace shall tell about its own making. The discriminants are field numbers of
+/// A kind of lifecycle event. The discriminants are field numbers of
 /// `perfetto.protos.TracingServiceEvent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EventKind {
@@ -21,19 +21,19 @@ pub(super) enum EventKind {
 }
 
 impl EventKind {
-    /// Returns how many of a kind are kept between two reads; the oldest go first.
+    /// Returns the number of events of a kind kept between two reads; the oldest are dropped.
     fn history(self) -> usize {
         match self {
             Self::FlushStarted | Self::AllDataSourcesFlushed => 64,
             Self::BufferCloned => MAX_BUFFERS_PER_SESSION,
-            // Before a clone there are two flushes.
+            // A clone is preceded by two flushes.
             Self::LastFlushSlowDataSources => 2,
             _ => 1,
         }
     }
 }
 
-/// The content of an event, besides that it happened.
+/// The value of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum EventValue {
     Flag,
@@ -51,7 +51,7 @@ pub(super) struct LoggedEvent {
     pub(super) value: EventValue,
 }
 
-/// Events not read out yet.
+/// Events that were not read yet.
 #[derive(Debug, Default, Clone)]
 pub(super) struct EventLog {
     events: Vec<LoggedEvent>,
@@ -87,7 +87,7 @@ impl EventLog {
         self.events.retain(|event| event.kind != kind);
     }
 
-    /// Takes out all events, oldest first.
+    /// Takes all events, oldest first.
     pub(super) fn take(&mut self) -> Vec<LoggedEvent> {
         let mut events = std::mem::take(&mut self.events);
         events.sort_by_key(|event| event.timestamp);
@@ -105,7 +105,7 @@ impl EventLog {
     }
 }
 
-/// Encodes `TracingServiceEvent.DataSources` of producer and data source names.
+/// Encodes `TracingServiceEvent.DataSources` from names of producers and data sources.
 pub(super) fn encode_sources<'a>(names: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Vec<u8> {
     use ferretto_proto::fields::tracing_service_event::data_sources;
     encode(|list| {

@@ -1,4 +1,4 @@
-//! Writing the trace into a file while it is recorded.
+//! Writes the trace into a file during recording.
 
 use ferretto_format::Preamble;
 use ferretto_proto::TraceConfig;
@@ -14,27 +14,27 @@ use crate::limits::FILE_BATCH;
 use crate::sink::PacketSink;
 use crate::timers::{TimeBase, Timer, aligned_delay_ms};
 
-/// The most batches under way at a time: one is made while the last is written.
+/// The number of batches under way: one is prepared while the last one is written.
 const MAX_WRITES: u32 = 2;
 
-/// A session's file, while it is open.
+/// A session's open file.
 #[derive(Debug)]
 pub(super) struct Output {
     file: FileId,
-    /// Size it must stay below, 0 = any.
+    /// The limit of its size; 0 for none.
     max_bytes: u64,
-    /// Bytes handed to the driver so far.
+    /// The number of bytes passed to the driver so far.
     bytes: u64,
     period_ms: u64,
-    /// Set if each pass ends with the data on the medium.
+    /// Set if the file is synced after each pass.
     syncs: bool,
-    /// A pass is under way.
+    /// Set during a pass.
     draining: bool,
-    /// Writes the driver has not answered.
+    /// The number of writes that the driver has not answered.
     writing: u32,
-    /// The driver has not copied the beginning yet, behind which everything else goes.
+    /// Set until the driver has copied the beginning, after which all batches go.
     copying: bool,
-    /// The next packet would make the file too large.
+    /// Set once a packet would have made the file too large.
     full: bool,
 }
 
@@ -53,7 +53,7 @@ impl Output {
         }
     }
 
-    /// Returns the file of a clone, the beginning of which the driver is still copying.
+    /// Returns the file of a clone whose beginning the driver is still copying.
     pub(super) fn after_copy(file: FileId) -> Self {
         Self {
             file,
@@ -68,12 +68,12 @@ impl Output {
         }
     }
 
-    /// Hands a batch to the driver; `more` says whether others follow.
+    /// Passes a batch to the driver; `more` is true if others follow.
     fn write(&mut self, cx: &mut Context, batch: FileSink, more: bool) {
         self.draining = more;
         self.full = batch.full;
         if batch.bytes.is_empty() {
-            // Nothing but refused packets, or a full file.
+            // The batch is empty: all packets were refused, or the file is full.
             return;
         }
         self.bytes += batch.bytes.len() as u64;
@@ -84,7 +84,7 @@ impl Output {
         });
     }
 
-    /// Takes note that the driver has written a batch, or copied the beginning of the file.
+    /// Notes that the driver has written a batch, or copied the beginning of the file.
     fn written(&mut self) {
         if self.copying {
             self.copying = false;
@@ -97,19 +97,19 @@ impl Output {
         self.file
     }
 
-    /// Returns true if packets were thrown away because the file would have become too large.
+    /// Returns true if packets were dropped because the file would have become too large.
     pub(super) fn is_full(&self) -> bool {
         self.full
     }
 
-    /// Returns true if nothing was written yet.
+    /// Returns true if no batch was written yet.
     pub(super) fn is_untouched(&self) -> bool {
         self.bytes == 0
     }
 }
 
 impl Session {
-    /// Returns true if this is the file it is written into.
+    /// Returns true if the session writes into this file.
     pub(crate) fn writes(&self, file: FileId) -> bool {
         self.output
             .as_ref()
@@ -123,7 +123,7 @@ impl Session {
         }
     }
 
-    /// Writes new packets when the period has passed.
+    /// Writes new packets after each period.
     pub(super) fn file_write_tick(&mut self, cx: &mut Context) {
         self.arm_file_write(cx);
         if self.flush_plan == FlushPlan::BeforeWriting {
@@ -133,8 +133,8 @@ impl Session {
         }
     }
 
-    /// Starts a pass over everything that can be read now, unless one is under way. After the end
-    /// of the session it is the last one; then the file is complete.
+    /// Starts a pass over all readable packets, unless one is under way. The pass after the end of
+    /// the session is the last, and completes the file.
     pub(super) fn drain_to_file(&mut self, cx: &mut Context) {
         if let Some(output) = &mut self.output {
             output.draining = true;
@@ -142,7 +142,7 @@ impl Session {
         }
     }
 
-    /// Writes the next batches of a pass; at its end takes the next step.
+    /// Writes the next batches of a pass, and ends the pass after the last one.
     fn continue_drain(&mut self, cx: &mut Context) {
         while let Some(output) = &self.output {
             if output.copying {
@@ -191,7 +191,7 @@ impl Session {
         self.notify_if_over(cx);
     }
 
-    /// Goes on: the driver has written a batch, or copied the beginning of the file.
+    /// Continues after the driver has written a batch, or copied the beginning of the file.
     pub(crate) fn file_written(&mut self, cx: &mut Context) {
         if let Some(output) = &mut self.output {
             output.written();
@@ -199,7 +199,8 @@ impl Session {
         self.continue_drain(cx);
     }
 
-    /// Ends the session with an error: the disk is full, or gone. Packets that were written stay.
+    /// Ends the session with an error of its file, such as a full disk. Packets already written
+    /// stay.
     pub(crate) fn file_failed(&mut self, cx: &mut Context, error: &str) {
         if self.cloned.is_some() {
             return self.clone_file_failed(cx, error);
@@ -212,11 +213,11 @@ impl Session {
     }
 }
 
-/// Packets as they stand in a file.
+/// A batch of packets in the format of a file.
 #[derive(Debug)]
 struct FileSink {
     bytes: Vec<u8>,
-    /// Size of the file before these.
+    /// The size of the file before this batch.
     before: u64,
     max_bytes: u64,
     full: bool,
@@ -225,7 +226,7 @@ struct FileSink {
 impl FileSink {
     fn new(before: u64, max_bytes: u64) -> Self {
         Self {
-            // With room for the packets' lengths; unused capacity costs no memory.
+            // Includes space for the packets' lengths; unused capacity costs no memory.
             bytes: Vec::with_capacity(FILE_BATCH + FILE_BATCH / 16),
             before,
             max_bytes,

@@ -1,4 +1,4 @@
-//! Flushes: asking producers to commit their data, and waiting until they have.
+//! Flushes: ask producers to commit their data, and wait for their confirmations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,12 +17,12 @@ use crate::ids::{FlushId, InstanceId, ProducerId};
 use crate::limits::{MAX_PENDING_FLUSHES, MAX_SLOW_LISTED};
 use crate::timers::{TimeBase, Timer, TimerKey, aligned_delay_ms};
 
-/// Returns the flags of a flush that the service begins.
+/// Returns the flags of a flush by the service itself.
 const fn by_service(reason: FlushReason) -> FlushFlags {
     FlushFlags::new(FlushInitiator::Service, reason)
 }
 
-/// Instances that a command is for, by producer.
+/// The instances that a command is for, by producer.
 pub(super) type Asked = BTreeMap<ProducerId, Vec<InstanceId>>;
 
 /// The step that follows a flush.
@@ -42,7 +42,7 @@ enum Then {
     },
 }
 
-/// A flush some producers have not confirmed.
+/// A flush that some producers have not confirmed.
 #[derive(Debug)]
 struct PendingFlush {
     producers: BTreeSet<ProducerId>,
@@ -51,14 +51,14 @@ struct PendingFlush {
     timer: TimerKey,
 }
 
-/// Flushes that are waited for, and counters of all.
+/// The pending flushes of a session, and counters of all its flushes.
 #[derive(Debug, Default)]
 pub(super) struct Flushes {
     pending: BTreeMap<FlushId, PendingFlush>,
     counts: FlushCounts,
 }
 
-/// The outcome of flushes so far.
+/// The outcomes of flushes so far.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct FlushCounts {
     pub(super) requested: u64,
@@ -68,7 +68,8 @@ pub(super) struct FlushCounts {
 }
 
 impl Flushes {
-    /// Returns those of a clone: none is waited for, and this is how the last one went.
+    /// Returns the flushes of a clone: none is pending, and `all_flushed` is the outcome of the
+    /// last one.
     pub(super) fn duplicate(&self, all_flushed: bool) -> Self {
         let mut clone = Self {
             pending: BTreeMap::new(),
@@ -86,7 +87,7 @@ impl Flushes {
         self.pending.len()
     }
 
-    /// Returns true if a flush that is to be the last waits for this producer.
+    /// Returns true if a flush that ends the session waits for this producer.
     pub(super) fn last_waits_for(&self, producer: ProducerId) -> bool {
         self.pending.values().any(|pending| {
             let is_last = pending.flags.reason() == FlushReason::Stop;
@@ -94,8 +95,8 @@ impl Flushes {
         })
     }
 
-    /// Takes note that a producer committed all up to this flush. Returns those that wait for
-    /// nobody else.
+    /// Notes that a producer confirmed all flushes up to this one. Returns the flushes that wait
+    /// for no other producer.
     fn confirm(&mut self, producer: ProducerId, up_to: FlushId) -> Vec<FlushId> {
         let up_to = self.pending.range_mut(..=up_to);
         let done = up_to.filter_map(|(flush, pending)| {
@@ -119,7 +120,7 @@ impl Flushes {
 }
 
 impl Session {
-    /// Flushes for the consumer.
+    /// Flushes on the consumer's request.
     pub(crate) fn flush_for(
         &mut self,
         cx: &mut Context,
@@ -142,7 +143,8 @@ impl Session {
         self.flush(cx, 0, by_service(FlushReason::Stop), Then::Stop);
     }
 
-    /// Asks every producer that takes part to commit. `timeout_ms` 0 is the session's own.
+    /// Asks every producer of the session to commit. `timeout_ms` 0 means the session's own
+    /// timeout.
     fn flush(&mut self, cx: &mut Context, timeout_ms: u64, flags: FlushFlags, then: Then) {
         self.record(&cx.now, EventKind::FlushStarted, false);
         let asked = self.instances_to_flush(cx);
@@ -210,8 +212,8 @@ impl Session {
         }
     }
 
-    /// Returns the instances that are asked to flush. A producer that cannot be scraped from here
-    /// scrapes itself, and is asked even if nothing of it wants to be flushed.
+    /// Returns the instances to flush. A producer that the service cannot scrape scrapes itself,
+    /// and is asked even if none of its instances wants flushes.
     fn instances_to_flush(&self, cx: &Context) -> Asked {
         let mut asked = Asked::new();
         for (&(producer, id), instance) in self.instances.iter() {
@@ -228,11 +230,10 @@ impl Session {
         asked
     }
 
-    /// Takes note that a producer committed everything up to this flush, and so up to all earlier
-    /// ones.
+    /// Handles a producer's confirmation of this flush and all earlier ones.
     pub(crate) fn flush_acked(&mut self, cx: &mut Context, producer: ProducerId, flush: FlushId) {
         for flush in self.flushes.confirm(producer, flush) {
-            // The follow-up of one flush may end the session and with it all others.
+            // The step after one flush may end the session, and with it all other flushes.
             if let Some(pending) = self.flushes.pending.remove(&flush) {
                 cx.timers.cancel(pending.timer);
                 self.flush_done(cx, pending.then, true);
@@ -240,7 +241,7 @@ impl Session {
         }
     }
 
-    /// Waits for a producer no more, as it is gone.
+    /// Stops waiting for a producer that is gone.
     pub(crate) fn forget_in_flushes(&mut self, cx: &mut Context, producer: ProducerId) {
         self.flush_acked(cx, producer, FlushId::MAX);
     }
@@ -294,7 +295,7 @@ impl Session {
         }
     }
 
-    /// Fails all pending flushes, which nobody will confirm any more.
+    /// Fails all pending flushes, which can no longer be confirmed.
     pub(super) fn fail_pending_flushes(&mut self, cx: &mut Context) {
         for pending in std::mem::take(&mut self.flushes.pending).into_values() {
             cx.timers.cancel(pending.timer);

@@ -1,4 +1,4 @@
-//! When a session flushes by itself.
+//! The flushes that a session makes by itself.
 
 use ferretto_proto::TraceConfig;
 use ferretto_proto::trace_config::WriteFlushMode;
@@ -8,13 +8,13 @@ use crate::limits::DEFAULT_WRITE_PERIOD_MS;
 
 const WRITE_FLUSH_MODE: u32 = 44;
 
-/// When a session flushes by itself.
+/// The plan of a session's own flushes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FlushPlan {
     Never,
-    /// In milliseconds.
+    /// Periodically, in milliseconds.
     Every(u64),
-    /// Each time before the output file is written.
+    /// Before each write of the output file.
     BeforeWriting,
 }
 
@@ -27,7 +27,7 @@ impl FlushPlan {
         if !config.write_into_file.unwrap_or(false) {
             return asked;
         }
-        // An enum value unknown here was kept with the unknown fields, and disables.
+        // An unknown enum value is among the unknown fields, and disables flushes.
         let unknown = || {
             config
                 .unknown_fields

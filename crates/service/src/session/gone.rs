@@ -1,4 +1,4 @@
-//! Data sources that left without a flush, with their unread data.
+//! Data sources that left without a flush, and so lost their unread data.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use super::{Session, SessionState};
 use crate::ids::ProducerId;
 use crate::limits::MAX_SLOW_LISTED;
 
-/// The prefix of data sources that record the machine and not the program that they are in. If one
-/// leaves, data that it had not yet read, as from the kernel's buffers, is lost. A program that
-/// ends loses nothing: its packets are in its shared memory, which is copied then.
+/// The name prefix of data sources that record the machine and not their own program. If one
+/// leaves, data that it has not read yet, as from the kernel's buffers, is lost. Other programs
+/// lose nothing when they end, since their packets are scraped from their shared memory.
 const OF_THE_MACHINE: &[u8] = b"linux.";
 
-/// Data sources of a session whose producer left without having been asked to stop: the names of
+/// The data sources of a session whose producer left without having been asked to stop: names of
 /// producer and data source.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Gone(Vec<(Arc<[u8]>, Vec<u8>)>);
@@ -30,7 +30,7 @@ impl Gone {
         }
     }
 
-    /// Tells of them as of others that did not answer the last flush. They could not have.
+    /// Records the data sources as ones that did not answer the last flush.
     pub(super) fn record(&self, events: &mut EventLog, boottime: u64) {
         if !self.0.is_empty() {
             let names = self.0.iter();
@@ -42,7 +42,7 @@ impl Gone {
 }
 
 impl Session {
-    /// Notes the data sources that the departed producer still recorded.
+    /// Notes the data sources of a departed producer that were still recording.
     pub(crate) fn note_gone(&mut self, producer: ProducerId) {
         if !matches!(self.state, SessionState::Started | SessionState::Stopping) {
             return;

@@ -1,4 +1,4 @@
-//! One data source of one producer, taking part in a session.
+//! One data source of one producer in a session.
 
 use std::sync::Arc;
 
@@ -8,25 +8,24 @@ use ferretto_proto::{DataSourceConfig, DataSourceDescriptor};
 use crate::consumer::InstanceChange;
 use crate::ids::InstanceKey;
 
-/// The stage one data source instance has come to.
+/// The state of a data source instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InstanceState {
     Configured,
-    /// Told to start; the producer said it will confirm.
+    /// Starting; the producer promised to confirm.
     Starting,
     Started,
-    /// Told to stop; the producer said it will confirm.
+    /// Stopping; the producer promised to confirm.
     Stopping,
     Stopped,
 }
 
-/// A data source of one producer, taking part in one session. The descriptor as it was at setup
-/// stays in force.
+/// A data source of one producer in one session. It keeps the descriptor of its setup.
 #[derive(Debug)]
 pub(super) struct Instance {
     producer_name: Arc<[u8]>,
     state: InstanceState,
-    /// As sent to the producer.
+    /// The config that was sent to the producer.
     config: Arc<DataSourceConfig>,
     notifies_start: bool,
     notifies_stop: bool,
@@ -84,7 +83,7 @@ impl Instance {
         self.no_flush
     }
 
-    /// Returns the state that it is in once it is told to start.
+    /// Returns the state after the start command.
     pub(super) fn state_on_start(&self) -> InstanceState {
         match self.notifies_start {
             true => InstanceState::Starting,
@@ -92,8 +91,7 @@ impl Instance {
         }
     }
 
-    /// Returns the state that it is in once it is told to stop. `immediate`: no confirmation is
-    /// waited for.
+    /// Returns the state after the stop command. With `immediate`, no confirmation is awaited.
     pub(super) fn state_on_stop(&self, immediate: bool) -> InstanceState {
         match immediate || !self.notifies_stop {
             true => InstanceState::Stopped,
@@ -101,7 +99,7 @@ impl Instance {
         }
     }
 
-    /// Returns its state as observers are told; `None` if they are not.
+    /// Returns the state for observers; `None` if they do not see it.
     pub(super) fn observed(&self, key: InstanceKey) -> Option<InstanceChange> {
         let state = match self.state {
             InstanceState::Configured | InstanceState::Stopped => {

@@ -1,4 +1,4 @@
-//! The data source instances of a session, with totals over all of them kept up to date.
+//! The data source instances of a session, with counts of their states.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -8,8 +8,8 @@ use crate::ids::{InstanceId, InstanceKey, ProducerId};
 
 /// Instances by producer and id.
 ///
-/// It can be looked at as the map it is, and is changed by its verbs alone: so the counts stay
-/// right, and no question about all instances has to visit them.
+/// It dereferences to a map for reading, and changes only through its methods, which keep the
+/// counts current. No query about all instances has to visit them.
 #[derive(Debug, Default)]
 pub(super) struct Instances {
     map: BTreeMap<InstanceKey, Instance>,
@@ -30,7 +30,7 @@ impl Instances {
         }
     }
 
-    /// Brings an instance into a state. Returns it if it was in another one.
+    /// Sets the state of an instance. Returns the instance if the state has changed.
     pub(super) fn set_state(
         &mut self,
         key: InstanceKey,
@@ -51,12 +51,12 @@ impl Instances {
         *self = Self::default();
     }
 
-    /// Returns the ids of all.
+    /// Returns the ids of all instances.
     pub(super) fn all_keys(&self) -> Vec<InstanceKey> {
         self.map.keys().copied().collect()
     }
 
-    /// Returns those of one producer.
+    /// Returns the instances of one producer.
     pub(super) fn of_producer(
         &self,
         producer: ProducerId,
@@ -64,12 +64,12 @@ impl Instances {
         self.map.range((producer, 0)..=(producer, InstanceId::MAX))
     }
 
-    /// Returns true if each is started; also if there are none.
+    /// Returns true if all instances are started, or there are none.
     pub(super) fn all_started(&self) -> bool {
         self.started == self.map.len()
     }
 
-    /// Returns true if each is stopped; also if there are none.
+    /// Returns true if all instances are stopped, or there are none.
     pub(super) fn all_stopped(&self) -> bool {
         self.stopped == self.map.len()
     }

@@ -1,4 +1,4 @@
-//! Data sources of a session: which producers take part, and how far each has come.
+//! The data source instances of a session: their setup, start and stop.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::matching::Pattern;
 use crate::producer::Producer;
 
 impl Session {
-    /// Lets a data source that was just registered take part, if the config asks for it.
+    /// Sets up a newly registered data source, if the config asks for it.
     pub(crate) fn offer(
         &mut self,
         cx: &mut Context,
@@ -37,12 +37,12 @@ impl Session {
         }
     }
 
-    /// Ends the part that a producer takes with data sources of this name.
+    /// Ends a producer's instances of data sources with this name.
     pub(crate) fn withdraw(&mut self, cx: &mut Context, producer: ProducerId, name: &[u8]) {
         self.remove_instances(cx, producer, |instance| instance.name() == name);
     }
 
-    /// Ends all that a producer takes part in.
+    /// Ends all instances of a producer.
     pub(crate) fn remove_producer(&mut self, cx: &mut Context, producer: ProducerId) {
         self.remove_instances(cx, producer, |_| true);
     }
@@ -70,15 +70,15 @@ impl Session {
         self.check_all_started(cx);
     }
 
-    /// Sets up everything registered that the config asks for.
+    /// Sets up every registered data source that the config asks for.
     pub(crate) fn set_up_all_sources(&mut self, cx: &mut Context) {
         for source in 0..self.config.data_sources.len() {
             self.set_up_source(cx, source, false);
         }
     }
 
-    /// Sets one data source of the config up with each registered offer; with `only_new`, only with
-    /// those of producers that take no part yet.
+    /// Sets up one data source of the config with each matching registration; with `only_new`, only
+    /// with producers that take no part yet.
     pub(super) fn set_up_source(
         &mut self,
         cx: &mut Context,
@@ -101,7 +101,8 @@ impl Session {
             .collect()
     }
 
-    /// Makes an instance and tells the producer, unless the config does not mean this producer.
+    /// Creates an instance and sets it up in the producer, unless the config excludes this
+    /// producer.
     fn set_up_instance(
         &mut self,
         cx: &mut Context,
@@ -156,7 +157,7 @@ impl Session {
         cx.command_producer(key.0, start);
     }
 
-    /// Tells the producer to stop. `immediate`: its confirmation is not waited for.
+    /// Tells the producer to stop. With `immediate`, its confirmation is not awaited.
     pub(super) fn stop_instance(&mut self, cx: &mut Context, key: InstanceKey, immediate: bool) {
         let Some(instance) = self.instances.get(&key) else {
             return;
@@ -186,7 +187,7 @@ impl Session {
         }
     }
 
-    /// Tells the session's observer about an instance's new state.
+    /// Notifies the session's observer of an instance's new state.
     fn notify_observer(&self, cx: &mut Context, key: InstanceKey) {
         let instance = self.instances.get(&key);
         let consumer = cx.consumers.observer(self.owner.client);
@@ -197,8 +198,8 @@ impl Session {
         }
     }
 
-    /// Tells a new observer the state of each instance, and that all started if they did: it may
-    /// have come too late to see it happen.
+    /// Notifies a new observer of the state of each instance, and of the start of all if that has
+    /// already happened.
     pub(crate) fn report_current_state(&mut self, cx: &mut Context) {
         self.check_all_started(cx);
         let Some(consumer) = cx.consumers.observer(self.owner.client) else {
@@ -214,7 +215,7 @@ impl Session {
         }
     }
 
-    /// NotifyDataSourceStarted. Producers also send it without having promised to.
+    /// Handles NotifyDataSourceStarted, which producers also send without having promised to.
     pub(crate) fn start_acked(&mut self, cx: &mut Context, key: InstanceKey) {
         if self.state == SessionState::Started && self.is_in(key, InstanceState::Starting) {
             self.set_instance_state(cx, key, InstanceState::Started);
@@ -222,7 +223,7 @@ impl Session {
         }
     }
 
-    /// NotifyDataSourceStopped.
+    /// Handles NotifyDataSourceStopped.
     pub(crate) fn stop_acked(&mut self, cx: &mut Context, key: InstanceKey) {
         if self.is_in(key, InstanceState::Stopping) {
             self.set_instance_state(cx, key, InstanceState::Stopped);
@@ -262,8 +263,8 @@ impl Session {
         exact.iter().any(|wanted| wanted == name) || patterns.iter().any(|p| p.matches(name))
     }
 
-    /// Returns size and page size of the shared memory this session wants the producer to have, 0 =
-    /// any.
+    /// Returns the size and page size of the shared memory that this session requests for the
+    /// producer; 0 = any.
     fn memory_wanted_kb(&self, producer_name: &[u8]) -> (u32, u32) {
         let mut wanted = self.config.producers.iter();
         wanted
@@ -276,7 +277,7 @@ impl Session {
             })
     }
 
-    /// Returns the config as producers get it, made once and shared by all instances.
+    /// Returns the config for producers, which is made once and shared by all instances.
     fn instance_config(
         &mut self,
         source: usize,
@@ -290,8 +291,8 @@ impl Session {
         Some(made)
     }
 
-    /// Nothing may be added beyond these fields: SDKs compare the config with the one they began
-    /// startup tracing with.
+    /// Builds the config for producers. It must have no other fields: SDKs compare it with the
+    /// config of their startup tracing.
     fn make_instance_config(&self, source: usize, buffer: BufferId) -> DataSourceConfig {
         let mut config = (*self.config.data_sources[source].config).clone();
         config.target_buffer = Some(buffer.into());
@@ -309,8 +310,8 @@ impl Session {
     }
 }
 
-/// Returns the part of a descriptor an instance depends on; the rest can be large. Without the
-/// program, only that there is one is known.
+/// Returns the part of a descriptor that an instance needs, since the rest can be large. Without
+/// `with_program`, the program is replaced by an empty one.
 fn needed_of(descriptor: &DataSourceDescriptor, with_program: bool) -> DataSourceDescriptor {
     let program = descriptor.protovm_program.as_ref();
     DataSourceDescriptor {

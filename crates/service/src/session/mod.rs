@@ -1,8 +1,8 @@
 //! One tracing session: its data sources, its destination and its state.
 //!
-//! A session makes its transitions itself. State beyond its own is handed to each of its methods as
-//! a [`Context`]; news for other sessions is left to be collected ([`Session::take_announced`],
-//! [`Session::take_finished_clones`], [`Session::is_over`]).
+//! A session makes its own transitions. Each method gets the state outside the session as a
+//! [`Context`]. The session keeps news for other sessions until they are collected
+//! ([`Session::take_announced`], [`Session::take_finished_clones`], [`Session::is_over`]).
 
 mod change;
 mod clone;
@@ -62,15 +62,15 @@ pub(crate) use validate::{
     CheckedConfig, EnableError, check_buffer_sizes, check_config, check_late, check_output,
 };
 
-/// The stage a session has come to.
+/// The state of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SessionState {
-    /// Buffers and data sources are set up, nothing is recorded yet.
+    /// Buffers and data sources are set up; recording has not started.
     Configured,
     Started,
-    /// Told to stop; some data sources have not confirmed.
+    /// Stopping; some data sources have not confirmed.
     Stopping,
-    /// Over. Its buffers remain readable until it is freed.
+    /// Ended. Its buffers remain readable until it is freed.
     Disabled,
     /// A copy of another session, to be read.
     Cloned,
@@ -81,13 +81,13 @@ pub(crate) enum SessionState {
 pub(crate) struct Session {
     id: SessionId,
     state: SessionState,
-    /// When it came into that state, `CLOCK_BOOTTIME`.
+    /// The `CLOCK_BOOTTIME` of the last transition.
     state_since: u64,
-    /// Transitions that other sessions were not told of.
+    /// Transitions that were not announced to other sessions yet.
     announced: Vec<ConcurrentEvent>,
-    /// Set if it is a copy of another session, also once it is freed.
+    /// Set if this is a copy of another session, even after it was freed.
     cloned: Option<Cloned>,
-    /// Clones of it that are being made.
+    /// The clones of this session in progress.
     clones: Clones,
     config: TraceConfig,
     /// One entry for each of the config's data sources.
@@ -96,14 +96,14 @@ pub(crate) struct Session {
     source_names: BTreeMap<Vec<u8>, Vec<usize>>,
     owner: Owner,
     uuid: Uuid,
-    /// The priority it wants the service to run at.
+    /// The priority that it requests for the service.
     priority: Option<Priority>,
-    /// In the order of the config.
+    /// The buffers, in the order of the config.
     buffers: Vec<BufferId>,
     instances: Instances,
-    /// The identity of each producer that took part.
+    /// The identity of each producer that has taken part.
     senders: BTreeMap<ProducerId, Identity>,
-    /// Set once every instance was seen started at the same time.
+    /// Set once all instances were started at the same time.
     all_started: bool,
     initial_snapshot: Option<Clocks>,
     snapshots: SnapshotRing,
@@ -117,25 +117,26 @@ pub(crate) struct Session {
     /// The filter that packets have to pass, if there is one.
     filter: Option<SessionFilter>,
     compressor: Option<Compressor>,
-    /// Packets of producers that were dropped for being malformed or claiming the service's fields.
+    /// The number of producers' packets dropped because they were malformed or claimed the
+    /// service's fields.
     invalid_packets: u64,
     triggers: Triggers,
     flush_plan: FlushPlan,
     flushes: Flushes,
     gone: Gone,
     output: Option<Output>,
-    /// The reason of its end, if that is a failure, for the reply that says that it ended.
+    /// The error that ended the session, for the reply about its end.
     error: Option<String>,
     end: End,
 }
 
-/// The consumer a session belongs to.
+/// The consumer that owns a session.
 #[derive(Debug)]
 struct Owner {
     /// `None` while detached.
     client: Option<ClientId>,
     uid: u32,
-    /// The name it is picked up by again, while detached.
+    /// The key that attaches to it again, while detached.
     detach_key: Option<Vec<u8>>,
 }
 
@@ -149,22 +150,22 @@ impl Owner {
     }
 }
 
-/// The stage the end of a session has come to.
+/// The progress of the end of a session.
 #[derive(Debug, Clone, Copy)]
 enum End {
-    /// It was not freed.
+    /// Not freed.
     Alive,
-    /// Freed, while the rest of the output file is still being written: this client is told then.
+    /// Freed, but the rest of the output file is still being written. This client is notified then.
     Retiring {
         client: Option<ClientId>,
         end_request: Option<u64>,
     },
-    /// To be erased.
+    /// Ready to be removed.
     Over,
 }
 
 impl Session {
-    /// Returns a session that is set up for a checked config, with these buffers.
+    /// Creates a session for a checked config, with these buffers.
     pub(crate) fn new(
         cx: &mut Context,
         (client, uid): (ClientId, u32),
@@ -243,17 +244,17 @@ impl Session {
         self.cloned.is_some()
     }
 
-    /// Returns true if it was freed and only its file is left to finish.
+    /// Returns true if the session was freed and only its file remains to be finished.
     pub(crate) fn is_retiring(&self) -> bool {
         !matches!(self.end, End::Alive)
     }
 
-    /// Returns true if nothing is left of it: it is to be erased.
+    /// Returns true if the session can be removed.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.end, End::Over)
     }
 
-    /// Returns true if it left something behind that is not its own business.
+    /// Returns true if the session has news for other sessions or is over.
     pub(crate) fn needs_follow_up(&self) -> bool {
         !self.announced.is_empty() || self.clones.are_finished() || self.is_over()
     }
@@ -290,8 +291,7 @@ impl Session {
         patterns.map(Pattern::weight).chain(of_filter).sum()
     }
 
-    /// Returns the bytes it needs, at most, for state that grows with its use; not those of its
-    /// buffers and its config.
+    /// Returns the memory of the state that grows with use, in bytes, without buffers and config.
     pub(crate) fn table_bytes(&self, per_entry: u64) -> u64 {
         self.clones.memory_needed()
             + self.sequences.memory()
@@ -303,14 +303,14 @@ impl Session {
         self.config.encoded_len().into()
     }
 
-    /// Lets it go on alone, to be attached to by this key. Its EnableTracing request stays
-    /// unanswered: the consumer that attaches gives a new destination for the report of the end.
+    /// Detaches the session from its consumer, to be attached to by this key. Its EnableTracing
+    /// request is never answered: the consumer that attaches gets the report of the end.
     pub(crate) fn detach(&mut self, key: Vec<u8>) {
         self.owner.client = None;
         self.owner.detach_key = Some(key);
     }
 
-    /// Returns true if it is detached, with this key, by this user.
+    /// Returns true if this user detached the session with this key.
     pub(crate) fn is_detached_as(&self, uid: u32, key: &[u8]) -> bool {
         self.owner.uid == uid && self.owner.detach_key.as_deref() == Some(key)
     }
@@ -322,12 +322,12 @@ impl Session {
     }
 
     /// Returns true if this consumer may read the session's packets. A session that writes into a
-    /// file cannot be read: the file gets its packets.
+    /// file cannot be read, since the file gets its packets.
     pub(crate) fn is_readable_by(&self, client: ClientId) -> bool {
         self.owner.client == Some(client) && !self.writes_into_file()
     }
 
-    /// Fires a due timer.
+    /// Handles a deadline.
     pub(crate) fn timer_due(&mut self, cx: &mut Context, timer: Timer) {
         match timer {
             Timer::Duration => self.duration_passed(cx),
@@ -357,7 +357,7 @@ impl Session {
         config::snapshots_clocks(&self.config)
     }
 
-    /// Remembers that something happened, for the trace.
+    /// Records a lifecycle event for the trace.
     fn record(&mut self, now: &Clocks, kind: EventKind, with_snapshot: bool) {
         if with_snapshot && self.snapshots_clocks() {
             self.snapshots.insert(now);

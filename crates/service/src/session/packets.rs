@@ -18,7 +18,7 @@ use crate::packet::SequenceIds;
 use crate::relay::{self, Exchange};
 use crate::rng::Rng;
 
-/// Identity of a trace.
+/// The identity of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Uuid {
     pub(super) msb: i64,
@@ -26,7 +26,7 @@ pub(super) struct Uuid {
 }
 
 impl Uuid {
-    /// Returns the config's uuid, else a random one.
+    /// Returns the config's uuid, or a random one.
     pub(super) fn choose(config: &TraceConfig, rng: &mut Rng) -> Self {
         let (msb, lsb) = (
             config.trace_uuid_msb.unwrap_or(0),
@@ -41,7 +41,7 @@ impl Uuid {
         }
     }
 
-    /// Returns that of a clone, which names its original.
+    /// Returns the uuid of a clone, which also names its original.
     pub(super) fn of_clone(self, rng: &mut Rng) -> Self {
         Self {
             msb: rng.next_u64() as i64,
@@ -50,15 +50,14 @@ impl Uuid {
     }
 }
 
-/// The part that every packet of the service has.
+/// The fields that every packet of the service has.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Header {
-    /// User id of the service.
+    /// The user id of the service.
     pub(super) uid: u32,
 }
 
-/// The marker at which a file may be split, written before and after such places. The bytes are the
-/// same in all traces.
+/// The marker at which a file may be split. The bytes are the same in all traces.
 const SYNC_MARKER: [u8; 16] = [
     0x82, 0x47, 0x7a, 0x76, 0xb2, 0x8d, 0x42, 0xba, 0x81, 0xdc, 0x33, 0x32, 0x6d, 0x57, 0xa0, 0x79,
 ];
@@ -90,7 +89,7 @@ impl Header {
         })
     }
 
-    /// Encodes exactly these fields, and none after: readers look for the bytes.
+    /// Encodes exactly these fields: readers search for these bytes.
     pub(super) fn sync_marker(self) -> Vec<u8> {
         encode(|packet| {
             self.write_without_clock(packet);
@@ -105,7 +104,8 @@ impl Header {
         })
     }
 
-    /// Encodes a trigger the session received, or the one it was cloned for, as the field says.
+    /// Encodes a trigger as the given field: one that the session received, or the one that caused
+    /// the clone.
     pub(super) fn trigger(self, field: u32, received: &ReceivedTrigger) -> Vec<u8> {
         encode(|packet| {
             packet.nested(field, |message| {
@@ -132,8 +132,8 @@ impl Header {
         })
     }
 
-    /// Encodes which sequence of each buffer is whose: pairs of sequence id and producer, buffer by
-    /// buffer.
+    /// Encodes the producer of each sequence of each buffer: pairs of sequence id and producer id,
+    /// buffer by buffer.
     pub(super) fn provenance(self, now: &Clocks, buffers: &[Vec<(u32, u16)>]) -> Vec<u8> {
         use trace_provenance::{BUFFERS, buffer, sequence};
         encode(|packet| {
@@ -154,7 +154,7 @@ impl Header {
         })
     }
 
-    /// Encodes the states of the machines, which the packets behind it go on from.
+    /// Encodes the states of the machines, which the following packets continue.
     pub(super) fn protovms(self, vms: &[VmState<'_>]) -> Vec<u8> {
         use trace_packet::proto_vms::{
             INSTANCE, instance::MEMORY_LIMIT_KB, instance::PRODUCER_ID, instance::PROGRAM,
@@ -177,7 +177,7 @@ impl Header {
         })
     }
 
-    /// Encodes the options' facts about the machine, and the time zone as it is now.
+    /// Encodes the options' facts about the machine, and the current time zone.
     pub(super) fn system_info(self, options: &ServiceOptions, now: &Clocks) -> Vec<u8> {
         let offset = options.utc_offset_minutes.and_then(|of| of(now.realtime));
         let info = SystemInfo {

@@ -1,4 +1,4 @@
-//! The filter and the compression that packets pass on their way from the buffers to their reader.
+//! The path of packets from the buffers to their reader, through filter and compression.
 
 use crate::buffer::Packet;
 use crate::compress::{Compressor, packets};
@@ -29,7 +29,7 @@ impl SessionFilter {
         &self.counters
     }
 
-    /// Counts a packet of this size that goes by the filter.
+    /// Counts a packet of this size that is not filtered.
     pub(super) fn count_unfiltered(&mut self, size: usize) {
         self.counters.count(size, Ok(size), None);
     }
@@ -39,20 +39,19 @@ impl SessionFilter {
     }
 }
 
-/// The way of one batch, through filter and compressor of the session, which it gives back at the
-/// end.
+/// The path of one batch, through the filter and the compressor of the session, which are returned
+/// at the end.
 pub(super) struct Pipeline<'a, S> {
     sink: &'a mut S,
     filter: Option<SessionFilter>,
     compressor: Option<Compressor>,
     stopwatch: Option<fn() -> u64>,
-    /// Size of the packets so far, before filter and compression.
+    /// The size of the packets so far, before filter and compression.
     pub(super) bytes: usize,
 }
 
 impl<'a, S: PacketSink> Pipeline<'a, S> {
-    /// Returns a way through this filter, whose time is taken with the stopwatch, and this
-    /// compressor.
+    /// Creates a pipeline. The stopwatch measures the time of the filter.
     pub(super) fn new(
         filter: Option<SessionFilter>,
         stopwatch: Option<fn() -> u64>,
@@ -68,19 +67,19 @@ impl<'a, S: PacketSink> Pipeline<'a, S> {
         }
     }
 
-    /// Takes a packet of the service itself.
+    /// Adds a packet of the service itself.
     pub(super) fn own(&mut self, packet: &[u8]) {
         self.bytes += packet.len();
         self.pass(packet.chunks(MAX_SLICE), None);
     }
 
-    /// Takes a packet of a producer from the buffer of this index, and the fields to go behind it.
+    /// Adds a packet of a producer from the buffer of this index, followed by the trusted fields.
     pub(super) fn of_producer(&mut self, buffer: usize, packet: &Packet<'_>, trusted: &[u8]) {
         let pieces = packet.fragments().chain(std::iter::once(trusted));
         self.pass(pieces, Some(buffer));
     }
 
-    /// Returns true if anything more would be thrown away.
+    /// Returns true if further packets would be dropped.
     pub(super) fn is_full(&self) -> bool {
         self.sink.is_full()
     }
@@ -100,12 +99,12 @@ impl<'a, S: PacketSink> Pipeline<'a, S> {
         put(self.sink, &mut self.compressor, passed);
     }
 
-    /// Gives the filter back: later packets are not filtered.
+    /// Returns the filter: later packets are not filtered.
     pub(super) fn end_filter(&mut self) -> Option<SessionFilter> {
         self.filter.take()
     }
 
-    /// Hands over the compressed batch, and gives the compressor back.
+    /// Passes the compressed batch on, and returns the compressor.
     pub(super) fn end(mut self) -> Option<Compressor> {
         let compressor = self.compressor.as_mut()?;
         match compressor.finish() {

@@ -1,4 +1,5 @@
-//! One batch of a trace: the service's packets and the producers', in the order readers rely on.
+//! One batch of a trace: packets of the service and of producers, in the order that readers rely
+//! on.
 
 use ferretto_proto::BuiltinClock;
 use ferretto_proto::fields::trace_packet;
@@ -13,22 +14,22 @@ use crate::pool::BufferPool;
 use crate::relay::{Relays, SentMachines};
 use crate::sink::PacketSink;
 
-/// The progress of the service's own packets: those read out, and those that are due.
+/// The progress of the service's own packets: those already read, and those due.
 #[derive(Debug, Default)]
 pub(super) struct ReadProgress {
-    /// The packets at the beginning of every trace were handed out.
+    /// Set once the packets at the beginning of every trace were emitted.
     began: bool,
     initial_snapshot_given: bool,
     sync_marker_due: bool,
     stats_due: bool,
-    /// The buffer the next batch begins with: the one behind that which filled the last.
+    /// The index of the buffer that the next batch begins with.
     next_buffer: usize,
-    /// Machines that were told of.
+    /// The machines already described.
     machines: SentMachines,
 }
 
 impl ReadProgress {
-    /// Asks for the packets that a trace repeats now and then.
+    /// Requests the packets that a trace repeats from time to time.
     pub(super) fn tick(&mut self) {
         self.sync_marker_due = true;
         self.stats_due = true;
@@ -38,7 +39,7 @@ impl ReadProgress {
         self.stats_due = true;
     }
 
-    /// Returns that of a clone whose trace begins anew.
+    /// Returns the progress of a clone whose trace starts from the beginning.
     pub(super) fn of_clone() -> Self {
         Self {
             stats_due: true,
@@ -46,9 +47,9 @@ impl ReadProgress {
         }
     }
 
-    /// Returns that of a clone whose packets follow a copy of the file they would have gone into.
-    /// Clocks the file tells of are not told again: behind later ones, earlier readings would look
-    /// like clocks that went back.
+    /// Returns the progress of a clone whose packets follow a copy of the original's file. Clocks
+    /// in the file are not repeated: after later readings, earlier ones would look like clocks that
+    /// went backwards.
     pub(super) fn behind_copied_file(&self) -> Self {
         Self {
             initial_snapshot_given: self.initial_snapshot_given,
@@ -59,7 +60,7 @@ impl ReadProgress {
 }
 
 impl Session {
-    /// Hands out packets until `threshold` bytes are reached. Returns true if there are more.
+    /// Emits packets until `threshold` bytes are reached. Returns true if there are more.
     pub(crate) fn read_batch<S: PacketSink>(
         &mut self,
         cx: &mut Context,
@@ -131,14 +132,14 @@ impl Session {
         }
     }
 
-    /// Returns the boot time at which it began to record, if it tells of times.
+    /// Returns the boot time of the start, if the session has clocks.
     fn begun_at(&self) -> u64 {
         let initial = self.initial_snapshot.as_ref();
         initial.map_or(u64::MAX, |clocks| clocks.boottime)
     }
 
-    /// Emits descriptions of other machines, as they become known. Upstream tells of those only
-    /// that were there at the first read.
+    /// Emits descriptions of other machines as they become known. Upstream describes only the
+    /// machines that are present at the first read.
     fn emit_machines<S: PacketSink>(
         &mut self,
         relays: &Relays,
@@ -154,8 +155,8 @@ impl Session {
         }
     }
 
-    /// Emits how the clocks of other machines relate to ours, whenever that was measured anew.
-    /// Upstream tells it once, so that clocks drift apart in long traces.
+    /// Emits new comparisons of other machines' clocks. Upstream emits only one, so that the clocks
+    /// drift apart in long traces.
     fn emit_remote_clocks<S: PacketSink>(
         &mut self,
         relays: &Relays,
@@ -179,7 +180,7 @@ impl Session {
             Some(clock) => clock,
         };
         let primary = primary as u64;
-        // Kept for clones, whose traces begin with it as well.
+        // The readings are kept for clones, whose traces also begin with them.
         let given = std::mem::replace(
             &mut self.progress.initial_snapshot_given,
             self.initial_snapshot.is_some(),
@@ -195,7 +196,7 @@ impl Session {
         }
     }
 
-    /// Emits the config, once, and the triggers that came since.
+    /// Emits the config once, and new triggers.
     fn emit_config<S: PacketSink>(
         &mut self,
         header: Header,
@@ -248,8 +249,8 @@ impl Session {
 
     /// Emits producers' packets, buffer by buffer. Returns true if there are more.
     ///
-    /// Each batch begins with another buffer, so that one that is filled as fast as it is read does
-    /// not keep the others from being read.
+    /// Each batch begins with another buffer, so that a buffer that is filled as fast as it is read
+    /// does not block the others.
     fn emit_data<S: PacketSink>(
         &mut self,
         buffers: &mut BufferPool,
@@ -282,7 +283,7 @@ impl Session {
         false
     }
 
-    /// Returns sequence ids and producers of each buffer's writers, as far as known.
+    /// Returns the sequence ids and producers of each buffer's writers, as far as known.
     fn provenance(&mut self, buffers: &BufferPool) -> Vec<Vec<(u32, u16)>> {
         let mut all = Vec::with_capacity(self.buffers.len());
         for id in &self.buffers {

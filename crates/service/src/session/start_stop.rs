@@ -1,4 +1,4 @@
-//! Starting a session, and the ways it ends.
+//! The start of a session, and the ways in which it ends.
 
 use super::config::stop_timeout_ms;
 use super::events::encode_sources;
@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::limits::{DEFAULT_SNAPSHOT_INTERVAL_MS, MAX_SLOW_LISTED, SLOW_END_MS, SLOW_START_MS};
 use crate::timers::{TimeBase, Timer, aligned_delay_ms};
 
-/// Returns the clock that a time of the config is measured on.
+/// Returns the clock for a duration of the config.
 fn time_base(counts_suspend: Option<bool>) -> TimeBase {
     match counts_suspend {
         Some(true) => TimeBase::Boottime,
@@ -18,7 +18,7 @@ fn time_base(counts_suspend: Option<bool>) -> TimeBase {
 }
 
 impl Session {
-    /// Starts a configured session; in any other state nothing happens.
+    /// Starts a configured session. Does nothing in any other state.
     pub(crate) fn start(&mut self, cx: &mut Context) {
         if self.state != SessionState::Configured {
             return;
@@ -49,7 +49,7 @@ impl Session {
         }
     }
 
-    /// Every so often the trace gets a clock snapshot, a synchronisation marker and statistics.
+    /// Requests the periodic clock snapshot, synchronisation marker and statistics.
     pub(super) fn snapshot_tick(&mut self, cx: &mut Context) {
         if self.state != SessionState::Started {
             return;
@@ -68,13 +68,13 @@ impl Session {
         self.set_timer(cx, base, delay, Timer::Snapshot);
     }
 
-    /// Returns true if some data source has not reported its start yet, and the owner waits for
-    /// that.
+    /// Returns true if the owner waits for the start of all data sources, and some have not
+    /// reported it.
     fn awaits_start(&self) -> bool {
         self.state == SessionState::Started && !self.all_started && self.owner.client.is_some()
     }
 
-    /// Notes, once, that every data source runs.
+    /// Notes, once, that all data sources have started.
     pub(super) fn check_all_started(&mut self, cx: &mut Context) {
         if !self.awaits_start() || !self.instances.all_started() {
             return;
@@ -86,7 +86,7 @@ impl Session {
         }
     }
 
-    /// Names the data sources that still have not started, for the trace.
+    /// Records the data sources that have still not started, for the trace.
     pub(super) fn report_slow_start(&mut self, cx: &mut Context) {
         if !self.awaits_start() {
             return;
@@ -99,14 +99,14 @@ impl Session {
         self.events.record_details(cx.now.boottime, kind, details);
     }
 
-    /// Flushes producers, then stops: the config's duration has passed.
+    /// Flushes producers and stops at the end of the config's duration.
     pub(super) fn duration_passed(&mut self, cx: &mut Context) {
         if self.state == SessionState::Started && !self.ends_by_trigger() {
             self.flush_and_stop(cx);
         }
     }
 
-    /// DisableTracing. `immediate`: confirmations of producers are not waited for.
+    /// Stops recording. With `immediate`, confirmations of producers are not awaited.
     pub(crate) fn disable(&mut self, cx: &mut Context, immediate: bool) {
         let immediate = immediate || self.state == SessionState::Configured;
         match self.state {
@@ -115,7 +115,7 @@ impl Session {
             SessionState::Stopping => return self.finish_stop(cx),
             SessionState::Configured | SessionState::Started => {}
         }
-        // From here on a start confirmation is late.
+        // From here on, a confirmation of a start is late.
         self.state = SessionState::Stopping;
         for key in self.instances.all_keys() {
             self.stop_instance(cx, key, immediate);
@@ -142,14 +142,14 @@ impl Session {
         }
     }
 
-    /// Arranges for a report if the end takes long from now on.
+    /// Sets a timer for a report about a slow end.
     pub(super) fn watch_end(&mut self, cx: &mut Context) {
         let watch = (self.id, Timer::SlowEnd);
         cx.timers.cancel_if(|timer| *timer == watch);
         self.set_timer(cx, TimeBase::Monotonic, SLOW_END_MS, Timer::SlowEnd);
     }
 
-    /// Names the data sources without which the session could have ended.
+    /// Reports the data sources that delay the end of the session.
     pub(super) fn report_slow_end(&mut self, cx: &mut Context) {
         let stop = self.state == SessionState::Stopping;
         let mut sources = Vec::new();
@@ -173,7 +173,8 @@ impl Session {
         }
     }
 
-    /// Collects the last packets and finishes the file, if there is one: the session is over.
+    /// Ends the session after the last packets were collected, and finishes its file, if there is
+    /// one.
     fn finish_stop(&mut self, cx: &mut Context) {
         let now = cx.now;
         self.state = SessionState::Disabled;
@@ -181,7 +182,7 @@ impl Session {
         for key in self.instances.all_keys() {
             self.set_instance_state(cx, key, InstanceState::Stopped);
         }
-        // Flushes under way may still be confirmed, and clones be made.
+        // Pending flushes may still be confirmed, and clones be made.
         let goes_on =
             |timer: &Timer| matches!(timer, Timer::FlushTimeout(..) | Timer::CloneTrigger(..));
         cx.timers
@@ -194,7 +195,7 @@ impl Session {
         self.notify_if_over(cx);
     }
 
-    /// Tells the consumer that the session ended, once its file is complete too.
+    /// Notifies the consumer of the session's end, once its file is complete.
     pub(crate) fn notify_if_over(&mut self, cx: &mut Context) {
         if self.state != SessionState::Disabled || self.writes_into_file() {
             return;
@@ -206,7 +207,7 @@ impl Session {
                 end_request,
             } => {
                 self.end = End::Over;
-                // It may have left meanwhile.
+                // The consumer may be gone.
                 if let Some(client) = client.filter(|client| cx.consumers.get(*client).is_some()) {
                     cx.reply_session_ended(client, end_request, self.error.clone());
                 }
@@ -223,8 +224,8 @@ impl Session {
         }
     }
 
-    /// FreeBuffers and all else that ends a session for good. Its data is lost, except packets for
-    /// its file, which are still written. `error` is reported to its consumer.
+    /// Ends the session for good, as FreeBuffers does. Its data is lost, except packets for its
+    /// file, which are still written. `error` is reported to its consumer.
     pub(crate) fn free(&mut self, cx: &mut Context, error: Option<String>) {
         if self.is_retiring() {
             return;
@@ -256,7 +257,7 @@ impl Session {
         self.notify_if_over(cx);
     }
 
-    /// Frees the session of a consumer that is gone: nobody is there to be told.
+    /// Frees the session of a consumer that is gone.
     pub(crate) fn free_abandoned(&mut self, cx: &mut Context) {
         self.owner.client = None;
         self.forget_requester();

@@ -12,7 +12,7 @@ use crate::limits::REPLY_BYTES;
 use crate::pool::BufferPool;
 
 impl Session {
-    /// Returns its statistics as they are now.
+    /// Returns the session's current statistics.
     pub(super) fn stats(&mut self, cx: &Context) -> TraceStats {
         let flushes = self.flushes.counts();
         let discarded = cx.producers.discarded();
@@ -67,7 +67,7 @@ impl Session {
         stats
     }
 
-    /// Returns the use and the losses of its buffers.
+    /// Returns the usage and losses of the session's buffers.
     pub(crate) fn buffer_use(&self, buffers: &BufferPool) -> Vec<BufferUse> {
         let buffers = self.buffers.iter().filter_map(|id| buffers.get(*id));
         let buffers = buffers.map(|buffer| {
@@ -82,8 +82,7 @@ impl Session {
         buffers.collect()
     }
 
-    /// Returns its statistics for a reply, which must fit a frame: histograms are left out from the
-    /// end.
+    /// Returns the statistics for a reply. To fit a frame, histograms are left out from the end.
     pub(crate) fn stats_for_reply(&mut self, cx: &Context) -> TraceStats {
         let mut stats = self.stats(cx);
         while stats.encoded_len() as usize > REPLY_BYTES && !stats.writer_stats.is_empty() {

@@ -1,4 +1,4 @@
-//! Triggers: names producers call out, on which sessions start, end, or are to be cloned.
+//! Triggers: names that producers activate, on which sessions start, stop or are cloned.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,7 +13,7 @@ use crate::limits::{MAX_PENDING_HITS, MAX_RECEIVED_TRIGGERS};
 use crate::matching::Pattern;
 use crate::timers::{TimeBase, Timer};
 
-/// A trigger a session was hit by.
+/// A trigger that a session received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ReceivedTrigger {
     /// `CLOCK_BOOTTIME`.
@@ -27,15 +27,15 @@ pub(crate) struct ReceivedTrigger {
 /// A session's triggers.
 #[derive(Debug, Default)]
 pub(super) struct Triggers {
-    /// The producers that may activate each trigger of the config; `None` is everyone.
+    /// The producers that may activate each trigger of the config; `None` allows all.
     patterns: Vec<Option<Pattern>>,
-    /// Set once any was received.
+    /// Set once a trigger was received.
     hit: bool,
-    /// The last ones received.
+    /// The last received triggers.
     received: VecDeque<ReceivedTrigger>,
-    /// The number of those in `received` that have been read out.
+    /// The number of triggers in `received` that have been emitted.
     emitted: usize,
-    /// Those whose delay before a clone is asked for is not over.
+    /// The clone triggers whose delay is not over.
     delayed: BTreeMap<u64, ReceivedTrigger>,
     last_delayed: u64,
 }
@@ -48,7 +48,7 @@ impl Triggers {
         }
     }
 
-    /// Returns the bytes of the names of those received.
+    /// Returns the size of the names of received triggers, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let all = self.received.iter().chain(self.delayed.values());
         all.map(|one| one.name.len() + one.producer_name.len())
@@ -76,8 +76,8 @@ impl Triggers {
         }
     }
 
-    /// Keeps a clone trigger until its delay is over, and returns its number; `None` if too many
-    /// are kept.
+    /// Keeps a clone trigger until its delay is over, and returns its number; `None` if there are
+    /// too many.
     fn delay(&mut self, trigger: ReceivedTrigger) -> Option<u64> {
         if self.delayed.len() >= MAX_PENDING_HITS {
             return None;
@@ -87,7 +87,7 @@ impl Triggers {
         Some(self.last_delayed)
     }
 
-    /// Returns those of a clone, which tells of all of them anew.
+    /// Returns the triggers of a clone, which emits all of them again.
     pub(super) fn duplicate(&self) -> Self {
         Self {
             hit: self.hit,
@@ -96,13 +96,13 @@ impl Triggers {
         }
     }
 
-    /// Begins the list of those received anew, as a clone has told of them.
+    /// Clears the received triggers, which a clone contains.
     pub(super) fn forget_received(&mut self) {
         self.received.clear();
         self.emitted = 0;
     }
 
-    /// Takes out the triggers not handed out before, in order.
+    /// Takes the triggers that were not emitted yet, in order.
     pub(super) fn take_new(&mut self) -> impl Iterator<Item = &ReceivedTrigger> {
         let new = std::mem::replace(&mut self.emitted, self.received.len());
         self.received.iter().skip(new)
@@ -110,8 +110,8 @@ impl Triggers {
 }
 
 impl Session {
-    /// Returns the session's action on a trigger that a producer activates; `None` if it is not for
-    /// it. `count` is how often it was heeded lately.
+    /// Returns the session's action on an activated trigger; `None` if the trigger has no effect on
+    /// the session. `count` is the number of recent activations.
     pub(crate) fn heed_trigger(
         &self,
         cx: &mut Context,
@@ -129,7 +129,8 @@ impl Session {
         if !self.triggers.may_activate(index, producer.name()) {
             return None;
         }
-        // Drawn even if nothing is ever skipped, so that configs do not change each other's luck.
+        // The random number is drawn even without a probability, so that one config does not change
+        // the random numbers of others.
         if cx.rng.next_unit() < trigger.skip_probability.unwrap_or(0.0) {
             return None;
         }
@@ -146,7 +147,7 @@ impl Session {
         })
     }
 
-    /// Carries out the config's action on a trigger that is for it.
+    /// Carries out the config's action on a received trigger.
     pub(crate) fn trigger_hit(&mut self, cx: &mut Context, trigger: ReceivedTrigger) {
         if self.snapshots_clocks() {
             self.snapshots.insert(&cx.now);
@@ -171,7 +172,7 @@ impl Session {
         }
     }
 
-    /// Ends the session: the delay of the first stop trigger is over.
+    /// Ends the session, since the delay of its first stop trigger is over.
     pub(super) fn trigger_stop_due(&mut self, cx: &mut Context) {
         match self.state {
             SessionState::Started => self.flush_and_stop(cx),
@@ -180,7 +181,7 @@ impl Session {
         }
     }
 
-    /// Asks the session's consumer to clone it: the delay of a clone trigger is over.
+    /// Asks the session's consumer to clone it, since the delay of a clone trigger is over.
     pub(super) fn clone_trigger_due(&mut self, cx: &mut Context, hit: u64) {
         let Some(trigger) = self.triggers.delayed.remove(&hit) else {
             return;
@@ -199,15 +200,15 @@ impl Session {
         }
     }
 
-    /// Ends the session without data: no start trigger came in time.
+    /// Ends the session without data, since no start trigger came in time.
     pub(super) fn start_trigger_timed_out(&mut self, cx: &mut Context) {
         if self.state == SessionState::Configured {
             self.disable(cx, false);
         }
     }
 
-    /// Starts the timeout of a session that waits for triggers. Called after the data sources are
-    /// set up: these get the duration of the config.
+    /// Starts the timeout of a session that waits for triggers. Call it after the data sources are
+    /// set up, since they get the config's duration.
     pub(crate) fn arm_trigger_timeout(&mut self, cx: &mut Context) {
         let triggers = &*self.config.trigger_config;
         let timeout_ms = triggers.trigger_timeout_ms.unwrap_or(0);
@@ -223,14 +224,13 @@ impl Session {
         }
     }
 
-    /// Returns true if the end of the session's time is of no interest any more, as a trigger ends
-    /// it anyway.
+    /// Returns true if a received trigger already determines the end of the session.
     pub(super) fn ends_by_trigger(&self) -> bool {
         self.triggers.hit && trigger_mode(&self.config) == Some(TriggerMode::STOP_TRACING)
     }
 
-    /// Returns true if there is nothing to be read: it still waits for a trigger, or only ever has
-    /// clones.
+    /// Returns true if the session has no readable data: it waits for a trigger, or is only read
+    /// through clones.
     pub(super) fn withholds_data(&self) -> bool {
         if self.cloned.is_some() {
             return false;
@@ -239,7 +239,7 @@ impl Session {
         waits || trigger_mode(&self.config) == Some(TriggerMode::CLONE_SNAPSHOT)
     }
 
-    /// Changes how long it is to record. Producers that come later are told so.
+    /// Changes the duration, which producers that connect later get as well.
     fn set_duration(&mut self, duration_ms: u32) {
         self.config.duration_ms = Some(duration_ms);
         for source in &mut self.sources {

@@ -1,4 +1,4 @@
-//! Checks of a trace config on its own, before any look at other sessions.
+//! Checks of a trace config that do not depend on other sessions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::limits::{
 use crate::matching::{Budget, Pattern, PatternError, quoted};
 use crate::priority::{InvalidPriority, Priority};
 
-/// Why a session was refused. The texts of the first group are upstream's, to the letter: tools
-/// look for them.
+/// The reason why a session was refused. The texts of the first group are exactly upstream's, since
+/// tools search for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum EnableError {
     AlreadyActive,
@@ -85,15 +85,15 @@ pub(crate) enum EnableError {
     Boost(String),
     NoOutput,
     Compression(NoDeflate),
-    /// Upstream has it always.
+    /// Upstream always has ProtoVM.
     NoProtoVm,
     CreateFile(String),
-    /// Upstream creates it.
+    /// Upstream creates the file.
     OutputPath(String, String),
     BufferSizes,
     NoBuffers,
 
-    /// Upstream sends it, and so loses the producer.
+    /// Upstream sends the config, and so loses the producer.
     SourceTooLarge(String),
     /// Upstream aborts instead.
     Pattern {
@@ -167,32 +167,31 @@ ferretto_wire::error_text! {
     from { Filter(FilterError), Priority(InvalidPriority), Compression(NoDeflate) }
 }
 
-/// A checked config, with all that was worked out while checking, so that it is not worked out
-/// twice.
+/// A checked config, with the values that the checks computed.
 #[derive(Debug)]
 pub(crate) struct CheckedConfig {
     pub(crate) config: TraceConfig,
     /// One entry for each of the config's data sources.
     pub(crate) sources: Vec<Source>,
     pub(crate) filter: Option<TraceFilter>,
-    /// The priority the service shall run at meanwhile.
+    /// The priority that the session requests for the service.
     pub(crate) priority: Option<Priority>,
     pub(crate) compressor: Option<Compressor>,
-    /// The producers that may activate each trigger; `None` is everyone.
+    /// The producers that may activate each trigger; `None` allows all.
     pub(crate) trigger_patterns: Vec<Option<Pattern>>,
 }
 
-/// A data source of the config, as far as it was worked out.
+/// A data source of the config, with values that the checks computed.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     pub(crate) patterns: Vec<Pattern>,
-    /// Index of the buffer in the config.
+    /// The index of the buffer in the config.
     pub(crate) buffer: usize,
-    /// The config that instances are sent, once there is one.
+    /// The config that instances get, once it was built.
     pub(crate) instance_config: Option<Arc<DataSourceConfig>>,
 }
 
-/// Checks everything that depends on the config alone, in upstream's order.
+/// Makes the checks that depend only on the config, in upstream's order.
 pub(crate) fn check_config(
     config: TraceConfig,
     budget: &mut Budget,
@@ -236,7 +235,7 @@ pub(crate) fn check_config(
     })
 }
 
-/// Makes the checks that upstream makes after those against other sessions.
+/// Makes the checks that follow upstream's checks against other sessions.
 pub(crate) fn check_late(
     checked: &mut CheckedConfig,
     budget: &mut Budget,
@@ -250,8 +249,7 @@ pub(crate) fn check_late(
     Ok(())
 }
 
-/// Checks that exactly one place is given to write to. Of both a path and a descriptor, the path
-/// counts.
+/// Checks that there is exactly one destination. A path takes precedence over a descriptor.
 pub(crate) fn check_output(config: &TraceConfig, has_fd: bool) -> Result<(), EnableError> {
     let has_path = !config.output_path.as_deref().unwrap_or_default().is_empty();
     if config.write_into_file.unwrap_or(false) && !has_path && !has_fd {
@@ -260,12 +258,12 @@ pub(crate) fn check_output(config: &TraceConfig, has_fd: bool) -> Result<(), Ena
     Ok(())
 }
 
-/// Makes the checks that upstream makes when it allocates, after the output file was opened.
+/// Makes the checks of upstream's allocation, after the output file was opened.
 pub(crate) fn check_buffer_sizes(config: &TraceConfig) -> Result<(), EnableError> {
     let valid = |buffer: &BufferConfig| {
         let bytes = u64::from(buffer.size_kb.unwrap_or(0)) * 1024;
         let bytes = match buffer.experimental_mode {
-            // Upstream's second kind of buffer is made of pages.
+            // Upstream's second kind of buffer consists of pages.
             Some(ExperimentalMode::TRACE_BUFFER_V2) => bytes.next_multiple_of(4096),
             _ => bytes,
         };
@@ -274,7 +272,7 @@ pub(crate) fn check_buffer_sizes(config: &TraceConfig) -> Result<(), EnableError
     if !config.buffers.iter().all(valid) {
         return Err(EnableError::BufferSizes);
     }
-    // An enum value unknown here was kept with the unknown fields.
+    // An unknown enum value is among the unknown fields.
     let unknown_mode = |b: &BufferConfig| {
         b.unknown_fields
             .iter()
@@ -286,11 +284,10 @@ pub(crate) fn check_buffer_sizes(config: &TraceConfig) -> Result<(), EnableError
     Ok(())
 }
 
-/// The most that one data source's config may take, leaving room for the service's additions and
-/// for the frame.
+/// The largest config of one data source, with space for the service's additions and the frame.
 const MAX_SOURCE_CONFIG: usize = REPLY_BYTES - 256;
 
-/// Field numbers whose unknown values have a meaning of their own.
+/// Numbers of fields whose unknown enum values have a meaning.
 const EXPERIMENTAL_MODE: u32 = 8;
 const TRIGGER_MODE: u32 = 1;
 

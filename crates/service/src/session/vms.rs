@@ -1,4 +1,4 @@
-//! ProtoVM: buffers in which packets about to be overwritten are folded into a state.
+//! ProtoVM: buffers in which packets about to be overwritten are applied to a state.
 
 use ferretto_proto::DataSourceDescriptor;
 
@@ -10,8 +10,8 @@ use crate::ids::{BufferId, InstanceKey};
 use crate::pool::BufferPool;
 
 impl Session {
-    /// Sets up a machine for a data source instance, if the config and the descriptor ask for one.
-    /// Problems are reported to the operator only, and the instance starts without a machine.
+    /// Sets up a machine for a data source instance, if both the config and the descriptor ask for
+    /// one. Problems are only reported to the operator, and the instance starts without a machine.
     pub(super) fn set_up_vm(
         &self,
         cx: &mut Context,
@@ -51,7 +51,7 @@ impl Session {
         });
     }
 
-    /// Returns the machines of its buffers.
+    /// Returns the machines of the session's buffers.
     pub(super) fn vms<'a>(&self, buffers: &'a BufferPool) -> Vec<VmState<'a>> {
         let own = self.buffers.iter().filter_map(|id| buffers.get(*id));
         own.flat_map(|buffer| buffer.vms()).collect()

@@ -259,7 +259,7 @@ proptest! {
     #![proptest_config(cases(80))]
 
     #[test]
-    fn no_packet_is_lost_in_silence(
+    fn every_loss_is_reported(
         seed in any::<u64>(),
         scraping in any::<bool>(),
         overtaking in any::<bool>(),
@@ -269,7 +269,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_lost_with_room_enough(seed in any::<u64>(), scraping in any::<bool>()) {
+    fn no_packet_is_lost_if_the_buffer_is_large_enough(seed in any::<u64>(), scraping in any::<bool>()) {
         let world = World { size: 1 << 20, scraping, overtaking: false, giving_up: false };
         prop_assert_eq!(run(&world, seed)?, 0);
     }

@@ -34,7 +34,7 @@ fn take_turns(buffer: &mut TraceBuffer) {
 }
 
 #[test]
-fn the_first_engine_reads_by_producer_then_by_writer() {
+fn v1_reads_by_producer_then_by_writer() {
     let mut buffer = v1(65_536, Policy::Ring);
     take_turns(&mut buffer);
     let expected = [
@@ -50,7 +50,7 @@ fn the_first_engine_reads_by_producer_then_by_writer() {
 }
 
 #[test]
-fn the_second_engine_reads_as_was_written() {
+fn v2_reads_in_the_order_of_writing() {
     let mut buffer = ring(65_536);
     take_turns(&mut buffer);
     let expected = [0, 100, 1, 101, 2, 102, 10, 110, 11, 111, 12, 112];
@@ -58,7 +58,7 @@ fn the_second_engine_reads_as_was_written() {
 }
 
 #[test]
-fn each_pass_begins_with_the_first_writer_that_has_something_new() {
+fn each_pass_begins_with_the_first_writer_that_has_new_packets() {
     let mut buffer = v1(65_536, Policy::Ring);
     take_turns(&mut buffer);
     for _ in 0..5 {
@@ -73,7 +73,7 @@ fn each_pass_begins_with_the_first_writer_that_has_something_new() {
 }
 
 #[test]
-fn a_writer_that_waits_holds_up_nobody_and_keeps_its_place() {
+fn a_waiting_writer_blocks_no_other_and_keeps_its_turn() {
     let mut buffer = v1(65_536, Policy::Ring);
     for writer in 1..=3 {
         chunk(1, writer, 0)
@@ -96,7 +96,7 @@ fn a_writer_that_waits_holds_up_nobody_and_keeps_its_place() {
 }
 
 #[test]
-fn who_had_a_number_first_is_read_first() {
+fn the_earlier_owner_of_an_id_is_read_first() {
     let mut buffer = v1(65_536, Policy::Ring);
     chunk(1, 1, 5).packet(20, 1).copy_to(&mut buffer);
     chunk(1, 2, 0).packet(20, 9).copy_to(&mut buffer);
@@ -121,7 +121,7 @@ fn a_clone_reads_in_the_same_order_and_a_replacement_from_the_start() {
 }
 
 #[test]
-fn writers_nobody_reads_take_no_memory_once_their_chunks_are_overwritten() {
+fn unread_writers_use_no_memory_once_their_chunks_are_overwritten() {
     let mut buffer = v1(4096, Policy::Ring);
     let mut usage = 0;
     for round in 0..20u16 {
@@ -144,7 +144,7 @@ proptest! {
 
     /// With both engines, each writer's packets are the same for any sequence of writes and reads.
     #[test]
-    fn only_the_order_of_writers_differs(
+    fn the_modes_differ_only_in_the_order_of_writers(
         steps in prop::collection::vec((1..4u16, 1..4u16, 1..200usize, 0..8u8), 1..300),
     ) {
         let mut buffers = [v1(32 * 4096, Policy::Ring), ring(32 * 4096)];

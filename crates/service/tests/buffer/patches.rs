@@ -112,7 +112,7 @@ fn tracebuf_052_many_patches() {
 }
 
 #[test]
-fn a_patched_size_is_judged_anew() {
+fn a_patched_size_is_parsed_again() {
     let mut buffer = ring(4096);
     chunk(1, 1, 0)
         .packet(20, 1)
@@ -125,7 +125,7 @@ fn a_patched_size_is_judged_anew() {
 }
 
 #[test]
-fn a_patched_size_of_the_last_fragment_is_judged_anew() {
+fn a_patched_size_of_the_last_fragment_is_parsed_again() {
     let mut buffer = ring(4096);
     chunk(1, 1, 0)
         .packet(20, 1)

@@ -107,7 +107,7 @@ fn tracebuf_013_a_packet_the_writer_gave_up_is_dropped() {
 
 /// Packets before it in the same chunk are complete: no loss may be reported before them.
 #[test]
-fn a_packet_the_writer_gave_up_is_told_by_the_one_after_it() {
+fn an_aborted_packet_is_reported_with_the_next_one() {
     let mut buffer = ring(4096);
     chunk(1, 1, 0)
         .packet(20, 1)

@@ -56,7 +56,7 @@ fn tracebuf_028_scraping_the_same_twice_changes_nothing() {
 }
 
 #[test]
-fn a_loss_is_told_once_however_often_its_chunk_comes() {
+fn a_loss_is_reported_once_for_repeated_commits() {
     let mut buffer = ring(8192);
     let lossy = chunk(1, 1, 0).packet(20, 1).raw(&ABORT).count(2).pad(500);
     lossy.copy_to(&mut buffer);
@@ -69,7 +69,7 @@ fn a_loss_is_told_once_however_often_its_chunk_comes() {
 }
 
 #[test]
-fn a_loss_at_the_end_of_a_chunk_that_was_scraped_before_is_told() {
+fn a_loss_at_the_end_of_a_scraped_chunk_is_reported() {
     for policy in [Policy::Ring, Policy::Discard] {
         let mut buffer = TraceBuffer::new(BufferOptions {
             policy,
@@ -213,7 +213,7 @@ fn tracebuf_033_a_chunk_is_consumed_once() {
 }
 
 #[test]
-fn a_scraped_chunk_with_nothing_more_to_come_is_not_lost() {
+fn a_scraped_chunk_without_new_fragments_is_not_lost() {
     let mut buffer = ring(4096);
     let made = chunk(1, 1, 0).packet(20, 1).packet(20, 2);
     // The last packet counted of a chunk that is being written is not looked at.
@@ -231,7 +231,7 @@ fn a_scraped_chunk_with_nothing_more_to_come_is_not_lost() {
 }
 
 #[test]
-fn a_packet_given_up_counts_once_however_often_its_chunk_comes() {
+fn an_aborted_packet_counts_once_for_repeated_commits() {
     for read_between in [false, true] {
         let mut buffer = ring(4096);
         let made = chunk(1, 1, 0).packet(20, 1).raw(&ABORT).count(3);

@@ -45,7 +45,7 @@ fn a_buffer_of_4_kib_holds_one_chunk_of_its_size() {
 }
 
 #[test]
-fn fragments_of_one_byte_and_of_none() {
+fn fragments_may_have_one_byte_or_none() {
     let mut buffer = ring(MIB);
     let made = (0..2000u32).fold(chunk(1, 1, 0), |made, index| {
         made.bytes(&[index as u8]).bytes(&[])
@@ -58,7 +58,7 @@ fn fragments_of_one_byte_and_of_none() {
 }
 
 #[test]
-fn a_packet_of_pieces_of_one_byte_and_of_none() {
+fn a_packet_may_have_pieces_of_one_byte_or_none() {
     const PIECES: u32 = 1000;
     let mut buffer = ring(MIB);
     let mut expected = Vec::new();
@@ -79,7 +79,7 @@ fn a_packet_of_pieces_of_one_byte_and_of_none() {
 }
 
 #[test]
-fn a_packet_of_nothing_but_empty_pieces_is_none() {
+fn a_packet_of_empty_pieces_is_skipped() {
     let mut buffer = ring(MIB);
     for (id, flags) in [(0, LAST), (1, FIRST | LAST), (2, FIRST)] {
         chunk(1, 1, id).bytes(&[]).flags(flags).copy_to(&mut buffer);
@@ -113,7 +113,7 @@ fn all_65535_writers_of_a_producer_have_their_sequences() {
 }
 
 #[test]
-fn one_writer_that_says_much_does_not_keep_others_waiting() {
+fn a_busy_writer_does_not_starve_others() {
     let mut buffer = ring(64 * MIB);
     let mut id = 0;
     let mut chatter = |buffer: &mut TraceBuffer, count: u32| {

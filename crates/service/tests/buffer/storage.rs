@@ -29,7 +29,7 @@ fn tracebuf_002_memory_is_touched_as_it_fills() {
 }
 
 #[test]
-fn memory_is_little_more_than_what_is_kept() {
+fn the_index_is_small_compared_to_the_kept_chunks() {
     for writers in [1, 50] {
         let mut buffer = ring(8 << 20);
         let mut payload = 0;

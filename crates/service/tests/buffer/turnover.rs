@@ -5,7 +5,7 @@ use crate::support::*;
 const MIB: u64 = 1 << 20;
 
 #[test]
-fn a_reused_writer_number_starts_over() {
+fn a_reused_writer_id_is_a_new_sequence() {
     let mut buffer = ring(MIB);
     for id in 0..3 {
         chunk(1, 1, id).packet(20, id as u8).copy_to(&mut buffer);
@@ -43,7 +43,7 @@ fn a_new_writer_does_not_continue_the_packet_of_the_old_one() {
 }
 
 #[test]
-fn what_an_old_writer_left_comes_out_before_the_new_one() {
+fn packets_of_an_ended_writer_are_read_before_its_successor_s() {
     let mut buffer = ring(MIB);
     chunk(1, 1, 5).packet(20, 1).copy_to(&mut buffer);
     chunk(1, 1, 6)
@@ -62,7 +62,7 @@ fn what_an_old_writer_left_comes_out_before_the_new_one() {
 }
 
 #[test]
-fn chunks_that_come_after_the_end_are_still_the_old_writers() {
+fn chunks_that_arrive_after_the_end_belong_to_the_old_writer() {
     let mut buffer = ring(MIB);
     chunk(1, 1, 0)
         .packet(20, 1)
@@ -78,7 +78,7 @@ fn chunks_that_come_after_the_end_are_still_the_old_writers() {
 }
 
 #[test]
-fn overwriting_an_old_writer_is_told_by_the_new_one() {
+fn an_overwritten_old_writer_is_reported_by_its_successor() {
     let mut buffer = ring(4096);
     chunk(1, 1, 0).packet(1000, 1).copy_to(&mut buffer);
     buffer.writer_ended(1, 1);
@@ -93,7 +93,7 @@ fn overwriting_an_old_writer_is_told_by_the_new_one() {
 }
 
 #[test]
-fn a_reused_producer_number_has_its_own_identity() {
+fn a_reused_producer_id_has_its_own_identity() {
     let mut buffer = ring(MIB);
     let one = chunk(1, 1, 7).packet(20, 1).uid(1000);
     one.copy_to(&mut buffer);
@@ -107,7 +107,7 @@ fn a_reused_producer_number_has_its_own_identity() {
 }
 
 #[test]
-fn a_writer_that_ends_and_begins_without_end_takes_no_memory() {
+fn restarting_a_writer_endlessly_uses_bounded_memory() {
     let mut buffer = ring(64 * 1024);
     for round in 0..200_000u32 {
         chunk(1, 1, round).bytes(&[1]).copy_to(&mut buffer);
@@ -124,7 +124,7 @@ fn piece(id: u32, last: u32) -> Make {
 }
 
 #[test]
-fn a_packet_of_64_megabytes_is_put_together_in_linear_steps() {
+fn a_packet_of_64_megabytes_is_reassembled_in_linear_time() {
     const CHUNKS: u32 = 16_384;
     let mut buffer = ring(128 * MIB);
     for id in 0..CHUNKS {

@@ -45,7 +45,7 @@ fn service_022_row_18_and_029_exclusive_sessions() {
 }
 
 #[test]
-fn an_exclusive_session_that_is_refused_ends_no_other() {
+fn a_refused_exclusive_session_ends_no_other() {
     let mut world = World::new();
     let (first, second) = (world.consumer(), world.consumer());
     let session = world.enable(first, ConfigBuilder::new());
@@ -56,7 +56,7 @@ fn an_exclusive_session_that_is_refused_ends_no_other() {
 }
 
 #[test]
-fn an_exclusive_session_concerns_its_own_user_and_one_of_root_everyone() {
+fn an_exclusive_session_affects_its_own_user_and_one_of_root_affects_all() {
     let mut world = World::new();
     let aborted = "Aborted due to user requested higher-priority";
     let [own, second_own, other] = [7, 7, 8].map(|uid| world.consumer_of(uid));
@@ -97,7 +97,7 @@ fn an_exclusive_session_concerns_its_own_user_and_one_of_root_everyone() {
 }
 
 #[test]
-fn what_an_exclusive_session_does_not_end_may_be_in_its_way() {
+fn an_exclusive_session_is_refused_by_sessions_that_it_does_not_end() {
     let mut world = World::new();
     let other = world.consumer_of(8);
     world.enable(other, named("taken"));
@@ -115,7 +115,7 @@ fn what_an_exclusive_session_does_not_end_may_be_in_its_way() {
 }
 
 #[test]
-fn sessions_of_others_do_not_keep_root_out() {
+fn sessions_of_others_do_not_exclude_root() {
     let mut world = World::new();
     for user in 1..=3 {
         for _ in 0..5 {

@@ -100,7 +100,7 @@ fn service_050_extension_descriptors_can_be_refused() {
 }
 
 #[test]
-fn the_time_stamp_counter_is_the_last_clock_and_never_drifts() {
+fn the_time_stamp_counter_is_the_last_clock_and_its_drift_is_ignored() {
     let mut world = World::new();
     world.now.tsc = Some(77);
     let consumer = world.consumer();
@@ -127,7 +127,7 @@ fn the_time_stamp_counter_is_the_last_clock_and_never_drifts() {
 }
 
 #[test]
-fn the_time_zone_is_that_of_the_moment() {
+fn the_time_zone_is_the_current_one() {
     let options = ServiceOptions {
         utc_offset_minutes: Some(|realtime| Some((realtime / 1_000_000_000 % 1000) as i32 - 500)),
         ..ServiceOptions::default()

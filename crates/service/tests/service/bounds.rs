@@ -6,7 +6,7 @@ use ferretto_proto::InitializeConnectionRequest;
 use crate::world::{Behaviour, ConfigBuilder, World};
 
 #[test]
-fn names_and_descriptors_of_any_size_never_exceed_a_frame() {
+fn replies_fit_a_frame_for_names_and_descriptors_of_any_size() {
     let mut world = World::new();
     let name = "n".repeat(4096);
     let producer = world.producer(&name);
@@ -43,7 +43,7 @@ fn names_and_descriptors_of_any_size_never_exceed_a_frame() {
 }
 
 #[test]
-fn a_data_source_config_that_no_frame_could_carry_is_refused() {
+fn a_data_source_config_larger_than_a_frame_is_refused() {
     let mut world = World::new();
     let consumer = world.consumer();
     let config = ConfigBuilder::new().source("s").with(|c| {
@@ -81,7 +81,7 @@ fn descriptors_of_one_producer_are_bounded_in_size() {
 }
 
 #[test]
-fn a_producer_that_fetches_no_commands_is_dropped_in_the_end() {
+fn a_producer_that_fetches_no_commands_is_disconnected() {
     let mut world = World::new();
     let producer = world.producer_with(
         "p",

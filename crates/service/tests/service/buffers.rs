@@ -21,7 +21,7 @@ fn recording(config: impl Into<TraceConfig>) -> (World, ClientId, ClientId) {
 }
 
 #[test]
-fn the_mode_decides_in_which_order_writers_are_read() {
+fn the_buffer_mode_determines_the_order_of_writers() {
     for (mode, in_turn) in [
         (None, true),
         (Some(ExperimentalMode::TRACE_BUFFER_V2), false),
@@ -129,7 +129,7 @@ fn tracebuf_047_a_long_read_comes_in_parts_and_misses_nothing() {
 }
 
 #[test]
-fn a_buffer_that_fills_as_fast_as_it_is_read_does_not_starve_the_next() {
+fn a_buffer_that_fills_as_fast_as_it_is_read_does_not_starve_others() {
     let mut world = World::new();
     let producer = world.simple_producer("p");
     world.register(producer, "q");
@@ -187,7 +187,7 @@ fn inline(writer: u16, id: u32, packets: u16, text: &str, target: u32) -> Chunks
 }
 
 #[test]
-fn a_writer_number_that_is_used_again_is_another_writer() {
+fn a_reused_writer_id_is_a_new_writer() {
     const FIRST: u16 = 0x0400;
     const LAST: u16 = 0x0800;
     let (mut world, producer, consumer) = recording(ConfigBuilder::new().source("p"));

@@ -127,7 +127,7 @@ fn ipc_018_calls_that_want_no_reply_are_done_and_get_none() {
 }
 
 #[test]
-fn calls_of_producers_succeed_at_any_time_and_any_number_of_times() {
+fn calls_of_producers_succeed_at_any_time_and_repeatedly() {
     let mut world = World::new();
     let producer = world.producer("p");
     let consumer = world.consumer();
@@ -184,7 +184,7 @@ fn repeated_calls_of_consumers_change_nothing() {
 }
 
 #[test]
-fn a_producer_of_the_first_version_records() {
+fn a_producer_of_the_first_sdk_version_records() {
     // It says nothing but its name, confirms nothing and registers no writer.
     let mut world = World::new();
     let behaviour = Behaviour {
@@ -225,7 +225,7 @@ fn a_producer_of_the_first_version_records() {
 }
 
 #[test]
-fn what_is_left_in_memory_is_taken_if_the_producer_agrees() {
+fn chunks_left_in_memory_are_scraped_if_the_producer_allows_it() {
     for by_default in [false, true] {
         for asked in [None, Some(true), Some(false)] {
             let mut world = World::with(ServiceOptions {

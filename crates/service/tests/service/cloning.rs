@@ -182,7 +182,7 @@ fn service_072_a_clone_is_another_trace_of_the_same_data() {
 }
 
 #[test]
-fn a_clone_flush_says_what_it_is_for() {
+fn the_flush_of_a_clone_has_the_reason_clone() {
     let mut r = record(named("s").with(|c| c.bugreport_score = Some(1)));
     clone(&mut r.world, by_name("s"));
     let request = CloneSessionRequest {
@@ -283,7 +283,7 @@ fn service_071_service_076_why_there_is_no_clone() {
 }
 
 #[test]
-fn clones_do_not_outnumber_sessions() {
+fn clones_count_towards_the_limit_of_sessions() {
     let mut r = record(named("s"));
     for _ in 0..14 {
         clone(&mut r.world, by_name("s"));
@@ -350,7 +350,7 @@ fn service_073_a_transferred_buffer_starts_empty_and_holds_nobody_up() {
 }
 
 #[test]
-fn a_buffer_cleared_before_holds_what_comes_with_the_flush() {
+fn a_buffer_cleared_before_the_clone_contains_only_flushed_data() {
     let mut r = record(named("s").with(|c| {
         c.buffers[0].transfer_on_clone = Some(true);
         c.buffers[0].clear_before_clone = Some(true);
@@ -409,7 +409,7 @@ fn service_075_a_session_that_is_freed_meanwhile() {
 }
 
 #[test]
-fn a_clone_tells_of_triggers_and_leaves_them_where_they_are() {
+fn a_clone_contains_triggers_and_the_session_keeps_them() {
     let trigger = |name: &str| Trigger {
         name: Some(name.into()),
         stop_delay_ms: Some(60_000),
@@ -474,7 +474,7 @@ fn a_clone_tells_of_triggers_and_leaves_them_where_they_are() {
 }
 
 #[test]
-fn a_clone_is_filtered_unless_it_is_not_to_be() {
+fn a_clone_is_filtered_unless_the_request_skips_the_filter() {
     let config = || {
         named("s").with(|c| {
             c.bugreport_score = Some(1);

@@ -63,7 +63,7 @@ fn service_074_file_and_buffers_without_a_gap() {
 }
 
 #[test]
-fn a_file_written_while_the_clone_waits_is_in_it_once() {
+fn data_written_to_the_file_while_the_clone_waits_is_in_the_clone_once() {
     let mut r = record(into_file());
     let behaviour = Behaviour {
         confirms_flush: false,
@@ -83,7 +83,7 @@ fn a_file_written_while_the_clone_waits_is_in_it_once() {
 }
 
 #[test]
-fn a_session_that_ends_completes_the_clone_of_its_file() {
+fn the_end_of_a_session_completes_the_clone_of_its_file() {
     let mut r = record(into_file());
     r.world
         .producers
@@ -103,7 +103,7 @@ fn a_session_that_ends_completes_the_clone_of_its_file() {
 }
 
 #[test]
-fn a_file_that_cannot_be_copied() {
+fn a_file_that_cannot_be_copied_fails_the_clone() {
     let mut r = record(into_file());
     r.write("one");
     r.world.copies = false;
@@ -134,7 +134,7 @@ fn a_file_that_cannot_be_copied() {
 /// Found by simulation: the clone was made without the packets that the failed write had taken out
 /// of the buffers.
 #[test]
-fn a_session_whose_file_fails_has_no_complete_clone() {
+fn a_failed_file_write_fails_the_waiting_clone() {
     let mut r = record(into_file());
     let behaviour = &mut r.world.producers.get_mut(&r.producer).unwrap().behaviour;
     behaviour.confirms_flush = false;
@@ -154,7 +154,7 @@ fn a_session_whose_file_fails_has_no_complete_clone() {
 }
 
 #[test]
-fn a_requester_that_leaves_while_its_clone_is_written() {
+fn a_clone_of_a_disconnected_requester_is_removed() {
     let mut r = record(into_file());
     r.write("one");
     let reader = r.world.consumer();
@@ -201,7 +201,7 @@ fn boottime(packets: &[Packet], monotonic: u64) -> u64 {
 }
 
 #[test]
-fn clocks_in_the_clone_of_a_file_never_go_back() {
+fn clocks_in_the_clone_of_a_file_never_go_backwards() {
     let mut r = record(into_file().with(|c| c.file_write_period_ms = Some(500)));
     let mut written = Vec::new();
     for round in 0..16 {

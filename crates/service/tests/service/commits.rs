@@ -278,7 +278,7 @@ fn service_021_and_043_and_ipc_051_whose_flush_it_is() {
 }
 
 #[test]
-fn commits_after_the_buffers_are_freed_go_nowhere() {
+fn commits_after_the_buffers_are_freed_are_discarded() {
     let (mut world, producer, consumer) = recording();
     let mut writer = world.writer(producer);
     world.free(consumer);

@@ -154,7 +154,7 @@ fn service_004_setup_tracing_comes_once_and_first() {
 }
 
 #[test]
-fn memory_that_cannot_be_had_skips_the_data_source() {
+fn a_data_source_without_shared_memory_is_skipped() {
     let mut world = World::new();
     world.memory_available = false;
     let producer = world.simple_producer("p");
@@ -249,7 +249,7 @@ fn ipc_044_the_stream_may_be_opened_again_or_without_a_reply() {
 }
 
 #[test]
-fn chunks_inside_commits_where_memory_cannot_be_shared() {
+fn chunks_are_inside_commits_if_memory_cannot_be_shared() {
     let mut world = World::new();
     let behaviour = Behaviour {
         shares_memory: false,
@@ -438,7 +438,7 @@ fn config_023_a_source_listed_twice_runs_twice() {
 }
 
 #[test]
-fn producer_filters() {
+fn producer_filters_select_producers_by_name() {
     let mut world = World::new();
     let producers = ["app.one", "app.two", "other"].map(|name| {
         let producer = world.producer(name);
@@ -470,7 +470,7 @@ fn producer_filters() {
 }
 
 #[test]
-fn a_producer_may_leave_at_any_time() {
+fn a_producer_can_disconnect_at_any_time() {
     // A time in milliseconds, and the consumer's actions around it.
     for (leaves_after, disables) in [(0, false), (10, false), (10, true)] {
         let mut world = World::new();
@@ -511,7 +511,7 @@ fn a_producer_may_leave_at_any_time() {
 }
 
 #[test]
-fn a_producer_may_leave_before_its_memory_is_there() {
+fn a_producer_can_disconnect_before_its_memory_is_ready() {
     let mut world = World::new();
     let producer = world.simple_producer("p");
     let consumer = world.consumer();

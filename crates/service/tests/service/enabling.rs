@@ -392,7 +392,7 @@ fn service_005_and_config_014_memory_sizes_of_the_first_session_stay() {
 }
 
 #[test]
-fn attach_notification_needs_no_config() {
+fn enable_tracing_after_attach_needs_no_config() {
     let mut world = World::new();
     let consumer = world.consumer();
     let first = world.enable(consumer, ConfigBuilder::new());

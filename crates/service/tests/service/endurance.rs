@@ -137,7 +137,7 @@ impl Interning {
 }
 
 #[test]
-fn a_ring_of_a_day_can_be_read_from_the_first_repetition_on() {
+fn a_ring_after_a_day_is_readable_from_the_first_repeated_state() {
     const CLEAR_MS: u64 = 20_000;
     const WRITE_MS: u64 = 2000;
     let mut world = World::new();

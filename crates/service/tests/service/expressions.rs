@@ -51,7 +51,7 @@ fn the_expressions_of_a_session_and_of_a_user_are_bounded() {
 }
 
 #[test]
-fn a_changed_config_has_no_more_expressions_than_a_new_one() {
+fn expressions_of_a_changed_config_have_the_same_limit() {
     let mut world = World::new();
     let producer = world.simple_producer("p");
     let consumer = world.consumer();

@@ -117,7 +117,7 @@ fn service_032_where_to_write() {
 }
 
 #[test]
-fn files_of_other_users_are_created_only_where_the_service_was_told() {
+fn files_of_other_users_are_created_only_in_the_output_folders() {
     let to_path = |path: &str| into_file().with(|c| c.output_path = Some(path.into()));
     let refused = |world: &mut World, uid, path: &str| {
         let consumer = world.consumer_of(uid);
@@ -207,7 +207,7 @@ fn requests_wait_while_the_file_is_created() {
 }
 
 #[test]
-fn a_consumer_that_leaves_while_its_file_is_created() {
+fn a_file_created_for_a_disconnected_consumer_is_closed() {
     let mut world = World::new();
     let consumer = world.consumer();
     let config = into_file().with(|c| c.output_path = Some(b"/out".to_vec()));
@@ -311,7 +311,7 @@ fn service_047_flushes_with_writes() {
 }
 
 #[test]
-fn a_full_disk_ends_the_session_and_is_told() {
+fn a_full_disk_ends_the_session_with_an_error() {
     let mut r = record(|c| c.file_write_period_ms = Some(100));
     r.world.disk = 10_000;
     let line = "x".repeat(500);
@@ -360,7 +360,7 @@ fn a_large_backlog_is_written_in_pieces() {
 }
 
 #[test]
-fn one_batch_is_made_while_the_last_is_written_and_no_more() {
+fn at_most_one_batch_is_prepared_while_another_is_written() {
     let mut r = record(|c| c.buffers[0].size_kb = Some(8192));
     let line = "x".repeat(3900);
     for _ in 0..1000 {
@@ -376,7 +376,7 @@ fn one_batch_is_made_while_the_last_is_written_and_no_more() {
 }
 
 #[test]
-fn a_failed_write_ends_the_session_though_another_is_under_way() {
+fn a_failed_write_ends_the_session_despite_another_pending_write() {
     let mut r = record(|c| c.buffers[0].size_kb = Some(8192));
     let line = "x".repeat(3900);
     for _ in 0..1000 {
@@ -394,7 +394,7 @@ fn a_failed_write_ends_the_session_though_another_is_under_way() {
 }
 
 #[test]
-fn a_descriptor_is_not_kept_unless_it_is_to_be_written() {
+fn an_unused_descriptor_is_closed() {
     let mut world = World::new();
     let consumer = world.consumer();
     world.enable_into(consumer, ConfigBuilder::new(), null());

@@ -207,7 +207,7 @@ fn service_022_row_27_filter_root() {
 }
 
 #[test]
-fn time_spent_filtering_is_told() {
+fn the_time_spent_on_filtering_is_reported() {
     let mut world = World::with(ServiceOptions {
         stopwatch: Some({
             use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

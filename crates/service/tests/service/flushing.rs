@@ -30,7 +30,7 @@ fn silent(world: &mut World, name: &str) -> ClientId {
 }
 
 #[test]
-fn a_flush_brings_what_is_not_committed() {
+fn a_flush_makes_producers_commit() {
     let mut world = World::new();
     let producer = world.simple_producer("p");
     let consumer = world.consumer();
@@ -107,7 +107,7 @@ fn service_044_a_slow_flush_at_the_end_is_in_the_trace() {
 /// Data that a data source of the machine had not handed over is lost with its producer, while a
 /// program may end as it likes.
 #[test]
-fn data_sources_of_the_machine_that_left_are_in_the_trace() {
+fn departed_data_sources_of_the_machine_are_in_the_trace() {
     for stops_first in [false, true] {
         let mut world = World::new();
         let producers = ["linux.perf", "program"].map(|name| world.simple_producer(name));
@@ -169,7 +169,7 @@ fn service_039_the_end_of_the_duration_flushes_then_stops() {
 }
 
 #[test]
-fn the_duration_counts_suspend_only_if_asked_to() {
+fn the_duration_includes_suspend_only_if_requested() {
     for counts in [false, true] {
         let mut world = World::new();
         let consumer = world.consumer();
@@ -329,7 +329,7 @@ fn with_silent_writer(scraping: bool) -> (World, ClientId, ClientId, TraceWriter
 }
 
 #[test]
-fn scraping_brings_what_a_silent_producer_holds() {
+fn scraping_copies_the_chunks_of_a_silent_producer() {
     for scraped in [true, false] {
         let (mut world, producer, consumer, mut writer) = with_silent_writer(scraped);
         for text in ["one", "two", "three"] {
@@ -360,7 +360,7 @@ fn scraping_brings_what_a_silent_producer_holds() {
 /// Chunks that are full are in shared memory, and their commit on its way, when the producer is
 /// scraped.
 #[test]
-fn what_was_scraped_and_read_is_not_lost_when_it_is_committed() {
+fn committing_chunks_that_were_scraped_and_read_reports_no_loss() {
     let (mut world, producer, consumer, mut writer) = with_silent_writer(true);
     let long = "x".repeat(1500);
     for _ in 0..12 {
@@ -393,7 +393,7 @@ fn what_was_scraped_and_read_is_not_lost_when_it_is_committed() {
 /// The operator is told after two seconds who keeps a session from ending, for the flush and for
 /// the stop.
 #[test]
-fn who_keeps_a_session_from_ending_is_told() {
+fn data_sources_that_delay_the_end_of_a_session_are_reported() {
     let mut world = World::new();
     let behaviour = Behaviour {
         confirms_flush: false,

@@ -117,7 +117,7 @@ fn service_035_and_ipc_061_all_started_is_told_once() {
 }
 
 #[test]
-fn a_stranger_cannot_confirm_for_others() {
+fn a_producer_cannot_confirm_for_others() {
     let mut world = World::new();
     let producer = confirming(&mut world, "p", silent());
     let stranger = world.simple_producer("stranger");
@@ -382,7 +382,7 @@ fn ipc_060_a_detached_session_without_a_file_is_gone_after_its_duration() {
 }
 
 #[test]
-fn a_session_whose_file_is_being_finished_cannot_be_attached() {
+fn a_session_whose_file_is_being_finished_cannot_be_attached_to() {
     let mut world = World::new();
     let consumer = world.consumer();
     let config = ConfigBuilder::new().with(|c| {
@@ -440,7 +440,7 @@ fn ipc_061_instances_are_observed() {
 }
 
 #[test]
-fn an_observer_that_does_not_read_learns_the_newest_state_of_each_instance() {
+fn a_slow_observer_gets_the_newest_state_of_each_instance() {
     use DataSourceInstanceState as S;
     let mut world = World::new();
     let steady: Vec<_> = (0..300)

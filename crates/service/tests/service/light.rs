@@ -16,7 +16,7 @@ fn refusal(change: impl FnOnce(&mut TraceConfig)) -> Option<String> {
 
 #[test]
 #[cfg(not(feature = "regex"))]
-fn without_regular_expressions_configs_with_them_are_refused() {
+fn configs_with_regular_expressions_are_refused_without_the_feature() {
     use ferretto_proto::trace_config::trace_filter::StringFilterPolicy;
 
     let named = refusal(|config| {
@@ -43,7 +43,7 @@ fn without_regular_expressions_configs_with_them_are_refused() {
 
 #[test]
 #[cfg(not(feature = "deflate"))]
-fn without_deflate_configs_with_it_are_refused() {
+fn configs_with_deflate_are_refused_without_the_feature() {
     use ferretto_proto::trace_config::CompressionType;
 
     let sentence = "This service was built without compression by deflate (feature \"deflate\" of ferretto-service)";
@@ -60,7 +60,7 @@ fn without_deflate_configs_with_it_are_refused() {
 
 #[test]
 #[cfg(not(feature = "priority"))]
-fn without_priorities_configs_with_one_are_refused() {
+fn configs_with_a_priority_are_refused_without_the_feature() {
     use ferretto_proto::priority_boost_config::BoostPolicy;
 
     let boosted = refusal(|config| {
@@ -77,7 +77,7 @@ fn without_priorities_configs_with_one_are_refused() {
 
 #[test]
 #[cfg(not(feature = "protovm"))]
-fn without_protovm_configs_with_it_are_refused() {
+fn configs_with_protovm_are_refused_without_the_feature() {
     let folded = refusal(|config| {
         let source = config.data_sources[0].config.get_or_insert_default();
         source.protovm_config = Some(Default::default()).into();
@@ -89,6 +89,6 @@ fn without_protovm_configs_with_it_are_refused() {
 }
 
 #[test]
-fn all_else_is_accepted() {
+fn all_other_configs_are_accepted() {
     assert_eq!(refusal(|config| config.duration_ms = Some(1000)), None);
 }

@@ -26,7 +26,7 @@ fn realtime(priority: u32) -> ConfigBuilder {
 }
 
 #[test]
-fn the_highest_priority_counts_until_its_session_is_freed() {
+fn the_highest_priority_applies_until_its_session_is_freed() {
     let mut world = World::new();
     let consumers = [(); 4].map(|()| world.consumer());
     world.enable(consumers[0], nice(20));
@@ -75,7 +75,7 @@ fn service_022_row_29_a_refused_priority_ends_the_session_before_it_begins() {
 }
 
 #[test]
-fn nothing_is_boosted_for_a_config_that_is_refused_anyway() {
+fn a_refused_config_does_not_raise_the_priority() {
     let mut world = World::new();
     let consumer = world.consumer();
     let config = nice(1).with(|c| c.write_into_file = Some(true));
@@ -86,7 +86,7 @@ fn nothing_is_boosted_for_a_config_that_is_refused_anyway() {
 }
 
 #[test]
-fn a_priority_and_a_file_are_waited_for_one_after_the_other() {
+fn the_file_is_created_after_the_priority_was_granted() {
     let mut world = World::new();
     world.slow = true;
     let consumer = world.consumer();
@@ -115,7 +115,7 @@ fn a_priority_and_a_file_are_waited_for_one_after_the_other() {
 }
 
 #[test]
-fn a_consumer_that_leaves_while_it_waits_leaves_nothing_behind() {
+fn a_consumer_that_disconnects_while_it_waits_leaves_no_priority() {
     let mut world = World::new();
     world.slow = true;
     let consumer = world.consumer();
@@ -127,7 +127,7 @@ fn a_consumer_that_leaves_while_it_waits_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_clone_wants_no_priority() {
+fn a_clone_requests_no_priority() {
     use ferretto_ipc::port::consumer::Request;
     use ferretto_proto::{CloneSessionRequest, clone_session_request::Selector};
     let mut world = World::new();

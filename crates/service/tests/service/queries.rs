@@ -116,7 +116,7 @@ fn ipc_040_a_large_state_comes_in_parts_that_fit_no_faster_than_it_is_read() {
 }
 
 #[test]
-fn each_part_of_a_state_is_made_when_it_can_be_sent() {
+fn each_part_of_a_state_is_built_when_it_can_be_sent() {
     let mut world = World::new();
     let name = |index: usize| format!("{index:04} {}", "x".repeat(4_000));
     let producers: Vec<_> = (0..400)
@@ -190,7 +190,7 @@ fn service_077_capabilities_and_refusals() {
 }
 
 #[test]
-fn statistics_tell_what_was_lost_where() {
+fn statistics_report_losses_by_buffer() {
     let mut world = World::new();
     let producer = world.simple_producer("p");
     let consumer = world.consumer();

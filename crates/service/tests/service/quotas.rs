@@ -52,7 +52,7 @@ fn offer(world: &mut World, producer: ClientId, id: u64, size: usize) -> Option<
 }
 
 #[test]
-fn data_sources_of_one_producer() {
+fn the_data_sources_of_one_producer_are_limited() {
     let mut world = world(|quotas| quotas.data_sources_per_producer = 2);
     let producer = producer_of(&mut world, 1);
     assert_eq!(offer(&mut world, producer, 1, 0), None);
@@ -69,7 +69,7 @@ fn data_sources_of_one_producer() {
 }
 
 #[test]
-fn data_sources_of_all_producers_of_a_user() {
+fn the_data_sources_of_all_producers_of_a_user_are_limited() {
     let mut world = world(|quotas| quotas.data_sources_per_user = 2);
     let [first, second, foreign] = [1, 1, 2].map(|uid| producer_of(&mut world, uid));
     assert_eq!(offer(&mut world, first, 1, 0), None);
@@ -84,7 +84,7 @@ fn data_sources_of_all_producers_of_a_user() {
 }
 
 #[test]
-fn descriptors_of_one_producer_and_of_all_of_a_user() {
+fn the_descriptors_of_one_producer_and_of_a_user_are_limited() {
     let mut world = world(|quotas| {
         quotas.descriptor_bytes_per_producer = 3000;
         quotas.descriptor_bytes_per_user = 4000;
@@ -116,7 +116,7 @@ fn descriptors_of_one_producer_and_of_all_of_a_user() {
 }
 
 #[test]
-fn shared_memory_of_all_producers_of_a_user() {
+fn the_shared_memory_of_a_user_is_limited() {
     let mut world = world(|quotas| quotas.shared_memory_per_user = 3 << 20);
     let consumer = world.consumer();
     world.enable(consumer, ConfigBuilder::new().source("s"));
@@ -152,7 +152,7 @@ fn shared_memory_of_all_producers_of_a_user() {
 }
 
 #[test]
-fn names_have_a_length_and_are_told() {
+fn too_long_names_are_refused_with_an_error() {
     let mut world = world(|_| {});
     let producer = producer_of(&mut world, 1);
     let request = Request::RegisterDataSource(RegisterDataSourceRequest {
@@ -174,7 +174,7 @@ fn names_have_a_length_and_are_told() {
 }
 
 #[test]
-fn triggers_of_a_user_in_24_hours() {
+fn the_triggers_of_a_user_in_24_hours_are_limited() {
     let mut world = world(|quotas| quotas.triggers_per_user = 3);
     let consumer = world.consumer();
     let config = ConfigBuilder::new().with(|c| {
@@ -219,7 +219,7 @@ fn triggers_of_a_user_in_24_hours() {
 }
 
 #[test]
-fn commands_for_a_producer_that_fetches_none() {
+fn the_number_of_unfetched_commands_is_limited() {
     let mut world = world(|quotas| quotas.pending_commands = 4);
     let behaviour = Behaviour {
         opens_stream: false,
@@ -236,7 +236,7 @@ fn commands_for_a_producer_that_fetches_none() {
 }
 
 #[test]
-fn large_commands_for_a_producer_that_fetches_none() {
+fn the_size_of_unfetched_commands_is_limited() {
     let mut world = world(|quotas| quotas.pending_command_bytes = 100_000);
     let behaviour = Behaviour {
         opens_stream: false,
@@ -260,7 +260,7 @@ fn large_commands_for_a_producer_that_fetches_none() {
 }
 
 #[test]
-fn producers_elsewhere_count_as_one_user() {
+fn producers_on_other_machines_count_as_one_user() {
     let mut world = world(|quotas| quotas.data_sources_per_user = 1);
     let remote = |world: &mut World, uid, machine_id| {
         let behaviour = Behaviour {
@@ -287,7 +287,7 @@ fn recording_producer_of(world: &mut World, uid: u32) -> ClientId {
 }
 
 #[test]
-fn numbers_of_sequences_of_a_user_that_comes_again_and_again() {
+fn sequence_ids_of_a_reconnecting_user_are_limited() {
     const LIMIT: usize = 20;
     let mut world = world(|quotas| quotas.sequences_per_user = LIMIT);
     let consumer = world.consumer();

@@ -278,7 +278,7 @@ fn snapshots_markers_and_statistics_come_every_interval() {
 }
 
 #[test]
-fn a_second_read_takes_the_first_over() {
+fn a_second_read_takes_over_the_first() {
     let (mut world, consumer) = recorded(|_| {});
     world.consumers.get_mut(&consumer).unwrap().stuck = true;
     let first = world.call(consumer, Request::ReadBuffers(Default::default()));
@@ -298,7 +298,7 @@ fn a_second_read_takes_the_first_over() {
 }
 
 #[test]
-fn freeing_while_reading_ends_the_stream() {
+fn freeing_during_a_read_ends_the_stream() {
     let mut world = World::new();
     let producer = world.simple_producer("p");
     let consumer = world.consumer();

@@ -5,7 +5,7 @@ use ferretto_proto::fields::trace_packet as f;
 use crate::world::{Behaviour, ConfigBuilder, TEST_FIELD, World, texts};
 
 #[test]
-fn a_recording_from_config_to_packets() {
+fn a_recording_returns_the_written_packets() {
     let mut world = World::new();
     let producer = world.simple_producer("p");
     let consumer = world.consumer();
@@ -110,7 +110,7 @@ fn read_request() -> ferretto_ipc::port::consumer::Request {
 }
 
 #[test]
-fn a_consumer_that_stops_reading_costs_the_ring_not_the_service() {
+fn a_consumer_that_stops_reading_loses_packets_but_blocks_no_one() {
     let mut world = World::new();
     let producer = world.simple_producer("p");
     let consumer = world.consumer();
@@ -139,7 +139,7 @@ fn a_consumer_that_stops_reading_costs_the_ring_not_the_service() {
 }
 
 #[test]
-fn a_producer_killed_in_the_middle_of_a_packet_loses_only_what_was_unfinished() {
+fn a_producer_killed_within_a_packet_loses_only_that_packet() {
     for scraped in [true, false] {
         let mut world = World::new();
         let behaviour = Behaviour {
@@ -170,7 +170,7 @@ fn a_producer_killed_in_the_middle_of_a_packet_loses_only_what_was_unfinished() 
 }
 
 #[test]
-fn a_packet_cut_off_between_chunks_is_not_read_and_the_next_one_says_so() {
+fn a_packet_with_missing_chunks_is_reported_as_a_loss() {
     let mut world = World::new();
     let producer = world.simple_producer("p");
     let consumer = world.consumer();
@@ -251,7 +251,7 @@ fn many_sessions_share_producers() {
 }
 
 #[test]
-fn the_same_events_give_the_same_trace_and_another_seed_another_identity() {
+fn the_same_events_give_the_same_trace_and_the_seed_its_uuid() {
     use ferretto_service::ServiceOptions;
     let record = |seed| {
         let mut world = World::with(ServiceOptions {
@@ -278,7 +278,7 @@ fn the_same_events_give_the_same_trace_and_another_seed_another_identity() {
 }
 
 #[test]
-fn a_trace_has_the_identity_its_config_asks_for() {
+fn a_trace_has_the_uuid_of_its_config() {
     let mut world = World::new();
     let consumer = world.consumer();
     let config = ConfigBuilder::new().with(|c| {

@@ -189,7 +189,7 @@ fn service_079_a_relay_that_left_before_the_recording_is_not_told_of() {
 }
 
 #[test]
-fn clocks_of_a_machine_that_left_and_came_back_are_told_for_both_times() {
+fn clocks_of_a_reconnected_machine_cover_both_connections() {
     let mut world = World::new();
     let consumer = world.consumer();
     world.enable(consumer, ConfigBuilder::new());
@@ -212,7 +212,7 @@ fn clocks_of_a_machine_that_left_and_came_back_are_told_for_both_times() {
 }
 
 #[test]
-fn what_is_kept_of_relays_that_left_is_bounded_and_goes_with_the_recording() {
+fn state_of_departed_relays_is_bounded_and_freed_after_the_recording() {
     let mut world = World::new();
     let consumer = world.consumer();
     world.enable(consumer, ConfigBuilder::new());
@@ -247,7 +247,7 @@ fn nonsense() -> [u64; 8] {
 }
 
 #[test]
-fn clock_nonsense_of_one_machine_is_bounded_and_concerns_no_other() {
+fn invalid_clocks_of_one_machine_are_bounded_and_affect_no_other() {
     const SECOND: u64 = 1_000_000_000;
     let mut world = World::new();
     let honest = frequent(&mut world, 5);
@@ -325,7 +325,7 @@ fn service_079_relay_012_the_last_five_exchanges_are_kept() {
 }
 
 #[test]
-fn clocks_are_told_anew_when_they_were_compared_anew() {
+fn each_new_clock_comparison_is_in_the_trace() {
     let mut world = World::new();
     let consumer = world.consumer();
     world.enable(consumer, ConfigBuilder::new());
@@ -353,7 +353,7 @@ fn clocks_are_told_anew_when_they_were_compared_anew() {
 }
 
 #[test]
-fn one_relay_speaks_for_a_machine_and_none_for_the_service_s_own() {
+fn one_relay_represents_a_machine_and_none_the_service_s_own() {
     let mut world = World::new();
     let relays = [MACHINE, MACHINE, 7, 0].map(|machine| world.relay(machine));
     for (number, relay) in relays.into_iter().enumerate() {
@@ -411,7 +411,7 @@ fn relay_014_a_config_can_do_without() {
 }
 
 #[test]
-fn what_a_relay_sends_is_bounded() {
+fn state_sent_by_a_relay_is_bounded() {
     let mut world = World::new();
     let relay = world.relay(MACHINE);
     let clock = Clock {
@@ -452,7 +452,7 @@ fn frequent(world: &mut World, machine: u32) -> ClientId {
 }
 
 #[test]
-fn a_relay_that_compares_often_is_told_of_over_the_whole_recording() {
+fn frequent_comparisons_of_a_relay_cover_the_whole_recording() {
     const SECOND: u64 = 1_000_000_000;
     let mut world = World::new();
     let relay = frequent(&mut world, MACHINE);

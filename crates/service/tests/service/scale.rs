@@ -3,7 +3,7 @@
 use crate::world::{ConfigBuilder, World};
 
 #[test]
-fn costs_grow_with_the_number_of_instances_only() {
+fn costs_grow_only_with_the_number_of_instances() {
     const SESSIONS: u32 = 5;
     const SOURCES: usize = 20;
     let mut world = World::new();

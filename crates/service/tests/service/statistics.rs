@@ -145,7 +145,7 @@ fn counts_of_one_session() {
 }
 
 #[test]
-fn statistics_are_told_at_each_snapshot_and_at_the_end() {
+fn statistics_are_in_the_trace_at_each_snapshot_and_at_the_end() {
     let mut world = World::new();
     let consumer = world.consumer();
     world.enable(consumer, ConfigBuilder::new());
@@ -162,7 +162,7 @@ fn statistics_are_told_at_each_snapshot_and_at_the_end() {
 }
 
 #[test]
-fn writers_on_other_machines_have_the_numbers_of_their_packets() {
+fn writer_statistics_of_other_machines_have_the_ids_of_their_packets() {
     let mut world = World::new();
     let remote = world.producer_with(
         "r",

@@ -146,7 +146,7 @@ fn service_067_start_trigger_into_a_file() {
 }
 
 #[test]
-fn a_start_trigger_without_delay_starts_for_good() {
+fn a_start_trigger_without_delay_starts_without_a_limit() {
     let mut world = World::new();
     let producer = world.simple_producer("p");
     let consumer = world.consumer();
@@ -211,7 +211,7 @@ fn service_067_a_stop_trigger_that_never_comes() {
 }
 
 #[test]
-fn a_stop_trigger_ends_a_session_that_has_not_begun() {
+fn a_stop_trigger_ends_a_session_that_has_not_started() {
     let mut world = World::new();
     let producer = world.simple_producer("p");
     let consumer = world.consumer();
@@ -223,7 +223,7 @@ fn a_stop_trigger_ends_a_session_that_has_not_begun() {
 }
 
 #[test]
-fn triggers_without_a_mode_only_open_the_trace() {
+fn triggers_without_a_mode_only_make_the_trace_readable() {
     let mut world = World::new();
     let producer = world.simple_producer("p");
     let consumer = world.consumer();
@@ -384,7 +384,7 @@ fn service_070_clone_triggers_are_told_after_their_delay() {
 }
 
 #[test]
-fn each_snapshot_tells_of_the_triggers_since_the_last_one() {
+fn each_clone_contains_the_triggers_since_the_last_one() {
     let mut world = World::new();
     let producer = world.simple_producer("p");
     let consumer = world.consumer();

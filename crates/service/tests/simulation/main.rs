@@ -40,7 +40,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn many_lives() {
+fn random_lives_keep_the_invariants() {
     if let Some(seed) = number("SERVICE_SEED") {
         return runner::replay(seed, number("SERVICE_STEPS"));
     }
@@ -66,7 +66,7 @@ fn many_lives() {
 
 /// The log holds every event and command, with all bytes.
 #[test]
-fn a_seed_gives_the_same_life_again() {
+fn a_seed_repeats_its_life() {
     let log_of = |seed| {
         let mut life = Life::new(seed);
         life.world.log = Some(Log::new(false));

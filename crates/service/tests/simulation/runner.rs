@@ -69,7 +69,7 @@ fn explain(seed: u64) -> String {
     format!(
         "life {seed} breaks after {broken} of {} steps: {last}\nto see it again:\n    \
          SERVICE_SEED={seed} SERVICE_STEPS={broken} cargo test -p ferretto-service --test simulation \
-         many_lives -- --nocapture",
+         random_lives_keep_the_invariants -- --nocapture",
         length(seed)
     )
 }

@@ -1,4 +1,4 @@
-//! The machines themselves.
+//! The machines of a buffer.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -8,13 +8,14 @@ use ferretto_protovm::{Outcome, Program, Vm};
 use super::{MACHINES_PER_USER, VmAbort, VmError, VmSetup, VmState};
 use crate::buffer::{Identity, ProducerId};
 
-/// Bytes that a program takes once it is decoded, at most, for each byte it is encoded in.
+/// The largest memory of a decoded program per encoded byte.
 const DECODED: u64 = 64;
 
-/// Steps a machine may take at once to go on behind a buffer that is replaced: less than a second.
+/// The steps that a machine may take at once to catch up when a buffer is replaced: less than a
+/// second.
 const MAX_STEPS_BEHIND: u64 = 20_000_000;
 
-/// The machines of a buffer, in the order they were set up.
+/// The machines of a buffer, in the order of their setup.
 #[derive(Debug, Default)]
 pub(in crate::buffer) struct Machines {
     all: Vec<Machine>,
@@ -23,29 +24,29 @@ pub(in crate::buffer) struct Machines {
 
 #[derive(Debug)]
 struct Machine {
-    /// Name of the data source.
+    /// The name of the data source.
     source: Box<[u8]>,
     program: Program,
     memory_limit_kb: u32,
     producers: BTreeSet<ProducerId>,
-    /// Its owner: that of the first producer.
+    /// The user of the first producer.
     user: Option<u32>,
     state: MachineState,
-    /// Patches it gave up.
+    /// The number of patches that failed.
     aborts: u64,
-    /// Steps it had taken when it was set up.
+    /// The number of steps before it was set up.
     steps_before: u64,
 }
 
 #[derive(Debug)]
 enum MachineState {
     Live(Box<Vm>),
-    /// Of a copy of a buffer, which nothing is overwritten in.
+    /// The state in a copy of a buffer, in which no packet is overwritten.
     Copied(Vec<u8>),
 }
 
 impl Machine {
-    /// Copies the machine, with this state in place of its own.
+    /// Copies the machine with another state.
     fn with(&self, state: MachineState) -> Self {
         let steps_before = match &state {
             MachineState::Live(vm) => vm.steps_taken(),
@@ -99,7 +100,7 @@ impl Machines {
         all.any(|machine| machine.producers.contains(&producer))
     }
 
-    /// Offers a packet of this producer to one machine after the other, until one takes it.
+    /// Passes a packet of this producer to one machine after the other, until one applies it.
     pub(super) fn apply(&mut self, producer: ProducerId, packet: &[u8]) {
         for machine in &mut self.all {
             if !machine.producers.contains(&producer) {
@@ -141,7 +142,7 @@ impl Machines {
         })
     }
 
-    /// The machines of a copy of the buffer, with their states as they are now.
+    /// Returns the machines for a copy of the buffer, with their current states.
     pub(in crate::buffer) fn copied(&self) -> Self {
         let copied = |machine: &Machine| {
             machine.with(MachineState::Copied(match &machine.state {
@@ -155,13 +156,13 @@ impl Machines {
         }
     }
 
-    /// Returns true if they apply packets: those of copies do not.
+    /// Returns true if they apply packets, which those of copies do not.
     pub(super) fn are_live(&self) -> bool {
         let mut all = self.all.iter();
         all.any(|machine| matches!(machine.state, MachineState::Live(_)))
     }
 
-    /// Copies the machines, which go on by themselves.
+    /// Copies the machines, which continue independently.
     pub(super) fn forked(&self) -> Self {
         let forked = |machine: &Machine| match &machine.state {
             MachineState::Live(vm) => Some(machine.with(MachineState::Live(vm.clone()))),
@@ -173,7 +174,7 @@ impl Machines {
         }
     }
 
-    /// Drops those that have taken too many steps since they were forked.
+    /// Drops the machines that have taken too many steps since they were forked.
     pub(super) fn drop_exhausted(&mut self) {
         let aborts = &mut self.aborts;
         self.all.retain(|machine| {
@@ -194,7 +195,7 @@ impl Machines {
         });
     }
 
-    /// Bytes they take.
+    /// Returns their memory in bytes.
     pub(in crate::buffer) fn memory(&self) -> u64 {
         let machines = self.all.iter().map(|machine| {
             let program = machine.program.as_bytes().len() as u64;
@@ -208,7 +209,7 @@ impl Machines {
     }
 }
 
-/// Everyone on other machines is one user.
+/// Returns the user of an identity. All users of other machines count as one.
 fn user(identity: Identity) -> Option<u32> {
     (identity.machine_id == 0).then_some(identity.uid)
 }

@@ -1,5 +1,4 @@
-//! The machines of a buffer: packets about to be overwritten are folded into their states first
-//! (ProtoVM).
+//! The machines of a buffer (ProtoVM): packets about to be overwritten are applied to their states.
 
 #[cfg(feature = "protovm")]
 mod machines;
@@ -13,18 +12,18 @@ use super::{BufferError, Identity, Policy, ProducerId, Semantics, TraceBuffer};
 
 pub(super) use machines::Machines;
 
-/// Machines of one user that a buffer may have: more programs than any real data source has
-/// versions of.
+/// The largest number of machines of one user in a buffer: more than the versions of any real data
+/// source's program.
 const MACHINES_PER_USER: usize = 16;
 
-/// A data source instance that writes patches into the buffer.
+/// The setup of a machine for a data source instance that writes patches into the buffer.
 #[derive(Debug, Clone, Copy)]
 pub struct VmSetup<'a> {
-    /// Name of the data source.
+    /// The name of the data source.
     pub source: &'a [u8],
-    /// Its program, an encoded `VmProgram`.
+    /// The program, an encoded `VmProgram`.
     pub program: &'a [u8],
-    /// Kilobytes that its state may take.
+    /// The limit of the state's size, in kilobytes.
     pub memory_limit_kb: u32,
     /// The producer that writes the patches.
     pub producer: ProducerId,
@@ -32,16 +31,16 @@ pub struct VmSetup<'a> {
     pub identity: Identity,
 }
 
-/// Why there is no machine.
+/// The reason why there is no machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VmError {
     /// The buffer does not have [`Semantics::V2`].
     Mode,
-    /// There are too many of this user.
+    /// The user has too many machines.
     TooMany,
     /// The program is too large.
     Program(String),
-    /// There are none in this build.
+    /// This build has no ProtoVM.
     NotBuilt,
 }
 
@@ -54,37 +53,38 @@ ferretto_wire::error_text! {
     }
 }
 
-/// A machine's state, with all that is needed to go on from it.
+/// The state of a machine, with all data needed to continue from it.
 #[derive(Debug, Clone)]
 pub struct VmState<'a> {
     /// The program, an encoded `VmProgram`.
     pub program: &'a [u8],
     /// The state, an encoded `TracePacket`.
     pub state: Cow<'a, [u8]>,
-    /// Kilobytes that it may take.
+    /// The limit of its size, in kilobytes.
     pub memory_limit_kb: u32,
     /// The producers that write the patches, in ascending order.
     pub producers: Vec<ProducerId>,
 }
 
-/// A patch that a machine gave up.
+/// A patch that a machine failed to apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VmAbort {
-    /// Name of the data source.
+    /// The name of the data source.
     pub source: Vec<u8>,
-    /// The number of them until now. Only the 1st, 10th, 100th ... are told.
+    /// The number of failed patches so far. Only the 1st, 10th, 100th ... are reported.
     pub count: u64,
     /// The reason.
     pub reason: String,
 }
 
 impl TraceBuffer {
-    /// Has a machine apply the producer's packets that are about to be overwritten. One with the
-    /// same program of a data source of the same name is joined, and goes on with its own memory
+    /// Sets up a machine that applies the producer's packets before they are overwritten. A machine
+    /// with the same program of a data source of the same name is shared, and keeps its own memory
     /// limit.
     ///
     /// # Errors
-    /// If there is none then. The buffer works without.
+    ///
+    /// Fails if there is no machine then. The buffer works without.
     pub fn set_up_vm(&mut self, setup: &VmSetup<'_>) -> Result<(), VmError> {
         if self.options.semantics != Semantics::V2 {
             return Err(VmError::Mode);
@@ -92,22 +92,23 @@ impl TraceBuffer {
         self.vms.get_or_insert_default().set_up(setup)
     }
 
-    /// Returns the machines, in the order they were set up.
+    /// Returns the machines, in the order of their setup.
     pub fn vms(&self) -> impl Iterator<Item = VmState<'_>> {
         self.vms.iter().flat_map(|machines| machines.states())
     }
 
-    /// Returns the errors of machines since the last call.
+    /// Takes the errors of machines since the last call.
     pub fn take_vm_aborts(&mut self) -> Vec<VmAbort> {
         let machines = self.vms.as_mut();
         machines.map_or_else(Vec::new, |machines| machines.take_aborts())
     }
 
-    /// Returns machines for a buffer that takes the place of this one: their states are those
-    /// behind all that is in it.
+    /// Returns machines for a buffer that replaces this one: all packets of this buffer are applied
+    /// to their states.
     ///
     /// # Errors
-    /// If the memory is not there.
+    ///
+    /// Fails if there is not enough memory.
     pub(super) fn vms_behind(&self) -> Result<Option<Box<Machines>>, BufferError> {
         let Some(machines) = self.vms.as_ref().filter(|machines| machines.are_live()) else {
             return Ok(None);
@@ -135,7 +136,7 @@ impl TraceBuffer {
                 .is_some_and(|sequence| machines.want(sequence.producer))
     }
 
-    /// Offers the packet in `self.pieces` to the machines of its producer.
+    /// Passes the packet in `self.pieces` to the machines of its producer.
     pub(super) fn offer_to_vms(&mut self, producer: ProducerId) {
         let Some(machines) = &mut self.vms else {
             return;

@@ -1,4 +1,4 @@
-//! The stand-in for machines in a service built without them: there are none.
+//! Replaces machines in a service built without them: there are none.
 
 use super::{VmAbort, VmError, VmSetup, VmState};
 use crate::buffer::ProducerId;

@@ -27,7 +27,7 @@ fn overlaid(code: &[u32], overlay: &[u32]) -> Option<Program> {
     Program::load(&encode(code), &encode(overlay))
 }
 
-/// Fields of a message that are let through, up to 3000.
+/// Returns the allowed fields of a message up to 3000.
 fn allowed(program: &Program, message: u32) -> Vec<u32> {
     (0..3000)
         .filter(|field| program.rule(message, *field) != Rule::Drop)

@@ -25,7 +25,7 @@ fn typed(kinds: &[u64], mut rule: StringFilterRule) -> StringFilterRule {
     rule
 }
 
-/// Adds a number, which may be none of the enumeration.
+/// Adds a number, which may be outside the enumeration.
 fn add(rule: &mut StringFilterRule, field: u32, value: u64) {
     let encoded = ferretto_wire::encode(|e| e.varint(field, value));
     rule.merge_from_slice(&encoded).unwrap();
