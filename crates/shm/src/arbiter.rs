@@ -1,4 +1,4 @@
-//! Gives chunks to the writers of a producer and gathers output for the service.
+//! Provides chunks to the writers of a producer, and collects output for the service.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -20,73 +20,71 @@ use crate::process::process_id;
 use crate::region::Region;
 use crate::service::ServiceRegion;
 use crate::startup::{Reservations, Target};
-use crate::untold::Untold;
+use crate::unreported::UnreportedLosses;
 
-/// A writer that was given its number.
+/// A writer that was just registered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewWriter {
     pub(crate) id: u16,
-    /// The number of its first chunk.
+    /// The id of its first chunk.
     pub(crate) first_chunk: u32,
-    /// The central buffer, 0 if it has no number yet.
+    /// The central buffer; 0 if its id is not known yet.
     pub(crate) target: u16,
 }
 
-/// Shared by all writers of a producer and the owner of its connection. Chunks are acquired without
-/// a lock; one lock is taken when a chunk is given back.
+/// The state shared by all writers of a producer and the owner of its connection. Chunks are
+/// acquired without a lock; releasing one takes a lock.
 ///
-/// Does no input or output: [`Arbiter::poll_output`] returns the messages to send.
+/// The arbiter does no input or output: [`Arbiter::poll_output`] returns the messages to send.
 pub struct Arbiter {
     finder: Finder,
     options: ArbiterOptions,
     outlet: Box<dyn Outlet>,
     closed: AtomicBool,
-    /// Chunks travel inside the commits.
+    /// Set if chunks travel inside the commits.
     emulated: AtomicBool,
-    /// Nothing is sent while a buffer is still to get its number, so nobody must wait for chunks
-    /// either.
+    /// Set while a buffer has no id yet. Output is held back then, so that writers must not wait
+    /// for chunks.
     held_back: AtomicBool,
     /// The process that may use the chunks. A forked child inherits writers and memory, but must
-    /// not touch them.
+    /// not use them.
     process: u32,
-    /// Locked before `state` by who needs both.
+    /// Code that needs both locks takes this one before `state`.
     outgoing: Mutex<Outgoing>,
-    untold: Untold,
+    unreported: UnreportedLosses,
     state: Apart<Mutex<State>>,
 }
 
-/// The part that only the owner of the connection works on. Commits are put together here, where no
-/// writer has to wait for it.
+/// The part that only the owner of the connection uses. Commits are built here, so that no writer
+/// waits for that.
 #[derive(Debug, Default)]
 struct Outgoing {
-    /// Parts of a commit that was too large for one request, last one first.
+    /// The parts of a commit that was too large for one request, last one first.
     ready: Vec<Commit>,
-    /// Nothing, with room for as much as was pending lately.
+    /// An empty value with capacity for as much as was pending recently.
     spare: Pending,
 }
 
 #[derive(Debug, Default)]
 struct State {
     ids: WriterIds,
-    /// The buffer of every writer.
+    /// The buffer of each writer.
     targets: HashMap<u16, Target>,
     reservations: Reservations,
     registered: VecDeque<(u16, u16)>,
-    /// Writers that are gone, with the chunk number each would have used next. Their numbers are
-    /// not given to others before the service has been told, or it would take the new writer for
-    /// the old one.
+    /// Writers that are gone, with the id of their next chunk. Their ids are not reused before the
+    /// service is notified, which would otherwise take the new writer for the old one.
     unregistered: VecDeque<(u16, u32)>,
     pending: Option<Pending>,
     /// The next `pending`, empty.
     spare: Pending,
-    /// The time at which pending output has waited long enough; set when the owner first hears of
-    /// it.
+    /// The deadline of pending output; set when the owner first polls it.
     due: Option<Instant>,
 }
 
 impl Arbiter {
-    /// An arbiter over `region`; `None` if the region holds no page of this size, or has an arbiter
-    /// in this process already.
+    /// Creates an arbiter over `region`; `None` if the region contains no page of this size, or has
+    /// an arbiter in this process already.
     pub fn new(
         region: Arc<Region>,
         page_size: PageSize,
@@ -106,18 +104,18 @@ impl Arbiter {
             held_back: AtomicBool::new(false),
             process: process_id(),
             outgoing: Mutex::default(),
-            untold: Untold::default(),
+            unreported: UnreportedLosses::default(),
             state: Apart::default(),
         }))
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn region(&self) -> &Arc<Region> {
         self.finder.pages().region()
     }
 
-    /// Gives a new writer for `target` its number; the owner is to be woken for it. A reservation
-    /// may be resolved already. `None` if the arbiter is closed or all 32767 numbers are in use.
+    /// Assigns an id to a new writer for `target`, which may be a resolved reservation. The caller
+    /// then has to wake the owner. `None` if the arbiter is closed or all 32767 ids are in use.
     pub(crate) fn register_writer(&self, target: Target) -> Option<NewWriter> {
         if !self.is_usable() {
             return None;
@@ -147,9 +145,9 @@ impl Arbiter {
         self.outlet.wake();
     }
 
-    /// Says which buffer a reservation stands for; 0 gives it up, so that packets written for it
-    /// are stored nowhere. With the last one, held-back output is sent. Only the first time for
-    /// each reservation has an effect.
+    /// Resolves a reservation to a buffer; 0 cancels it, so that its packets are not stored.
+    /// Resolving the last reservation sends the held-back output. Only the first call for each
+    /// reservation has an effect.
     pub fn resolve_reservation(&self, reservation: u16, buffer: u16) {
         {
             let mut state = lock(&self.state);
@@ -163,19 +161,20 @@ impl Arbiter {
         self.outlet.wake();
     }
 
-    /// The buffer a reservation was resolved to, 0 if it was given up; `None` if it is open or
+    /// Returns the buffer of a resolved reservation, 0 if it was cancelled; `None` if it is open or
     /// unknown.
     pub fn reserved_buffer(&self, reservation: u16) -> Option<u16> {
         lock(&self.state).reservations.buffer(reservation)
     }
 
-    /// Has chunks travel inside the commits from now on: the service did not take the memory.
+    /// Makes chunks travel inside the commits from now on, since the service did not accept the
+    /// memory.
     pub fn send_chunks(&self) {
         self.emulated.store(true, Ordering::Relaxed);
     }
 
-    /// Never gives a writer a number that is in use in `other`, which shares the connection and
-    /// makes no more writers.
+    /// Never assigns an id that is in use in `other`, which shares the connection and creates no
+    /// more writers.
     pub fn avoid_writers_of(&self, other: &Self) {
         let mut state = lock(&self.state);
         state.ids.avoid(&lock(&other.state).ids);
@@ -185,32 +184,31 @@ impl Arbiter {
         self.emulated.load(Ordering::Relaxed)
     }
 
-    /// Returns how many bytes a writer discards before it looks for a chunk again.
+    /// Returns the number of bytes that a writer discards before it looks for a chunk again.
     pub(crate) fn retry_after(&self) -> u64 {
         self.options.retry_after
     }
 
-    /// Losses that no writer has told of.
-    pub(crate) fn untold(&self) -> &Untold {
-        &self.untold
+    /// Returns the losses that no writer has reported.
+    pub(crate) fn unreported(&self) -> &UnreportedLosses {
+        &self.unreported
     }
 
-    /// A writer has lost something, and could not mark it.
+    /// Notes a loss that the writer could not mark.
     #[cold]
     pub(crate) fn note_loss(&self, writer_id: u16) {
         let target = lock(&self.state).targets.get(&writer_id).copied();
         if let Some(target) = target {
-            self.untold.add(writer_id, target);
+            self.unreported.add(writer_id, target);
         }
     }
 
-    /// Returns how many writers there are.
+    /// Returns the number of writers.
     pub fn writers(&self) -> u16 {
         lock(&self.state).writers()
     }
 
-    /// Says that a flush request of the service is done. The answer goes out after everything
-    /// returned before.
+    /// Acknowledges a flush request of the service. The acknowledgement follows all earlier output.
     pub fn acknowledge_flush(&self, request_id: u64) {
         if self.is_emulated() && self.options.self_scraping {
             self.scrape();
@@ -221,8 +219,8 @@ impl Arbiter {
         });
     }
 
-    /// Adds copies of the unfinished chunks to the pending output. The locks keep them from being
-    /// finished and sent before their copies.
+    /// Adds copies of the unfinished chunks to the pending output. The locks prevent these chunks
+    /// from being finished and sent before their copies.
     fn scrape(&self) {
         let _no_commit = lock(&self.outgoing);
         let mut state = lock(&self.state);
@@ -240,8 +238,8 @@ impl Arbiter {
         });
     }
 
-    /// Commits pending chunks now, and calls `callback` once the service has processed it, even if
-    /// nothing was.
+    /// Commits pending chunks now, and calls `callback` once the service has processed them, even
+    /// if there are none.
     pub fn flush(&self, callback: Option<FlushCallback>) {
         if self.is_usable() {
             self.update(|pending, _| {
@@ -251,28 +249,28 @@ impl Arbiter {
         }
     }
 
-    /// Has pending output sent by this very thread, if that is possible now.
+    /// Sends pending output on this thread, if that is possible now.
     pub(crate) fn send_now(&self) {
         if self.is_usable() && !self.held_back.load(Ordering::Relaxed) {
             self.outlet.flush_now();
         }
     }
 
-    /// Ends it all: writers discard from now on, stalled ones give up, nothing more is sent. For a
-    /// connection that was lost.
+    /// Closes the arbiter of a lost connection: writers discard from now on, stalled ones give up,
+    /// and output is dropped.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         let dropped = std::mem::take(&mut lock(&self.state).pending);
         drop(dropped);
     }
 
-    /// Returns what to do next. The owner calls it until it says [`Output::WaitUntil`] or
+    /// Returns the next action. The owner calls this until it returns [`Output::WaitUntil`] or
     /// [`Output::Idle`].
     pub fn poll_output(&self, now: Instant) -> Output {
         self.next_output(Some(now))
     }
 
-    /// As [`Arbiter::poll_output`], without waiting for a batch to fill up.
+    /// Returns the next action without waiting for a batch to fill up.
     pub fn poll_output_urgently(&self) -> Output {
         self.next_output(None)
     }
@@ -308,13 +306,13 @@ impl Arbiter {
         }
     }
 
-    /// Returns the next writer to be registered, with its buffer, if nothing is held back: the
-    /// first output of [`Arbiter::poll_output`].
+    /// Returns the next writer to register and its buffer, if output is not held back: the first
+    /// output of [`Arbiter::poll_output`].
     pub fn poll_registration(&self) -> Option<(u16, u16)> {
         lock(&self.state).next_registration()
     }
 
-    /// Takes a free chunk, waiting for one as `policy` says. `None` if there is none.
+    /// Acquires a free chunk, and waits for one as `policy` says. `None` if there is none.
     pub(crate) fn acquire(
         &self,
         header: ChunkHeader,
@@ -346,7 +344,7 @@ impl Arbiter {
         }
     }
 
-    /// Takes a chunk back to be committed, along with the filled holes of its writer.
+    /// Releases a chunk to be committed, with the filled holes of its writer.
     pub(crate) fn return_chunk(&self, chunk: OwnedChunk, patches: &mut PatchList) {
         self.finder.give_back(&chunk);
         let writer_id = chunk.writer_id().unwrap_or(0);
@@ -367,7 +365,7 @@ impl Arbiter {
         patches: &mut PatchList,
     ) {
         if self.is_foreign() {
-            // The chunk is the parent's.
+            // The chunk belongs to the parent process.
             std::mem::forget(chunk);
             return;
         }
@@ -380,9 +378,9 @@ impl Arbiter {
         if let Some(chunk) = &mut chunk
             && !self.is_emulated()
         {
-            // Before the lock is taken, as others use the page as well. Without shared memory it is
-            // the lock that keeps the chunk in sight of who sends copies: unfinished before,
-            // pending afterwards.
+            // Released before the lock is taken, since other threads also use the page. Without
+            // shared memory, the lock makes the chunk visible to the thread that sends copies:
+            // unfinished before, pending afterwards.
             chunk.release_unless_patched(direct);
         }
         self.update(|pending, targets| {
@@ -396,7 +394,7 @@ impl Arbiter {
         });
     }
 
-    /// Changes the pending output; `change` returns whether it should be sent at once.
+    /// Changes the pending output. `change` returns true if it has to be sent at once.
     fn update(&self, change: impl FnOnce(&mut Pending, &HashMap<u16, Target>) -> bool) {
         let wake = {
             let mut state = lock(&self.state);
@@ -418,7 +416,7 @@ impl Arbiter {
         }
     }
 
-    /// Takes a writer's number back.
+    /// Releases a writer's id.
     pub(crate) fn release_writer(&self, id: u16, next_chunk: u32) {
         if !self.is_usable() {
             return;
@@ -427,7 +425,7 @@ impl Arbiter {
             let mut state = lock(&self.state);
             match state.targets.remove(&id) {
                 Some(Target::Buffer(1..)) => state.unregistered.push_back((id, next_chunk)),
-                // The service never heard of it.
+                // The service was never notified of this writer.
                 _ => state.ids.free(id, next_chunk),
             }
             self.finder.set_writers(state.writers());
@@ -435,7 +433,7 @@ impl Arbiter {
         self.outlet.wake();
     }
 
-    /// Returns whether writers should give their chunks back after every packet.
+    /// Returns true if writers have to release their chunks after every packet.
     #[inline]
     pub(crate) fn is_crowded(&self) -> bool {
         self.finder.is_crowded()
@@ -445,12 +443,13 @@ impl Arbiter {
         !self.closed.load(Ordering::Relaxed) && !self.is_foreign()
     }
 
-    /// Returns whether this is a forked child of the process that owns the memory.
+    /// Returns true in a forked child of the process that owns the memory.
     pub(crate) fn is_foreign(&self) -> bool {
         self.process != process_id()
     }
 
-    /// Ends the process, as the policy demands that would rather crash than lose data.
+    /// Aborts the process, as the policy [`StallThenAbort`](ExhaustedPolicy::StallThenAbort)
+    /// demands.
     fn abort(&self) -> ! {
         eprintln!(
             "Shared memory buffer max stall count exceeded; possible deadlock. {}",
@@ -461,12 +460,12 @@ impl Arbiter {
 }
 
 impl State {
-    /// Returns how many writers there are.
+    /// Returns the number of writers.
     fn writers(&self) -> u16 {
         self.targets.len() as u16
     }
 
-    /// Gives everything written and every writer made for a reservation its buffer.
+    /// Sets the buffer of all chunks and writers of a reservation.
     fn resolve(&mut self, reserved: Target, buffer: u16) {
         let target = Target::Buffer(buffer);
         if let Some(pending) = &mut self.pending {
@@ -487,7 +486,7 @@ impl State {
         }
     }
 
-    /// The next writer to be registered, with its buffer.
+    /// Returns the next writer to register, with its buffer.
     fn next_registration(&mut self) -> Option<(u16, u16)> {
         self.reservations
             .are_resolved()
@@ -495,7 +494,7 @@ impl State {
             .flatten()
     }
 
-    /// Returns the time at which pending output is due, if that is not now.
+    /// Returns the deadline of pending output, unless it has passed.
     fn due_after(&mut self, now: Option<Instant>, batch: Duration) -> Option<Instant> {
         let now = now?;
         if batch.is_zero() || self.pending.as_ref().is_none_or(|pending| pending.urgent) {
@@ -505,7 +504,7 @@ impl State {
         (due > now).then_some(due)
     }
 
-    /// Takes the pending output, if there is any, and leaves room for as much as `spare` has.
+    /// Takes the pending output, if there is any. Its replacement has the capacity of `spare`.
     fn take_pending(&mut self, spare: &mut Pending) -> Option<Pending> {
         let pending = self.pending.take()?;
         self.due = None;

@@ -1,4 +1,4 @@
-//! A chunk owned by a writer.
+//! A chunk held by a writer.
 
 use std::fmt;
 use std::ptr::{self, NonNull};
@@ -10,27 +10,27 @@ use crate::pages::{Pages, Place, State, TransitionError};
 #[cfg(not(loom))]
 use crate::primitive::{AtomicU16, Ordering};
 
-/// Fragments shorter than this get a one-byte length. (Nested messages get one up to and including
-/// this.)
+/// Fragments shorter than this have a one-byte length. (Nested messages also have one at exactly
+/// this length.)
 pub(crate) const COMPACT: usize = 127;
 
-/// Bytes of any other length field that is filled in after its content.
+/// The size of all other length fields, which are filled in after their content.
 pub(crate) const WIDE: usize = 4;
 
-/// Most bytes that are appended to a [`ShortFragment`] at once.
+/// The largest number of bytes appended to a [`ShortFragment`] at once.
 const PART: usize = 16;
 
-/// The right to write one chunk, from acquiring it to releasing it; it cannot be copied.
+/// The exclusive right to write one chunk, from acquiring it to releasing it.
 ///
-/// The fill position, count and flags are kept privately: shared memory is only ever written. A
-/// detached value stands for no chunk: it has no room at all.
+/// The fill position, count and flags are private copies: shared memory is only written. A detached
+/// value has no chunk and no room.
 pub(crate) struct OwnedChunk {
-    /// Start of the payload. Dangling, with a `size` of zero, when detached.
+    /// The start of the payload. Dangling, with a `size` of zero, if detached.
     payload: NonNull<u8>,
     size: usize,
     used: usize,
-    /// The end of the room for appending: at most `size`, less by what narrow lengths may have to
-    /// grow by.
+    /// The end of the room for appending: at most `size`, minus the bytes by which narrow lengths
+    /// may grow.
     limit: usize,
     held: Option<Held>,
 }
@@ -71,7 +71,7 @@ impl Held {
 unsafe impl Send for OwnedChunk {}
 
 impl OwnedChunk {
-    /// No chunk.
+    /// Returns a detached value.
     pub(crate) fn detached() -> Self {
         Self {
             payload: NonNull::dangling(),
@@ -106,31 +106,31 @@ impl OwnedChunk {
         })
     }
 
-    /// Returns whether there is a chunk.
+    /// Returns true unless the value is detached.
     pub(crate) fn is_held(&self) -> bool {
         self.held.is_some()
     }
 
-    /// Payload bytes used so far.
+    /// Returns the number of payload bytes used so far.
     #[inline]
     pub(crate) fn used(&self) -> usize {
         self.used
     }
 
-    /// Payload bytes left to append to.
+    /// Returns the number of payload bytes left.
     #[inline]
     pub(crate) fn room(&self) -> usize {
         self.limit - self.used
     }
 
-    /// Returns where the payload begins.
+    /// Returns the address of the payload.
     #[inline]
     pub(crate) fn payload(&self) -> *mut u8 {
         self.payload.as_ptr()
     }
 
-    /// Counts payload that was written by address; nothing if that is not an extension within the
-    /// chunk.
+    /// Sets the number of used bytes after payload was written by address. Does nothing if that is
+    /// not an extension within the chunk.
     #[inline]
     pub(crate) fn set_used(&mut self, used: usize) {
         if (self.used..=self.limit).contains(&used) {
@@ -139,7 +139,7 @@ impl OwnedChunk {
         }
     }
 
-    /// Appends as much of `bytes` as fits and returns how much that was.
+    /// Appends as much of `bytes` as fits, and returns the number of bytes appended.
     #[inline]
     pub(crate) fn append(&mut self, bytes: &[u8]) -> usize {
         let length = bytes.len().min(self.room());
@@ -154,8 +154,7 @@ impl OwnedChunk {
         length
     }
 
-    /// Appends all of `bytes`, of which there are usually few, if they fit. Returns whether they
-    /// did.
+    /// Appends all of `bytes`, which are usually few, if they fit. Returns false if they do not.
     #[inline]
     pub(crate) fn append_whole(&mut self, bytes: &[u8]) -> bool {
         let length = bytes.len();
@@ -169,7 +168,8 @@ impl OwnedChunk {
         true
     }
 
-    /// Appends the first `length` of sixteen bytes, if there is room for all sixteen.
+    /// Appends the first `length` of sixteen bytes, if there is room for all sixteen. Returns false
+    /// if there is not.
     #[inline]
     pub(crate) fn append_short(&mut self, bytes: &[u8; 16], length: usize) -> bool {
         if self.room() < PART || length > PART {
@@ -187,9 +187,9 @@ impl OwnedChunk {
         true
     }
 
-    /// Appends a whole fragment behind its length, if that leaves more than `spare` bytes and the
-    /// chunk counts no more than `max` fragments, and counts the next one ahead. Returns whether it
-    /// did.
+    /// Appends a whole fragment after its length and counts the next one ahead, if that leaves more
+    /// than `spare` bytes and the chunk counts at most `max` fragments. Returns false if it does
+    /// not.
     #[inline]
     pub(crate) fn append_fragment(&mut self, bytes: &[u8], spare: usize, max: u16) -> bool {
         let length = bytes.len();
@@ -216,13 +216,12 @@ impl OwnedChunk {
         true
     }
 
-    /// Begins a fragment that is put together in place and takes effect when it is finished. `None`
-    /// if the chunk counts more than `max` fragments, or there is less room than a fragment of any
-    /// length needs.
+    /// Starts a fragment that is built in place and takes effect when it is finished. `None` if the
+    /// chunk counts more than `max` fragments, or has less room than a fragment of any length
+    /// needs.
     #[inline(always)]
     pub(crate) fn short_fragment(&mut self, max: u16) -> Option<ShortFragment<'_>> {
-        // Behind it there is room for its length, for all sixteen bytes of the last part, and for
-        // some bytes to spare.
+        // The reserve is for its length, for the last sixteen bytes, and for the next fragment.
         let room = self.room().checked_sub(1 + 2 * PART)?;
         if self.count() > max {
             return None;
@@ -234,9 +233,9 @@ impl OwnedChunk {
         })
     }
 
-    /// Begins a length that is filled in later, of one byte or of [`WIDE`], and returns where it
-    /// is. In either case the room shrinks by [`WIDE`] bytes until the length is filled in; `None`
-    /// if there are not so many.
+    /// Reserves a length of one byte or of [`WIDE`], to be filled in later, and returns its offset.
+    /// In both cases the room shrinks by [`WIDE`] bytes until the length is filled in; `None` if
+    /// there are fewer.
     #[inline]
     pub(crate) fn begin_length(&mut self, is_wide: bool) -> Option<usize> {
         if self.room() < WIDE {
@@ -258,9 +257,8 @@ impl OwnedChunk {
         Some(at)
     }
 
-    /// Fills in the one-byte length at `at` with that of the bytes behind it, if that is at most
-    /// `longest`, or 127. Returns whether it was; if not, the length has to be
-    /// [widened](Self::widen).
+    /// Sets the one-byte length at `at` to the number of bytes after it, if that is at most
+    /// `longest` and 127. Otherwise returns false, and the length has to be [widened](Self::widen).
     #[inline]
     pub(crate) fn end_narrow(&mut self, at: usize, longest: usize) -> bool {
         let length = self.used.wrapping_sub(at + 1);
@@ -274,8 +272,8 @@ impl OwnedChunk {
         true
     }
 
-    /// Turns the one-byte length at `at` into one of [`WIDE`] bytes, still to be filled in: moves
-    /// the bytes behind it on.
+    /// Turns the one-byte length at `at` into one of [`WIDE`] bytes, still to be filled in, by
+    /// moving the bytes after it.
     #[cold]
     pub(crate) fn widen(&mut self, at: usize) {
         let Some(length) = self.used.checked_sub(at + 1) else {
@@ -296,7 +294,7 @@ impl OwnedChunk {
         self.limit = self.size.min(self.limit + WIDE - 1);
     }
 
-    /// Overwrites bytes already appended; does nothing if `at..at + 4` is not within them.
+    /// Overwrites bytes already appended. Does nothing if `at..at + 4` is not within them.
     #[inline]
     pub(crate) fn overwrite(&mut self, at: usize, bytes: [u8; 4]) {
         if at.checked_add(4).is_some_and(|end| end <= self.used) {
@@ -312,8 +310,8 @@ impl OwnedChunk {
         }
     }
 
-    /// Turns the four-byte length field at `at` into a one-byte one: moves the bytes behind it back
-    /// by three.
+    /// Turns the four-byte length field at `at` into a one-byte one by moving the bytes after it
+    /// back by three.
     ///
     /// Does nothing if the field is not within the used part, or its content is not shorter than
     /// 128 bytes.
@@ -340,7 +338,7 @@ impl OwnedChunk {
         self.used -= 3;
     }
 
-    /// Shows a write of payload to a model checker, if there is one.
+    /// Reports a write of payload to the model checker, if there is one.
     #[inline]
     fn note_write(&self, at: usize, length: usize) {
         if cfg!(loom)
@@ -351,35 +349,35 @@ impl OwnedChunk {
         }
     }
 
-    /// The chunk's number, `None` if detached.
+    /// Returns the id of the chunk; `None` if detached.
     pub(crate) fn chunk_id(&self) -> Option<u32> {
         self.held.as_ref().map(|held| held.header.chunk_id)
     }
 
-    /// The writer the chunk was acquired for, `None` if detached.
+    /// Returns the writer that the chunk was acquired for; `None` if detached.
     pub(crate) fn writer_id(&self) -> Option<u16> {
         self.held.as_ref().map(|held| held.header.writer_id)
     }
 
-    /// Returns how the chunk's page is cut, `None` if detached.
+    /// Returns the layout of the chunk's page; `None` if detached.
     pub(crate) fn layout(&self) -> Option<Layout> {
         self.held.as_ref().map(|held| held.place.layout)
     }
 
-    /// Fragments started.
+    /// Returns the number of fragments started.
     #[inline]
     pub(crate) fn count(&self) -> u16 {
         self.held.as_ref().map_or(0, |held| held.header.count)
     }
 
-    /// Returns whether the last fragment has holes.
+    /// Returns true if the last fragment has holes.
     pub(crate) fn needs_patching(&self) -> bool {
         self.held
             .as_ref()
             .is_some_and(|held| held.header.flags.contains(ChunkFlags::NEEDS_PATCHING))
     }
 
-    /// Counts one more fragment, publishing everything written before.
+    /// Counts one more fragment, which publishes all bytes written before.
     #[inline]
     pub(crate) fn count_fragment(&mut self) {
         if let Some(held) = &mut self.held {
@@ -398,13 +396,13 @@ impl OwnedChunk {
         }
     }
 
-    /// Fills a hole in a chunk that was kept back for it. The hole lies within the payload or
-    /// nothing happens.
+    /// Fills a hole in a chunk that was kept back for it. Does nothing if the hole is not within
+    /// the payload.
     pub(crate) fn patch(&mut self, offset: u16, bytes: [u8; 4]) {
         self.overwrite(offset.into(), bytes);
     }
 
-    /// Clears the flag that says there are holes.
+    /// Clears the flag for holes.
     pub(crate) fn clear_needs_patching(&mut self) {
         if let Some(held) = &mut self.held {
             held.header.flags = held.header.flags.without(ChunkFlags::NEEDS_PATCHING);
@@ -413,15 +411,15 @@ impl OwnedChunk {
         }
     }
 
-    /// Page and index of the chunk and its size with the header; `None` if detached.
+    /// Returns the page, index and size (with the header) of the chunk; `None` if detached.
     pub(crate) fn location(&self) -> Option<(u32, u32, usize)> {
         self.held
             .as_ref()
             .map(|held| (held.place.page, held.place.index, held.place.size))
     }
 
-    /// Marks the chunk complete. Under hopeless contention it stays as it is and is lost to both
-    /// sides.
+    /// Marks the chunk as complete. If contention never ends, its state stays unchanged, and the
+    /// chunk is lost to both sides.
     pub(crate) fn release(mut self) -> Option<Released> {
         let held = self.held.take()?;
         held.pages.release_complete(&held.place).ok()?;
@@ -432,19 +430,17 @@ impl OwnedChunk {
     }
 }
 
-/// A fragment in the making that is put together in place, and is there only once it is
-/// [finished](Self::finish).
+/// A fragment that is built in place, and takes effect only when it is [finished](Self::finish).
 pub(crate) struct ShortFragment<'a> {
     chunk: &'a mut OwnedChunk,
     length: usize,
-    /// Longest it may become. In the chunk there is room for its length, for so many bytes, and for
-    /// `PART` more.
+    /// The largest length. The chunk also has room for the length field and for `PART` more bytes.
     room: usize,
 }
 
 impl ShortFragment<'_> {
-    /// Appends the first `length` of sixteen bytes, the first one lowest. Returns whether there was
-    /// room for them.
+    /// Appends the first `length` of sixteen bytes, lowest first. Returns false if there is no
+    /// room.
     #[inline(always)]
     pub(crate) fn push(&mut self, bytes: u128, length: usize) -> bool {
         if length > PART || self.length + length > self.room {
@@ -459,18 +455,18 @@ impl ShortFragment<'_> {
         true
     }
 
-    /// Returns how many bytes have been appended.
+    /// Returns the number of bytes appended.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.length
     }
 
-    /// Returns how many bytes may be appended in all.
+    /// Returns the largest number of bytes that can be appended.
     pub(crate) fn room(&self) -> usize {
         self.room
     }
 
-    /// Changes a byte that has been appended.
+    /// Changes a byte that was appended.
     #[inline]
     pub(crate) fn set(&mut self, at: usize, byte: u8) {
         if at < self.length {
@@ -481,7 +477,7 @@ impl ShortFragment<'_> {
         }
     }
 
-    /// Ends the fragment and counts the next one ahead.
+    /// Ends the fragment, and counts the next one ahead.
     #[inline(always)]
     pub(crate) fn finish(self) {
         let Self { chunk, length, .. } = self;
@@ -493,12 +489,12 @@ impl ShortFragment<'_> {
     }
 }
 
-/// Writes sixteen bytes, the first one lowest. In halves, as they are in registers: to store these
-/// and load the whole again would take long.
+/// Writes sixteen bytes, lowest first. It writes two halves, as they are in registers: storing the
+/// halves and loading the whole again would be slow.
 ///
 /// # Safety
 ///
-/// There are as many bytes to write to at `to`.
+/// `to` is valid for writes of sixteen bytes.
 #[inline(always)]
 unsafe fn write_part(bytes: u128, to: *mut u8) {
     // SAFETY: both halves are within the sixteen bytes.
@@ -510,11 +506,11 @@ unsafe fn write_part(bytes: u128, to: *mut u8) {
     }
 }
 
-/// Copies bytes of which there are usually few: without a call for fewer than 64.
+/// Copies bytes that are usually few, without a call for fewer than 64.
 ///
 /// # Safety
 ///
-/// There are as many bytes to write to at `to`, and they are not in `from`.
+/// `to` is valid for writes of as many bytes, which are not in `from`.
 #[inline]
 unsafe fn copy_short(from: &[u8], to: *mut u8) {
     let length = from.len();
@@ -527,7 +523,7 @@ unsafe fn copy_short(from: &[u8], to: *mut u8) {
         };
         match length {
             16..64 => {
-                // From both ends; bytes in the middle may be copied twice.
+                // The copies from both ends may overlap.
                 copy(0);
                 if length > 32 {
                     copy(16);
@@ -546,27 +542,26 @@ unsafe fn copy_short(from: &[u8], to: *mut u8) {
     }
 }
 
-/// A chunk that is complete.
+/// A complete chunk.
 pub(crate) struct Released {
     pages: Pages,
     place: Place,
 }
 
 impl Released {
-    /// Takes the whole chunk, header included, and frees it.
+    /// Takes the bytes of the whole chunk, header included, and frees it.
     pub(crate) fn take_bytes(self) -> Vec<u8> {
         let mut bytes = vec![0; self.place.size];
         self.pages.region().copy_out(self.place.offset, &mut bytes);
         let _reading = self.pages.region().lock_reading();
-        // The word is only ever changed by this process here, so this cannot fail.
+        // Only this process changes the word here, so this cannot fail.
         let _ = self.pages.release_free(&self.place, State::Complete);
         bytes
     }
 }
 
 impl Drop for OwnedChunk {
-    /// A chunk that is dropped rather than released goes to the service as it is, so that it is
-    /// freed some day.
+    /// Releases a dropped chunk unchanged, so that the service frees it some day.
     fn drop(&mut self) {
         if let Some(held) = self.held.take() {
             let _ = held.pages.release_complete(&held.place);

@@ -1,30 +1,31 @@
-//! The kernel's clocks, by way of the C library, which the standard library is linked with anyway:
-//! it reads most of them without a system call, also where a tool that runs the program hides how.
+//! The kernel's clocks, read through the C library, which the standard library links anyway. It
+//! reads most of them without a system call, even under tools that hide the fast path from the
+//! program.
 
 /// A clock of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Clock {
-    /// Time of day (`CLOCK_REALTIME`).
+    /// The time of day (`CLOCK_REALTIME`).
     Realtime = 0,
-    /// Time that the machine has been awake (`CLOCK_MONOTONIC`).
+    /// The time since boot without suspend (`CLOCK_MONOTONIC`).
     Monotonic = 1,
-    /// Processor time of all threads of the process (`CLOCK_PROCESS_CPUTIME_ID`).
+    /// The CPU time of all threads of the process (`CLOCK_PROCESS_CPUTIME_ID`).
     ProcessTime = 2,
-    /// Processor time of the calling thread (`CLOCK_THREAD_CPUTIME_ID`).
+    /// The CPU time of the calling thread (`CLOCK_THREAD_CPUTIME_ID`).
     ThreadTime = 3,
-    /// As [`Clock::Monotonic`], without corrections of its speed (`CLOCK_MONOTONIC_RAW`).
+    /// [`Clock::Monotonic`] without rate adjustments (`CLOCK_MONOTONIC_RAW`).
     MonotonicRaw = 4,
-    /// As [`Clock::Realtime`], at the kernel's last tick (`CLOCK_REALTIME_COARSE`).
+    /// [`Clock::Realtime`] at the kernel's last tick (`CLOCK_REALTIME_COARSE`).
     RealtimeCoarse = 5,
-    /// As [`Clock::Monotonic`], at the kernel's last tick (`CLOCK_MONOTONIC_COARSE`).
+    /// [`Clock::Monotonic`] at the kernel's last tick (`CLOCK_MONOTONIC_COARSE`).
     MonotonicCoarse = 6,
-    /// Time since the machine was started (`CLOCK_BOOTTIME`).
+    /// The time since boot with suspend (`CLOCK_BOOTTIME`).
     Boottime = 7,
 }
 
 impl Clock {
-    /// Returns the time it shows, in nanoseconds; the time of day since 1970.
+    /// Returns the time in nanoseconds; the time of day counts from 1970.
     #[inline]
     pub fn now(self) -> u64 {
         let time = self.read();

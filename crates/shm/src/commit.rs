@@ -1,33 +1,33 @@
-//! Requests that tell the service about its chunks.
+//! Requests that announce chunks to the service.
 
 use std::fmt;
 
-/// Largest commit sent, in bytes of its encoding: the service's frame limit of 128 KiB with room
-/// for the envelope.
+/// The largest encoded size of a commit: the service's frame limit of 128 KiB, with room for the
+/// envelope.
 pub const MAX_COMMIT_BYTES: usize = 128 * 1024 - 512;
 
-/// Called once the service has processed a commit.
+/// A function called once the service has processed a commit.
 pub type FlushCallback = Box<dyn FnOnce() + Send>;
 
 /// A complete chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkToMove {
-    /// The page number.
+    /// The index of the page.
     pub page: u32,
-    /// The chunk's index in its page.
+    /// The index of the chunk in its page.
     pub chunk: u32,
-    /// The central buffer it is meant for.
+    /// The central buffer of the chunk.
     pub target_buffer: u16,
-    /// The chunk with its header, where there is no shared memory.
+    /// The chunk with its header, if there is no shared memory.
     pub data: Option<Vec<u8>>,
-    /// The chunk in `data` is still being written: its last fragment is not there yet.
+    /// Set if the chunk in `data` is still being written: its last fragment is missing.
     pub is_incomplete: bool,
 }
 
-/// Four bytes to be put into a chunk that the service has already, or is about to get.
+/// Four bytes to write into a chunk that the service already has, or is about to get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patch {
-    /// The place, counted from the start of the chunk's payload.
+    /// The offset from the start of the chunk's payload.
     pub offset: u16,
     /// The bytes.
     pub data: [u8; 4],
@@ -40,16 +40,16 @@ pub struct ChunkToPatch {
     pub target_buffer: u16,
     /// The writer of the chunk.
     pub writer_id: u16,
-    /// The number of the chunk.
+    /// The id of the chunk.
     pub chunk_id: u32,
     /// The patches, at least one.
     pub patches: Vec<Patch>,
-    /// True if holes remain after these.
+    /// True if holes remain after these patches.
     pub has_more_patches: bool,
 }
 
 impl ChunkToPatch {
-    /// The service discards the whole entry if it holds more patches than this.
+    /// The largest number of patches in an entry. The service discards entries with more.
     pub const MAX_PATCHES: usize = 1024;
 }
 
@@ -64,19 +64,19 @@ pub struct Commit {
     pub patches: Vec<ChunkToPatch>,
     /// The highest flush request that is done.
     pub flush_request_id: Option<u64>,
-    /// To be called when the service replies. A reply must be asked for if there are any. If the
-    /// connection is lost they are dropped uncalled.
+    /// Functions to call when the service replies. If there are any, the request must ask for a
+    /// reply. If the connection is lost, they are dropped without a call.
     pub callbacks: Vec<FlushCallback>,
 }
 
 impl Commit {
-    /// Returns whether the service has to reply.
+    /// Returns true if the service has to reply.
     pub fn wants_reply(&self) -> bool {
         !self.callbacks.is_empty()
     }
 
-    /// Splits the commit into requests whose encodings stay below `limit` bytes, in order. The
-    /// flush acknowledgement and the callbacks go with the last one.
+    /// Splits the commit into requests whose encodings stay below `limit` bytes, in order. The last
+    /// one has the flush acknowledgement and the callbacks.
     pub(crate) fn split(self, limit: usize) -> Vec<Self> {
         let moves = self.moves.iter().map(Self::size_of_move);
         let patches = self.patches.iter().map(Self::size_of_patches);
@@ -107,12 +107,12 @@ impl Commit {
         parts
     }
 
-    /// No less than the encoding of a move, in bytes.
+    /// Returns an upper bound of the encoded size of a move, in bytes.
     fn size_of_move(chunk: &ChunkToMove) -> usize {
         32 + chunk.data.as_ref().map_or(0, Vec::len)
     }
 
-    /// No less than the encoding of the patches of a chunk, in bytes.
+    /// Returns an upper bound of the encoded size of a chunk's patches, in bytes.
     fn size_of_patches(chunk: &ChunkToPatch) -> usize {
         32 + 20 * chunk.patches.len()
     }

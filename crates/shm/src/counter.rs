@@ -1,10 +1,10 @@
-//! The processor's own counter of time.
+//! The processor's time stamp counter.
 
-/// Returns the value of the processor's time stamp counter, where programs can read one (x86-64),
-/// in ticks since some time. The caller has to know the length of a tick, and whether it is
-/// constant and the same on all processors.
+/// Returns the value of the processor's time stamp counter in ticks, on processors where programs
+/// can read one (x86-64). The caller has to know the length of a tick, and whether it is constant
+/// and the same on all processors.
 ///
-/// Not ordered with reads and writes around it.
+/// The read is not ordered with reads and writes around it.
 #[inline]
 pub fn counter() -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
@@ -15,8 +15,8 @@ pub fn counter() -> Option<u64> {
     None
 }
 
-/// Returns whether the processor says that its counter goes at one speed always, also while it
-/// saves power.
+/// Returns true if the processor reports that its counter has a constant rate, even in power-saving
+/// states.
 pub fn is_counter_steady() -> bool {
     #[cfg(target_arch = "x86_64")]
     {

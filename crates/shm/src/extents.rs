@@ -1,5 +1,5 @@
-//! The parts of a region that there is memory for. A producer need not have touched all of it, and
-//! looking at the rest would have the kernel provide memory for that, at the reader's cost.
+//! The parts of a region that have memory. A producer may not have touched all of it, and reading
+//! the rest would allocate memory at the reader's cost.
 
 use std::ops::Range;
 
@@ -8,12 +8,12 @@ use rustix::io::Errno;
 
 use crate::region::Region;
 
-/// Parts of a region that have memory, in order. All else reads as zeros.
+/// The parts of a region that have memory, in order. All others read as zeros.
 #[derive(Debug)]
 pub(crate) struct Extents(Vec<Range<usize>>);
 
 impl Extents {
-    /// Returns those within `range`, as they are now. Data that is written later may be in others.
+    /// Returns the current parts within `range`. Later writes may add others.
     pub(crate) fn within(region: &Region, range: Range<usize>) -> Self {
         let Some(fd) = region.fd() else {
             return Self(vec![range]);
@@ -24,14 +24,14 @@ impl Extents {
             let start = match seek(fd, SeekFrom::Data(at as u64)) {
                 Ok(start) => start as usize,
                 Err(Errno::NXIO) => break,
-                // A file that does not know has no holes.
+                // Files without this operation have no holes.
                 Err(_) => at,
             };
             let end = seek(fd, SeekFrom::Hole(start as u64)).map_or(range.end, |end| end as usize);
             if start >= range.end {
                 break;
             }
-            // Always further on, even if the file is changed meanwhile.
+            // Makes progress even if the file changes meanwhile.
             let end = end.clamp(start + 1, range.end.max(start + 1));
             found.push(start..end.min(range.end));
             at = end;
@@ -39,19 +39,19 @@ impl Extents {
         Self(found)
     }
 
-    /// Those of the whole region.
+    /// Returns the parts of the whole region.
     pub(crate) fn of(region: &Region) -> Self {
         Self::within(region, 0..region.size())
     }
 
-    /// Returns true if there is memory for the byte at this offset.
+    /// Returns true if the byte at this offset has memory.
     pub(crate) fn hold(&self, offset: usize) -> bool {
         let after = self.0.partition_point(|extent| extent.start <= offset);
         let last = after.checked_sub(1).and_then(|index| self.0.get(index));
         last.is_some_and(|extent| offset < extent.end)
     }
 
-    /// The parts of `range` that have memory.
+    /// Returns the parts of `range` that have memory.
     fn overlap(&self, range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
         let from = self.0.partition_point(|extent| extent.end <= range.start);
         let extents = self.0.get(from..).unwrap_or_default().iter();
@@ -59,7 +59,7 @@ impl Extents {
         overlapping.map(move |extent| extent.start.max(range.start)..extent.end.min(range.end))
     }
 
-    /// Copies the bytes from `offset` on into `out`, which is all zeros, where there are any.
+    /// Copies the bytes from `offset` into `out`, which is all zeros, where there is memory.
     pub(crate) fn copy_out(&self, region: &Region, offset: usize, out: &mut [u8]) {
         for part in self.overlap(offset..offset + out.len()) {
             let place = part.start - offset..part.end - offset;
@@ -67,7 +67,7 @@ impl Extents {
         }
     }
 
-    /// The byte at this offset.
+    /// Returns the byte at this offset.
     pub(crate) fn byte(&self, region: &Region, offset: usize) -> u8 {
         if self.hold(offset) {
             region.byte(offset)

@@ -1,41 +1,41 @@
-//! Finds free chunks, and decides how free pages are cut.
+//! Finds free chunks, and decides how free pages are divided.
 
 use crate::chunk::OwnedChunk;
 use crate::layout::{ChunkHeader, Layout};
 use crate::pages::{Pages, State, TransitionError};
 use crate::primitive::{Apart, AtomicBool, AtomicU32, Ordering};
 
-/// The number of pages that are looked at for a better place once there is one that would do.
+/// The number of further pages that a search checks for a better chunk once it has found one.
 const PATIENCE: u32 = 64;
 
-/// The number of times that a search begins anew because others were faster. That many others never
-/// are; then the page words lie.
+/// The number of times that a search starts again because other writers were faster. More only
+/// happen if the page words lie.
 const MAX_PASSES: u32 = 1000;
 
-/// The source of chunks. Writers search at the same time, without a lock: the first to change a
-/// page word has the chunk, the others search on.
+/// Finds free chunks. Writers search at the same time without a lock: the first to change a page
+/// word gets the chunk, and the others continue.
 ///
-/// A writer holds a chunk even while it has nothing to write, so pages of one chunk each would only
-/// do for as many writers as there are pages. Up to an eighth as many writers get whole pages. If
-/// there are more, a quarter of the pages stay whole for as long as their holders keep them, half
-/// as many are cut in four, and the rest in fourteen. Writers that write much come back often and
-/// get a share of the large chunks, even if others hold these now. When there are more writers than
-/// chunks to hold, they keep none between packets.
+/// A writer keeps a chunk even while it writes nothing, so pages with one chunk each suffice only
+/// for as many writers as there are pages. Up to an eighth as many writers get whole pages. With
+/// more writers, a quarter of the pages stay whole as long as their holders keep them, half as many
+/// have four chunks, and the rest have fourteen. Writers that write much come back often and so get
+/// a share of the large chunks, even if others hold these now. If there are more writers than
+/// chunks, no writer keeps one between packets.
 #[derive(Debug)]
 pub(crate) struct Finder {
     pages: Pages,
-    /// The layout of all pages, if that is not left to the finder.
+    /// The layout of all pages, if the options determine it.
     fixed: Option<Layout>,
     /// The page at which the search begins.
     cursor: Apart<AtomicU32>,
     writers: AtomicU32,
-    /// Chunks held by writers that are a whole page, and those that are a quarter.
+    /// The number of held chunks that are a whole page, and of those that are a quarter.
     whole: Apart<AtomicU32>,
     quarters: Apart<AtomicU32>,
     crowded: AtomicBool,
 }
 
-/// The outcome of one pass over the pages.
+/// The result of one pass over the pages.
 enum Pass {
     Found(OwnedChunk),
     /// There was a free chunk, but another writer was faster.
@@ -60,24 +60,23 @@ impl Finder {
         &self.pages
     }
 
-    /// Says how many writers there are now.
+    /// Sets the current number of writers.
     pub(crate) fn set_writers(&self, writers: u16) {
         self.writers.store(writers.into(), Ordering::Relaxed);
-        // Cut as described above there are nine and a half chunks a page; some must be left for the
-        // way to the service and back.
+        // Divided as described above, pages have nine and a half chunks on average; some must be
+        // left for chunks in transit to the service and back.
         let chunks = self.fixed.map_or(8, Layout::chunks);
         let crowded = u32::from(writers) > self.pages.count().saturating_mul(chunks);
         self.crowded.store(crowded, Ordering::Relaxed);
     }
 
-    /// Returns whether there are so many writers that none can keep its chunk while it does not
-    /// write.
+    /// Returns true if there are so many writers that none can keep its chunk between packets.
     #[inline]
     pub(crate) fn is_crowded(&self) -> bool {
         self.crowded.load(Ordering::Relaxed)
     }
 
-    /// Takes a free chunk, if there is one.
+    /// Acquires a free chunk, if there is one.
     pub(crate) fn find(&self, header: ChunkHeader) -> Option<OwnedChunk> {
         let preferred = self.preferred();
         for _ in 0..MAX_PASSES {
@@ -93,12 +92,12 @@ impl Finder {
         None
     }
 
-    /// Says that a writer no longer holds a chunk.
+    /// Notes that a writer no longer holds a chunk.
     pub(crate) fn give_back(&self, chunk: &OwnedChunk) {
         self.count(chunk, u32::MAX);
     }
 
-    /// Adds to the number of chunks held of this one's size, wrapping.
+    /// Changes the number of held chunks of this chunk's size, wrapping.
     fn count(&self, chunk: &OwnedChunk, change: u32) {
         let held = match chunk.layout() {
             Some(Layout::Div1) => &self.whole,
@@ -108,7 +107,7 @@ impl Finder {
         held.fetch_add(change, Ordering::Relaxed);
     }
 
-    /// The size of chunk a writer should have now.
+    /// Returns the chunk size that a writer should get now.
     fn preferred(&self) -> Layout {
         if let Some(layout) = self.fixed {
             return layout;
@@ -125,7 +124,7 @@ impl Finder {
         }
     }
 
-    /// Looks at every page once: best is a chunk of the preferred size, then a free page, then any
+    /// Visits every page once. It prefers a chunk of the preferred size, then a free page, then any
     /// chunk.
     fn pass(&self, header: ChunkHeader, preferred: Layout) -> Pass {
         let count = self.pages.count();
@@ -142,7 +141,7 @@ impl Finder {
             if word == 0 {
                 free_page.get_or_insert(page);
                 if preferred == Layout::Div1 {
-                    // There are no free chunks in pages of one chunk, only free pages.
+                    // Pages of one chunk have no free chunks: such a page is free itself.
                     break;
                 }
             } else if Layout::of_word(word) == Some(preferred) && has_free(word) {
@@ -159,7 +158,7 @@ impl Finder {
             self.pages.try_partition(page, preferred);
             match self.acquire_in(page, header) {
                 Pass::Found(chunk) => return Pass::Found(chunk),
-                // Another writer took it: there may be more free pages behind it.
+                // Another writer took it; there may be more free pages after it.
                 Pass::Beaten | Pass::Nothing => beaten = true,
             }
         }
@@ -178,8 +177,8 @@ impl Finder {
         if beaten { Pass::Beaten } else { Pass::Nothing }
     }
 
-    /// Takes a free chunk of a page. There is nothing to be had in it if all that look free are
-    /// being taken by other threads of this process; waiting for these would not help.
+    /// Acquires a free chunk of a page. If other threads of this process are taking all free ones,
+    /// the page has none: waiting for these threads would not help.
     fn acquire_in(&self, page: u32, header: ChunkHeader) -> Pass {
         let word = self.pages.load(page, Ordering::Relaxed);
         let chunks = Layout::of_word(word).map_or(0, Layout::chunks);
@@ -200,7 +199,7 @@ impl Finder {
     }
 }
 
-/// Returns whether a page has a chunk that is free.
+/// Returns true if a page has a free chunk.
 fn has_free(word: u32) -> bool {
     let chunks = Layout::of_word(word).map_or(0, Layout::chunks);
     (0..chunks).any(|index| State::of_word(word, index) == State::Free)

@@ -1,8 +1,8 @@
-//! Forked children: detecting that a process is one, and state that it does not share with its
-//! parent.
+//! Forked children: detects them, and provides state that they do not share with their parent.
 //!
-//! In the child there is one thread, and any lock may be held for ever by one that is not there. So
-//! nothing here locks, and the handlers that run during the fork only store to atomics.
+//! A child has one thread, and any lock may stay locked for ever by a thread that does not exist
+//! there. So this module takes no locks, and the handlers that run during the fork only store to
+//! atomics.
 
 use std::fmt;
 use std::io;
@@ -10,16 +10,16 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, IntoRawFd as _};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
-/// Forks between the first process that called [`watch`] and this one.
+/// The number of forks between the first process that called [`watch`] and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// The changes that the child of a fork finds.
+/// The values that a forked child stores.
 static STORES: AppendList<Store> = AppendList::new();
 
-/// Descriptors that a child must not keep open; [`NONE`] where there is none any more.
+/// The descriptors that a child must not keep open; [`NONE`] in unused entries.
 static DISOWNED: AppendList<AtomicI32> = AppendList::new();
 
-/// The thing that takes their place: a descriptor of something that does nothing.
+/// The inert descriptor that replaces them.
 static NOTHING: AtomicI32 = AtomicI32::new(NONE);
 
 const NONE: i32 = -1;
@@ -29,24 +29,24 @@ struct Store {
     value: u32,
 }
 
-/// Returns how many forks this process is away from the first one that called [`watch`].
+/// Returns the number of forks between this process and the first one that called [`watch`].
 #[inline]
 pub fn forks() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }
 
-/// From now on the children of this process, and theirs, notice that they are. Cheap to call again.
+/// Makes forked children of this process, and their children, detect that. Cheap to call again.
 ///
 /// # Errors
 ///
-/// If the system has no memory left.
+/// Fails if the system is out of memory.
 pub fn watch() -> io::Result<()> {
     static IS_WATCHED: AtomicBool = AtomicBool::new(false);
     if IS_WATCHED.swap(true, Ordering::Relaxed) {
         return Ok(());
     }
     if let Ok(nothing) = std::fs::File::open("/dev/null") {
-        // Open for as long as the process runs.
+        // It stays open as long as the process runs.
         NOTHING.store(nothing.into_raw_fd(), Ordering::Relaxed);
     }
     // SAFETY: `in_child` may be called at any time, does not unwind, and only uses atomics and
@@ -60,8 +60,7 @@ pub fn watch() -> io::Result<()> {
     Err(io::Error::from_raw_os_error(error))
 }
 
-/// Has every forked child of this process find `value` in `target`. To be called once for each
-/// target.
+/// Stores `value` in `target` in every forked child of this process. Call it once for each target.
 pub fn store_in_child(target: &'static AtomicU32, value: u32) {
     STORES.push(Store { target, value });
 }
@@ -82,11 +81,11 @@ extern "C" fn in_child() {
     }
 }
 
-/// Closes a descriptor in forked children, until the result is dropped: they have the number, but
-/// it refers to an inert file. Otherwise a connection stays open for as long as a child lives,
-/// though its owner is gone.
+/// Closes a descriptor in forked children until the result is dropped: in a child, its number
+/// refers to an inert file. Otherwise a connection would stay open as long as a child lives,
+/// although its owner is gone.
 ///
-/// To be dropped before the descriptor is closed.
+/// Drop the result before the descriptor is closed.
 pub fn disown_in_child(fd: BorrowedFd<'_>) -> Disowned {
     let number = fd.as_raw_fd();
     let free = DISOWNED.iter().find(|entry| {
@@ -96,7 +95,7 @@ pub fn disown_in_child(fd: BorrowedFd<'_>) -> Disowned {
     Disowned(free.unwrap_or_else(|| DISOWNED.push(AtomicI32::new(number))))
 }
 
-/// A descriptor that forked children lose.
+/// A descriptor that is closed in forked children.
 #[derive(Debug)]
 #[must_use]
 pub struct Disowned(&'static AtomicI32);
@@ -119,8 +118,8 @@ unsafe extern "C" {
     fn dup3(old: i32, new: i32, flags: i32) -> i32;
 }
 
-/// A list that only grows, and that is added to and walked without locks. The entry added last
-/// comes first. Meant for statics: nothing is freed.
+/// A list that only grows, and that is extended and iterated without locks, last entry first. It is
+/// for statics, since entries are never freed.
 pub struct AppendList<T: 'static> {
     head: AtomicPtr<Entry<T>>,
 }
@@ -131,7 +130,7 @@ struct Entry<T: 'static> {
 }
 
 impl<T: Send + Sync> AppendList<T> {
-    /// Nothing.
+    /// Creates an empty list.
     pub const fn new() -> Self {
         Self {
             head: AtomicPtr::new(ptr::null_mut()),
@@ -159,7 +158,7 @@ impl<T: Send + Sync> AppendList<T> {
         }
     }
 
-    /// The entries.
+    /// Returns the entries.
     pub fn iter(&self) -> impl Iterator<Item = &'static T> {
         // SAFETY: as in `push`.
         let mut next: Option<&'static Entry<T>> =
@@ -184,8 +183,8 @@ impl<T> fmt::Debug for AppendList<T> {
     }
 }
 
-/// A value that each process makes for itself: a forked child does not inherit its parent's. Meant
-/// for statics: values are never dropped.
+/// A value that each process creates for itself: a forked child does not inherit its parent's. It
+/// is for statics, since values are never dropped.
 pub struct PerProcess<T: 'static> {
     current: AtomicPtr<Made<T>>,
 }
@@ -196,14 +195,14 @@ struct Made<T> {
 }
 
 impl<T: Send + Sync> PerProcess<T> {
-    /// No value.
+    /// Creates a cell without a value.
     pub const fn new() -> Self {
         Self {
             current: AtomicPtr::new(ptr::null_mut()),
         }
     }
 
-    /// The value of this process, if it has made one.
+    /// Returns the value of this process, if it has created one.
     #[inline]
     pub fn get(&self) -> Option<&'static T> {
         let made = self.any()?;
@@ -212,13 +211,13 @@ impl<T: Send + Sync> PerProcess<T> {
         (made.forks == forks()).then_some(&made.value)
     }
 
-    /// Returns whether this process or one that it is a child of has made a value.
+    /// Returns true if this process or an ancestor has created a value.
     pub fn is_inherited(&self) -> bool {
         self.any().is_some()
     }
 
-    /// The value of this process, made now if there is none. Several threads may make one at the
-    /// same time; all get the same.
+    /// Returns the value of this process, and creates it if there is none. Several threads may
+    /// create one at the same time; all get the same one.
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &'static T {
         if let Some(value) = self.get() {
             return value;
@@ -283,7 +282,7 @@ mod tests {
         fn _exit(status: i32) -> !;
     }
 
-    /// Returns whether `check` holds in a forked child.
+    /// Returns the result of `check` in a forked child.
     fn holds_in_child(check: impl FnOnce() -> bool) -> bool {
         // SAFETY: the child uses nothing that other threads may have locked, and ends.
         let child = unsafe { fork() };
@@ -299,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_finds_what_it_was_promised() {
+    fn a_child_finds_the_stored_values() {
         static MASK: AtomicU32 = AtomicU32::new(5);
         static VALUE: PerProcess<String> = PerProcess::new();
         watch().unwrap();
@@ -329,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_keeps_what_many_threads_add() {
+    fn a_list_keeps_the_entries_of_all_threads() {
         static LIST: AppendList<u32> = AppendList::new();
         let threads: Vec<_> = (0..4)
             .map(|thread| {

@@ -1,23 +1,23 @@
-//! Writer numbers.
+//! Ids of writers.
 
 use std::collections::BTreeMap;
 
-/// Largest writer number the service accepts.
+/// The largest writer id that the service accepts.
 pub(crate) const MAX_WRITER_ID: u16 = 0x7fff;
 
-/// Hands out writer numbers round robin, so that a number is reused as late as possible.
+/// Assigns writer ids in a round-robin fashion, so that an id is reused as late as possible.
 #[derive(Debug, Default)]
 pub(crate) struct WriterIds {
     last: u16,
     in_use: u16,
     used: Vec<u64>,
-    /// The next chunk number of every number that was in use once. A writer that takes a number
-    /// over continues there: the service would take chunks numbered from 0 for old ones.
+    /// The next chunk id of every id that was used before. A writer that reuses an id continues
+    /// there: the service would take chunks with ids from 0 for old ones.
     retired: BTreeMap<u16, u32>,
 }
 
 impl WriterIds {
-    /// A free number and the chunk number to start with; `None` if all are in use.
+    /// Returns a free id with the id of its first chunk; `None` if all are in use.
     pub(crate) fn allocate(&mut self) -> Option<(u16, u32)> {
         if self.in_use == MAX_WRITER_ID {
             return None;
@@ -38,8 +38,8 @@ impl WriterIds {
         }
     }
 
-    /// Never gives out the numbers in use in `other`, and gives out those used there once as late
-    /// as possible.
+    /// Never assigns the ids in use in `other`, and assigns those used there before as late as
+    /// possible.
     pub(crate) fn avoid(&mut self, other: &Self) {
         self.used.resize(usize::from(MAX_WRITER_ID) / 64 + 1, 0);
         for (mine, theirs) in self.used.iter_mut().zip(&other.used) {
@@ -49,7 +49,7 @@ impl WriterIds {
         self.last = other.last;
     }
 
-    /// Takes a number back; `next_chunk` is the number its next chunk would have had.
+    /// Frees an id; `next_chunk` is the id that its next chunk would have had.
     pub(crate) fn free(&mut self, id: u16, next_chunk: u32) {
         let (word, bit) = (usize::from(id / 64), id % 64);
         if let Some(used) = self.used.get_mut(word)

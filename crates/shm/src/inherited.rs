@@ -8,14 +8,14 @@ use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};
 
 /// Standard input, output and error belong to the standard library.
 const FIRST: usize = 3;
-/// Numbers from here on are not looked at.
+/// Descriptors from here on are not checked.
 const END: usize = 1024;
 
-/// A bit for each number that was open when this process began, and that nobody has taken yet.
+/// A bit for each descriptor that was open when this process started, and that has not been taken
+/// yet.
 static LEFT: [AtomicU64; END / 64] = [const { AtomicU64::new(0) }; END / 64];
 
-/// Has the loader call [`look`] before `main`, and before anything here could open something of its
-/// own.
+/// Makes the loader call [`look`] before `main`, and before this program can open a descriptor.
 #[used]
 // SAFETY: the section holds pointers to functions, which the loader calls with arguments that
 // `look` has no use for.
@@ -33,17 +33,17 @@ extern "C" fn look() {
     }
 }
 
-/// Takes over a descriptor that the parent process left open and named by number, for example in an
-/// environment variable. It closes when the value is dropped, and is not passed on to programs that
-/// this process starts.
+/// Takes a descriptor that the parent process left open and named by number, for example in an
+/// environment variable. It is closed when the value is dropped, and is not passed on to programs
+/// that this process starts.
 ///
-/// Only what was open before `main` is taken, and only once: so it is never something that this
-/// process opened itself, and never has two owners.
+/// Only descriptors that were open before `main` can be taken, and each only once. So the result is
+/// never a descriptor that this process opened itself, and never has two owners.
 ///
 /// # Errors
 ///
-/// If nothing was open under the number when the process began, or it was taken before (`EBADF`).
-/// Numbers above 1023 are not known.
+/// Fails if the descriptor was not open when the process started, or was taken before (`EBADF`), or
+/// is above 1023.
 pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
     let index = usize::try_from(number).map_err(|_| Errno::BADF)?;
     let word = LEFT.get(index / 64).ok_or(Errno::BADF)?;
@@ -67,11 +67,11 @@ mod tests {
 
     use super::*;
 
-    /// Set in the process that something is left to.
+    /// Set in the process that inherits the descriptor.
     const NUMBER: &str = "FERRETTO_TEST_INHERITED";
 
     #[test]
-    fn what_the_parent_left_open_is_taken_once() {
+    fn an_inherited_descriptor_is_taken_once() {
         if let Some(number) = std::env::var(NUMBER)
             .ok()
             .map(|number| number.parse().unwrap())
@@ -93,22 +93,22 @@ mod tests {
         drop(writer);
         let mut read = Vec::new();
         reader.read_to_end(&mut read).unwrap();
-        assert_eq!(read, b"1", "and it is closed with its owner");
+        assert_eq!(read, b"1", "the descriptor is closed with its owner");
         assert!(child.wait().unwrap().success());
     }
 
     #[test]
-    fn what_this_process_opened_is_never_taken() {
+    fn a_descriptor_that_this_process_opened_is_never_taken() {
         let (reader, writer) = io::pipe().unwrap();
         assert!(take_inherited(reader.as_raw_fd()).is_err());
         for number in [-1, 0, 1, 2, 1023, 1_000_000] {
             assert!(take_inherited(number).is_err(), "{number}");
         }
-        // Not even if it is to be passed on, so that it looks like something that was.
+        // Not even if the descriptor is inheritable, as one from the parent would be.
         fcntl_setfd(&writer, FdFlags::empty()).unwrap();
         assert!(take_inherited(writer.as_raw_fd()).is_err());
         fcntl_setfd(&writer, FdFlags::CLOEXEC).unwrap();
         let number = writer.into_raw_fd();
-        assert!(take_inherited(number).is_err(), "nor if nobody owns it");
+        assert!(take_inherited(number).is_err(), "not even without an owner");
     }
 }

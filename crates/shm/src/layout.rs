@@ -1,16 +1,16 @@
-//! The places of things: sizes, page layouts and the chunk header.
+//! Sizes, page layouts and the chunk header.
 
-/// The largest region either side accepts: 32 MiB.
+/// The largest region that both sides accept: 32 MiB.
 pub const MAX_REGION_SIZE: usize = 32 * 1024 * 1024;
 
-/// Bytes of the page header and of the chunk header.
+/// The size of the page header and of the chunk header.
 pub(crate) const HEADER_SIZE: usize = 8;
 
-/// Mask and shift of the layout in a page word.
+/// The mask and the shift of the layout in a page word.
 pub(crate) const LAYOUT_MASK: u32 = 0x7000_0000;
 pub(crate) const LAYOUT_SHIFT: u32 = 28;
 
-/// All chunk-state bits of a page word.
+/// The chunk-state bits of a page word.
 pub(crate) const STATES_MASK: u32 = 0x0fff_ffff;
 
 /// The size of all pages of a region: 4, 8, 16, 32 or 64 KiB.
@@ -21,13 +21,13 @@ impl PageSize {
     /// 4 KiB, the smallest and the default.
     pub const DEFAULT: Self = Self(4096);
 
-    /// A page of this many bytes; `None` unless it is 4096 times a power of two and at most 65536.
+    /// Creates a page size; `None` unless it is 4096 times a power of two and at most 65536.
     pub fn new(bytes: usize) -> Option<Self> {
         let valid = bytes.is_power_of_two() && (4096..=65536).contains(&bytes);
         valid.then_some(Self(bytes as u32))
     }
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     pub fn bytes(self) -> usize {
         self.0 as usize
     }
@@ -37,7 +37,7 @@ impl PageSize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Layout {
-    /// One chunk; used by every known producer.
+    /// One chunk: the layout of all known producers.
     Div1 = 1,
     /// Two chunks.
     Div2 = 2,
@@ -50,10 +50,11 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// Every layout.
+    /// All layouts.
     pub const ALL: [Self; 5] = [Self::Div1, Self::Div2, Self::Div4, Self::Div7, Self::Div14];
 
-    /// The layout in a page word; `None` if the page is not partitioned or the value is reserved.
+    /// Returns the layout in a page word; `None` if the page is not divided or the value is
+    /// reserved.
     pub fn of_word(word: u32) -> Option<Self> {
         match (word & LAYOUT_MASK) >> LAYOUT_SHIFT {
             1 => Some(Self::Div1),
@@ -65,12 +66,12 @@ impl Layout {
         }
     }
 
-    /// The page word of a page with this layout whose chunks are all free.
+    /// Returns the page word of a page with this layout whose chunks are all free.
     pub fn word(self) -> u32 {
         (self as u32) << LAYOUT_SHIFT
     }
 
-    /// Returns how many chunks a page has.
+    /// Returns the number of chunks of a page.
     pub fn chunks(self) -> u32 {
         match self {
             Self::Div1 => 1,
@@ -81,64 +82,63 @@ impl Layout {
         }
     }
 
-    /// The size of a chunk with its header, in bytes, a multiple of four.
+    /// Returns the size of a chunk with its header in bytes, a multiple of four.
     pub fn chunk_size(self, page: PageSize) -> usize {
         ((page.bytes() - HEADER_SIZE) / self.chunks() as usize) & !3
     }
 
-    /// Returns where chunk `index` starts, in bytes from the start of its page; `None` if there is
-    /// no such chunk.
+    /// Returns the offset of chunk `index` in its page in bytes; `None` if there is no such chunk.
     pub fn chunk_offset(self, page: PageSize, index: u32) -> Option<usize> {
         (index < self.chunks()).then(|| HEADER_SIZE + index as usize * self.chunk_size(page))
     }
 }
 
-/// The flags beside the packet count in a chunk header.
+/// The flags in the `packets` word of a chunk header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ChunkFlags(u8);
 
 impl ChunkFlags {
-    /// The first fragment continues the packet begun in the previous chunk of the sequence.
+    /// The first fragment continues the last packet of the previous chunk of the sequence.
     pub const FIRST_CONTINUES: Self = Self(1);
     /// The last fragment continues in the next chunk of the sequence.
     pub const LAST_CONTINUES: Self = Self(2);
-    /// The last fragment has holes that are to be patched before it may be read.
+    /// The last fragment has holes to be patched before it may be read.
     pub const NEEDS_PATCHING: Self = Self(4);
 
-    /// Flags from the six-bit field; unknown bits are dropped.
+    /// Creates flags from the six-bit field; unknown bits are dropped.
     pub fn from_bits(bits: u8) -> Self {
         Self(bits & 7)
     }
 
-    /// The flags as the value of the six-bit field.
+    /// Returns the flags as the value of the six-bit field.
     pub fn bits(self) -> u8 {
         self.0
     }
 
-    /// Returns whether all of `other` are set.
+    /// Returns true if all flags of `other` are set.
     pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Both sets of flags.
+    /// Returns the union of the flags.
     pub fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// These flags without `other`.
+    /// Returns these flags without `other`.
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 }
 
-/// A chunk header, read once.
+/// A chunk header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ChunkHeader {
-    /// The writer's number within its producer; honest writers use 1 to 32767.
+    /// The id of the writer within its producer; honest writers use 1 to 32767.
     pub writer_id: u16,
-    /// The chunk's number within its writer, wrapping.
+    /// The id of the chunk within its sequence, wrapping.
     pub chunk_id: u32,
-    /// The number of fragments that have been started in the chunk, 0 to 1023.
+    /// The number of fragments started in the chunk, 0 to 1023.
     pub count: u16,
     /// The flags.
     pub flags: ChunkFlags,
@@ -169,7 +169,7 @@ impl ChunkHeader {
         }
     }
 
-    /// The header as it is in memory.
+    /// Returns the encoded header.
     pub fn to_bytes(&self) -> [u8; HEADER_SIZE] {
         let [a, b, c, d] = self.chunk_id.to_le_bytes();
         let [e, f] = self.writer_id.to_le_bytes();
@@ -177,14 +177,14 @@ impl ChunkHeader {
         [a, b, c, d, e, f, g, h]
     }
 
-    /// The count and flags as they are in memory.
+    /// Returns the encoded count and flags.
     pub fn packets_word(&self) -> u16 {
         (self.count & 0x3ff) | u16::from(self.flags.bits()) << 10
     }
 }
 
-/// The size of a region and of its pages, settled between the wishes of a trace config, a producer
-/// and the service.
+/// The size of a region and of its pages, as determined by a trace config, a producer and the
+/// service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferSizes {
     /// The page size.
@@ -194,19 +194,19 @@ pub struct BufferSizes {
 }
 
 impl BufferSizes {
-    /// Largest page size a service hands out.
+    /// The largest page size that a service chooses.
     pub const MAX_PAGE: usize = 32 * 1024;
 
-    /// The sizes used when nobody asks for anything valid: 4 KiB pages, 256 KiB in total.
+    /// The sizes used if no valid ones are requested: 4 KiB pages, 256 KiB in total.
     pub const DEFAULT: Self = Self {
         page: PageSize::DEFAULT,
         total: 256 * 1024,
     };
 
-    /// Checks a wish, in bytes, where 0 stands for the default.
+    /// Resolves requested sizes in bytes, where 0 means the default.
     ///
     /// Sizes above the maximum (32 KiB and 32 MiB) are lowered to it. If either size is invalid
-    /// after that, both revert to the default, as in every version of the service.
+    /// after that, both become the default, as in every version of the service.
     pub fn resolve(page: u64, total: u64) -> Self {
         let page = if page == 0 {
             Self::DEFAULT.page.bytes() as u64

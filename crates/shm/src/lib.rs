@@ -1,20 +1,20 @@
 //! The shared-memory ABI between a producer and the tracing service.
 //!
-//! One region of memory per producer, cut into pages of equal size, each page into up to fourteen
-//! chunks. A thread of the producer takes a chunk, writes packets into it and gives it back; the
-//! service copies it out and frees it. No lock spans the two processes: all hand-over goes through
-//! one atomic word at the start of each page.
+//! Each producer has one region of memory, divided into pages of equal size, each of which is
+//! divided into up to fourteen chunks. A thread of the producer acquires a chunk, writes packets
+//! into it and releases it; the service copies the chunk and frees it. The two processes share no
+//! lock: an atomic word at the start of each page holds the states of its chunks.
 //!
-//! The types to know:
+//! The main types:
 //!
-//! - [`Region`]: the memory itself, a sealed memfd or plain memory. It never hands out a reference
+//! - [`Region`]: the memory itself, a sealed memfd or plain memory. It never gives out a reference
 //!   to its bytes.
 //! - [`Arbiter`] and [`TraceWriter`]: the producer's side. A writer belongs to one thread and fills
-//!   chunks; the arbiter gives chunks out and collects messages for the service. It does no input
-//!   or output itself.
+//!   chunks; the arbiter provides chunks and collects messages for the service. It does no input or
+//!   output itself.
 //! - [`ServiceRegion`]: the service's side. It treats every byte as hostile: header words are
-//!   loaded once, payload is copied once, and nothing read from the region ever steers an access
-//!   outside it.
+//!   loaded once, payload is copied once, and no value in the region can cause an access outside
+//!   it.
 //!
 //! # A page
 //!
@@ -28,65 +28,65 @@
 //! page word  ├────┼────────┼─────┼─────┼────────────── … ──────────────┼────┼────┼────┤
 //!            │ 0  │ layout │ 13  │ 12  │ the state of chunk …          │ 2  │ 1  │ 0  │
 //!            └────┴────────┴─────┴─────┴────────────── … ──────────────┴────┴────┴────┘
-//!            layout: 0 not cut yet, 1 one chunk, 2 two, 3 four, 4 seven, 5 fourteen
+//!            layout: 0 undivided, 1 one chunk, 2 two, 3 four, 4 seven, 5 fourteen
 //! ```
 //!
-//! A page that is entirely free has the word 0, so that it can be cut anew. All chunks of a page
-//! have the same size, a multiple of four bytes ([`Layout`]).
+//! A page that is entirely free has the word 0, so that it can be divided again. All chunks of a
+//! page have the same size, a multiple of four bytes ([`Layout`]).
 //!
 //! # A chunk
 //!
 //! ```text
 //!           0             4           6           8
 //! chunk     ├─────────────┼───────────┼───────────┼──────────────── … ──────────────────┐
-//!           │  chunk id   │ writer id │  packets  │ fragments, one behind the other     │
+//!           │  chunk id   │ writer id │  packets  │ fragments, one after the other      │
 //!           └─────────────┴───────────┴───────────┴──────────────── … ──────────────────┘
 //!
 //! bits      15   13  12      11     10      9                  0
 //! packets   ├────────┼───────┼──────┼───────┼──────────────────┤
-//!           │   0    │ holes │ last │ first │ fragments begun  │
+//!           │   0    │ holes │ last │ first │ fragments started│
 //!           └────────┴───────┴──────┴───────┴──────────────────┘
 //!           first: the first fragment continues a packet of the chunk before it, by chunk id
-//!           last:  the last fragment goes on in the next chunk
-//!           holes: lengths in the last fragment are still to come, as patches
+//!           last:  the last fragment continues in the next chunk
+//!           holes: lengths in the last fragment are missing, and come as patches
 //!
-//! fragment  ├─ length: a varint of one byte, or of four ─┼─ so many bytes of one packet ─┤
+//! fragment  ├─ length: a varint of one byte, or of four ─┼─ that many bytes of a packet ─┤
 //! ```
 //!
-//! `packets` is stored last, with `Release`, whenever a fragment is begun: a reader that loads it
-//! can read all fragments before. While a chunk is being written, so is the last fragment that it
-//! counts ([`ChunkHeader`]).
+//! `packets` is stored last, with `Release`, whenever a fragment is started: a reader that loads it
+//! can read all earlier fragments. While a chunk is being written, its last counted fragment is
+//! unfinished ([`ChunkHeader`]).
 //!
 //! # The states of a chunk
 //!
 //! ```text
-//!    ┌──────────┐   a writer takes it: Arbiter, by Finder       ┌────────────────┐
+//!    ┌──────────┐   a writer acquires it: Arbiter, Finder       ┌────────────────┐
 //!    │ 0 Free   │ ────────────────────────────────────────────► │ 1 BeingWritten │ ◄─┐ read, and left
-//!    └──────────┘                                               └────────────────┘ ──┘ as it is:
+//!    └──────────┘                                               └────────────────┘ ──┘ unchanged:
 //!         ▲                                                             │              ServiceRegion
-//!         │ the service has copied it:            the writer gives it   │              ::for_each_
-//!         │ ReadChunk, dropped                    back: TraceWriter     │              uncommitted
+//!         │ the service has copied it:            the writer releases   │              ::for_each_
+//!         │ ReadChunk, dropped                    it: TraceWriter       │              uncommitted
 //!         │                                                             ▼
 //!    ┌─────────────┐   the service takes it: ServiceRegion      ┌────────────┐
 //!    │ 2 BeingRead │ ◄───────────────────────────────────────── │ 3 Complete │
 //!    └─────────────┘   ::try_read                               └────────────┘
 //! ```
 //!
-//! Each arrow is a compare-and-exchange of the page word that changes two bits of it (`pages`), by
-//! the side that is named and no other; it fails if the state or the layout is not the one
-//! expected. Where there is no shared memory the producer frees its own complete chunks, once they
-//! have travelled inside a commit. A producer also keeps which chunks its own threads have
-//! (`owned`): the other side could say of any of them that it is free.
+//! Each arrow is a compare-and-exchange that changes two bits of the page word (`pages`), and is
+//! made only by the named side. It fails if the state or the layout is not the expected one.
+//! Without shared memory the producer frees its own complete chunks after it has sent them inside
+//! a commit. A producer also records which chunks its own threads hold (`owned`), since the other
+//! side could mark any of them as free.
 //!
-//! The states of a writer, which brings chunks from free to complete, are in `sink`. Chunks are
-//! acquired without a lock, and are smaller the more writers there are (`finder`). The chunk states
-//! are checked by models of every order in which few threads can run: `bash .ci/run loom`.
+//! The states of a writer, which turns free chunks into complete ones, are in `sink`. Chunks are
+//! acquired without a lock, and are smaller the more writers there are (`finder`). Models check the
+//! chunk states for all interleavings of a few threads: `bash .ci/run loom`.
 //!
 //! # Unsafe code
 //!
 //! `take_inherited` (with the feature `inherited`), [`fork`], [`at_exit`], [`Clock`],
-//! [`counter`](counter()) and [`thread_id`] with its neighbours are here because this is where
-//! unsafe code is: only in `region`, `chunk`, `sink::raw`, `load`, `prefetch`, `process`,
+//! [`counter`](counter()) and [`thread_id`] with its neighbours are here because they need unsafe
+//! code. This crate has such code only in `region`, `chunk`, `sink::raw`, `load`, `prefetch`, `process`,
 //! `inherited`, `exit`, `fork`, `clock`, `counter`, `os_ids` and `testing`. The functions of
 //! [`WriteByAddress`] are unsafe to call.
 
@@ -127,7 +127,7 @@ mod startup;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub mod testing;
-mod untold;
+mod unreported;
 mod writer;
 
 pub use arbiter::Arbiter;

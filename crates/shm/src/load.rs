@@ -1,16 +1,15 @@
-//! Loading memory that others may write to meanwhile.
+//! Loads memory that others may write to at the same time.
 
-/// Bytes that are loaded at a time.
+/// The number of bytes loaded at a time.
 #[cfg(all(target_arch = "x86_64", not(any(miri, tsan))))]
 const BLOCK: usize = 64;
 
-/// Fills `out` with the bytes from `from` on, each loaded exactly once. Concurrent writes may be
-/// torn.
+/// Fills `out` with the bytes at `from`, each loaded exactly once. Concurrent writes may be torn.
 ///
 /// # Safety
 ///
-/// The bytes are mapped, accessed by this process through atomics or by the one owner of their
-/// chunk only, and not those of `out`.
+/// The bytes are mapped, are not those of `out`, and this process accesses them only through
+/// atomics or by the one owner of their chunk.
 pub(crate) unsafe fn load_once(from: *const u8, out: &mut [u8]) {
     #[cfg(all(target_arch = "x86_64", not(any(miri, tsan))))]
     let (from, out) = {
@@ -25,12 +24,12 @@ pub(crate) unsafe fn load_once(from: *const u8, out: &mut [u8]) {
     unsafe { load_words(from, out) };
 }
 
-/// Copies `size` bytes, a multiple of [`BLOCK`] other than 0, sixteen at a time. The compiler does
-/// not join atomic loads.
+/// Copies `size` bytes, a multiple of [`BLOCK`] other than 0, sixteen at a time, since the compiler
+/// does not combine atomic loads.
 ///
 /// # Safety
 ///
-/// As for [`load_once`], and there are `size` bytes at `to`.
+/// As for [`load_once`], and `to` is valid for writes of `size` bytes.
 #[cfg(all(target_arch = "x86_64", not(any(miri, tsan))))]
 unsafe fn load_blocks(from: *const u8, to: *mut u8, size: usize) {
     // SAFETY: the loop goes through both ranges once, from their beginning to their end. It touches
@@ -61,11 +60,11 @@ unsafe fn load_blocks(from: *const u8, to: *mut u8, size: usize) {
     }
 }
 
-/// As [`load_once`], a word at a time.
+/// Does the work of [`load_once`] word by word.
 ///
 /// # Safety
 ///
-/// As there.
+/// As for [`load_once`].
 unsafe fn load_words(from: *const u8, out: &mut [u8]) {
     use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 

@@ -1,8 +1,8 @@
-//! Losses that nobody would hear of.
+//! Losses that would otherwise go unreported.
 //!
-//! A writer that finds no chunk marks that in its last one, or says it in its next packet. If there
-//! is no room in the one and never comes the other, the loss is kept here until it can be told by a
-//! writer made for that.
+//! A writer that finds no chunk marks that in its last chunk, or reports it in its next packet. If
+//! the chunk has no room and no packet follows, the loss is kept here until another writer can
+//! report it.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::policy::ExhaustedPolicy;
 use crate::startup::Target;
 
 impl Arbiter {
-    /// Says in every buffer concerned that packets were lost, if nobody has done so yet. Returns
-    /// whether all is said: not if there is no chunk for it at present.
+    /// Reports losses in every affected buffer that were not reported yet. Returns false if some
+    /// remain for lack of a chunk.
     pub fn report_losses(self: &Arc<Self>) -> bool {
         let mut reported = Vec::new();
         let mut is_all = true;
-        for (writer, target) in self.untold().take() {
+        for (writer, target) in self.unreported().take() {
             let buffer = match target {
                 Target::Buffer(buffer) => Some(buffer),
                 Target::Reserved(reservation) => self.reserved_buffer(reservation),
@@ -27,7 +27,7 @@ impl Arbiter {
             if is_reported {
                 reported.extend(buffer);
             } else {
-                self.untold().add(writer, target);
+                self.unreported().add(writer, target);
                 is_all = false;
             }
         }
@@ -36,7 +36,7 @@ impl Arbiter {
 
     fn report_loss(self: &Arc<Self>, buffer: u16) -> bool {
         let mut writer = self.create_writer(buffer, ExhaustedPolicy::Drop);
-        // Without another writer there is nobody to say it.
+        // Without an id there is no writer that could report the loss.
         writer.id() == 0 || writer.sink.report_loss()
     }
 }

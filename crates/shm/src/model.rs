@@ -1,8 +1,8 @@
-//! Models of the chunk state machine: every order in which few threads can run, up to a number of
-//! forced switches.
+//! Models of the chunk state machine: all interleavings of a few threads, up to a number of forced
+//! switches.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test -p ferretto-shm --lib model`. Payload is watched for
-//! accesses that are not ordered, header words for every value a load may give.
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p ferretto-shm --lib model`. Payload is checked for
+//! unordered accesses, and header words for all values that a load may return.
 
 use loom::thread;
 
@@ -24,9 +24,9 @@ fn check(switches: usize, model: impl Fn() + Send + Sync + 'static) {
     builder.check(model);
 }
 
-/// Makes the checker try what follows against every step of the other threads. It remembers only
-/// the last access to each word, so it forgets a load of one thread as soon as another loads too,
-/// but no access that may change the word.
+/// Makes the checker interleave the following code with every step of the other threads. It
+/// remembers only the last access to each word: it forgets a load of one thread as soon as another
+/// loads the word too, but no access that may change the word.
 fn nudge(service: &ServiceRegion) {
     service.region().word(0).fetch_or(0, Ordering::Relaxed);
 }
@@ -59,7 +59,7 @@ fn header(writer_id: u16, chunk_id: u32) -> ChunkHeader {
     }
 }
 
-/// Appends a finished fragment, as a writer does: counted, filled, and the next one counted ahead.
+/// Appends a finished fragment as a writer does: count it, fill it, count the next one ahead.
 fn write_fragment(chunk: &mut OwnedChunk, byte: u8) {
     chunk.append(&[1, byte]);
     chunk.count_fragment();
@@ -115,7 +115,7 @@ fn one_chunk_goes_to_one_of_two_writers() {
 }
 
 #[test]
-fn a_chunk_goes_round() {
+fn a_chunk_goes_through_all_states() {
     check(3, || {
         let Sides { pages, service } = sides(1, &[Layout::Div1]);
         let finder = Finder::new(pages, Some(Layout::Div1));
@@ -144,15 +144,15 @@ fn a_chunk_goes_round() {
 }
 
 #[test]
-fn a_page_is_cut_anew_only_when_it_is_empty() {
+fn a_page_is_divided_again_only_when_it_is_empty() {
     check(2, || {
         let Sides { pages, service } = sides(1, &[Layout::Div1, Layout::Div2]);
         assert!(pages.try_partition(0, Layout::Div2));
         let mut first = OwnedChunk::acquire(&pages, 0, 0, header(1, 0)).unwrap();
         write_fragment(&mut first, 1);
         first.release().unwrap();
-        // The service frees the last chunk in use while one writer takes the other and one wants
-        // the whole page.
+        // The service frees the last chunk in use while one writer takes the other chunk and one
+        // wants the whole page.
         let finders = [(2, Layout::Div2), (3, Layout::Div1)].map(|(id, layout)| {
             let finder = Finder::new(pages.clone(), Some(layout));
             thread::spawn(move || {
@@ -179,7 +179,7 @@ fn a_page_is_cut_anew_only_when_it_is_empty() {
 }
 
 #[test]
-fn a_scraper_reads_only_what_is_published() {
+fn a_scraper_reads_only_published_fragments() {
     check(3, || {
         let Sides { pages, service } = sides(1, &[Layout::Div1]);
         assert!(pages.try_partition(0, Layout::Div1));
@@ -229,7 +229,7 @@ fn a_scraper_never_sees_an_old_header_on_a_new_chunk() {
 }
 
 #[test]
-fn a_kept_chunk_is_patched_before_anyone_reads_the_hole() {
+fn a_kept_chunk_is_patched_before_its_hole_is_read() {
     check(3, || {
         let Sides { pages, service } = sides(1, &[Layout::Div1]);
         assert!(pages.try_partition(0, Layout::Div1));
@@ -265,7 +265,7 @@ impl Outlet for Deaf {
     fn flush_now(&self) {}
 }
 
-/// Carries out all that is pending, as the connection's owner and the service would; adds up the
+/// Carries out all pending output as the connection's owner and the service do, and collects the
 /// fragments read.
 fn deliver(arbiter: &Arbiter, service: &ServiceRegion, packets: &mut Vec<(u16, u8)>) {
     loop {
@@ -276,8 +276,8 @@ fn deliver(arbiter: &Arbiter, service: &ServiceRegion, packets: &mut Vec<(u16, u
                     let read = read.expect("a chunk is announced when it is complete, and once");
                     let mut payload = Vec::new();
                     read.copy_payload(&mut payload);
-                    // Two bytes of a field, behind their length; all but the first packet of a
-                    // writer.
+                    // The packet has two bytes of a field after their length; a writer's first
+                    // packet is different.
                     packets.push((read.header().writer_id, payload[payload[0] as usize]));
                 }
             }

@@ -1,15 +1,15 @@
-//! The thread and the user that run this code, by way of the C library, which the standard library
-//! is linked with anyway.
+//! The ids of the current thread and user, through the C library, which the standard library links
+//! anyway.
 
 use std::ffi::{c_int, c_long};
 
-/// The kernel's number of the calling thread.
+/// Returns the kernel's id of the calling thread.
 pub fn thread_id() -> i32 {
     // SAFETY: the call has no arguments, and cannot fail.
     unsafe { syscall(GETTID) as i32 }
 }
 
-/// The name that the kernel has of the calling thread, at most 15 bytes.
+/// Returns the kernel's name of the calling thread, at most 15 bytes.
 pub fn thread_name() -> Vec<u8> {
     let mut name = [0u8; NAME_SIZE];
     // SAFETY: the kernel writes sixteen bytes at most, which `name` has room for.
@@ -18,22 +18,22 @@ pub fn thread_name() -> Vec<u8> {
     name[..length.unwrap_or(0)].to_vec()
 }
 
-/// The user on whose behalf the process acts (its effective user id).
+/// Returns the effective user id of the process.
 pub fn user_id() -> u32 {
     geteuid()
 }
 
-/// Returns how many bytes a page of this machine's memory has.
+/// Returns the size of a memory page of this machine in bytes.
 pub fn page_size() -> usize {
     getpagesize() as usize
 }
 
-/// Room for the name of a thread, with a zero at its end.
+/// The size of a thread's name, including the zero at its end.
 const NAME_SIZE: usize = 16;
 /// `PR_GET_NAME`
 const GET_NAME: c_int = 16;
 
-/// The number of the system call, since C libraries have a function for it only since 2019.
+/// The number of the system call, since C libraries only have a function for it since 2019.
 const GETTID: c_long = if cfg!(target_arch = "x86_64") {
     186
 } else if cfg!(any(target_arch = "x86", target_arch = "arm")) {
@@ -43,7 +43,7 @@ const GETTID: c_long = if cfg!(target_arch = "x86_64") {
 } else if cfg!(target_arch = "s390x") {
     236
 } else {
-    // The numbers that all later architectures share: arm64, RISC-V, LoongArch.
+    // The number on all later architectures: arm64, RISC-V, LoongArch.
     178
 };
 
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_is_what_the_kernel_calls_it() {
+    fn thread_id_and_name_are_the_kernel_s() {
         let thread = std::thread::Builder::new().name("a name that is long".to_owned());
         let (id, name, known) = thread
             .spawn(|| (thread_id(), thread_name(), rustix::thread::gettid()))
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn the_user_and_the_page_size_are_those_of_the_kernel() {
+    fn user_id_and_page_size_are_the_kernel_s() {
         assert_eq!(user_id(), rustix::process::geteuid().as_raw());
         assert_eq!(page_size(), rustix::param::page_size());
     }

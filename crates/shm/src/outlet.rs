@@ -1,40 +1,40 @@
-//! The interface between the writers' side and the owner of the connection.
+//! The interface between the producer's writers and the owner of the connection.
 
 use std::time::{Duration, Instant};
 
 use crate::commit::Commit;
 use crate::primitive::sleep;
 
-/// The channel from the writers' side to the owner of the connection.
+/// The notifications of writers for the owner of the connection.
 ///
-/// Called from any thread, never with a lock of this crate held.
+/// They are called from any thread, and never with a lock of this crate held.
 pub trait Outlet: Send + Sync {
-    /// [`Arbiter::poll_output`](crate::Arbiter::poll_output) has something new to say; the owner
+    /// Called when [`Arbiter::poll_output`](crate::Arbiter::poll_output) has new output; the owner
     /// should call it soon.
     fn wake(&self);
 
-    /// A writer waits for a free chunk, or is to be flushed. If what is pending can be sent from
-    /// this very thread, do so now: it may be the owner's own, or the last one that runs in this
-    /// process. Must not block.
+    /// Called when a writer waits for a free chunk or is flushed. If pending output can be sent on
+    /// this thread, send it now: the thread may be the owner's own, or the last one that runs in
+    /// this process. Must not block.
     fn flush_now(&self);
 
-    /// Lets time pass for a writer that waits for a free chunk, at most this much. If chunks become
-    /// free by what is sent, and the connection takes nothing at the moment, returns as soon as it
-    /// took something, with true.
+    /// Waits for at most this time, since a writer waits for a free chunk. If sending frees chunks
+    /// and the connection is blocked at the moment, returns true as soon as the connection has
+    /// accepted some output.
     fn pause(&self, at_most: Duration) -> bool {
         sleep(at_most);
         false
     }
 }
 
-/// The next thing that the owner of the connection has to do.
+/// The next action of the owner of the connection.
 #[derive(Debug)]
 pub enum Output {
     /// Send RegisterTraceWriter.
     Register {
         /// The new writer.
         writer_id: u16,
-        /// The buffer it writes to.
+        /// The buffer of the writer.
         target_buffer: u16,
     },
     /// Send CommitData.
@@ -44,8 +44,8 @@ pub enum Output {
         /// The writer that is gone.
         writer_id: u16,
     },
-    /// Nothing before this time, unless [`Outlet::wake`] is called.
+    /// Wait until this time, unless [`Outlet::wake`] is called before.
     WaitUntil(Instant),
-    /// Nothing before [`Outlet::wake`] is called.
+    /// Wait until [`Outlet::wake`] is called.
     Idle,
 }

@@ -1,7 +1,8 @@
-//! The chunks that this process is writing, by its own account.
+//! The record of the chunks that this process is writing.
 //!
 //! The other side can change the page words, by mistake or on purpose. Even then two threads of
-//! this process must not write the same bytes, so before a chunk is taken it is looked up here.
+//! this process must not write the same bytes, so a chunk is checked against this record before it
+//! is acquired.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -10,20 +11,20 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use crate::fork::PerProcess;
 use crate::layout::Layout;
 
-/// The bits that say which chunks are taken; the others are the page's layout.
+/// The bits for held chunks; the others are the page's layout.
 const CHUNKS: u32 = (1 << 14) - 1;
 
-/// A file that is mapped by this process.
+/// A file mapped by this process.
 struct File {
     device: u64,
     inode: u64,
     owned: Weak<Owned>,
 }
 
-/// Returns the chunks that this process owns in a file that it may have mapped more than once: a
-/// service may send the same one over two connections.
+/// Returns the record for a file that this process may map more than once: a service may send the
+/// same file over two connections.
 pub(crate) fn of_file(device: u64, inode: u64, pages: usize) -> Arc<Owned> {
-    /// A number is not used again while there is a mapping.
+    /// A key is not reused while there is a mapping.
     static FILES: PerProcess<Mutex<Vec<File>>> = PerProcess::new();
     let files = FILES.get_or_init(Mutex::default);
     let mut files = files.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,7 +50,7 @@ pub(crate) struct Owned {
 }
 
 impl Owned {
-    /// For a region of at most so many pages.
+    /// Creates the record for a region of at most this many pages.
     pub(crate) fn new(pages: usize) -> Self {
         Self {
             pages: (0..pages).map(|_| AtomicU32::new(0)).collect(),
@@ -57,14 +58,14 @@ impl Owned {
         }
     }
 
-    /// True the first time. There is one place from which chunks are taken, so that all mean the
-    /// same by a page.
+    /// Claims the region for one arbiter. Returns true the first time. With one arbiter, all users
+    /// agree on the page size.
     pub(crate) fn claim(&self) -> bool {
         !self.claimed.swap(true, Ordering::Relaxed)
     }
 
-    /// Takes a chunk of a page cut like this. False if it is taken, or any other is with the page
-    /// cut differently.
+    /// Marks a chunk of a page with this layout as held. Returns false if it is held, or if a chunk
+    /// of the page is held with another layout.
     pub(crate) fn take(&self, page: u32, layout: Layout, index: u32) -> bool {
         let Some(word) = self.pages.get(page as usize) else {
             return false;
@@ -77,7 +78,7 @@ impl Owned {
         taken.is_ok()
     }
 
-    /// Gives a chunk back. Writes to it are ordered before.
+    /// Marks a chunk as not held. Earlier writes to it are ordered before.
     pub(crate) fn give_back(&self, page: u32, index: u32) {
         if let Some(word) = self.pages.get(page as usize) {
             let _ = word.fetch_update(Ordering::Release, Ordering::Relaxed, |current| {

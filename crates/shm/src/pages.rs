@@ -1,4 +1,4 @@
-//! The page words and chunk headers: every transition of the chunk state machine.
+//! Page words and chunk headers, and all transitions of the chunk state machine.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use crate::layout::{ChunkHeader, HEADER_SIZE, Layout, PageSize, STATES_MASK};
 use crate::primitive::{Arc, AtomicU32, Ordering, sleep, spin_loop, yield_now};
 use crate::region::Region;
 
-/// The number of times that a transition is tried before giving up under contention.
+/// The number of attempts of a transition under contention.
 const MAX_ATTEMPTS: u32 = 64;
 
-/// The state of a chunk: it says who may touch it.
+/// The state of a chunk, which determines the side that may access it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum State {
@@ -20,7 +20,7 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// The state of chunk `index` in a page word; `index` is below 14.
+    /// Returns the state of chunk `index` in a page word; `index` is below 14.
     pub(crate) fn of_word(word: u32, index: u32) -> Self {
         match word >> (2 * index) & 3 {
             0 => Self::Free,
@@ -35,16 +35,17 @@ impl State {
     }
 }
 
-/// The place of a chunk. Computed from private tables only, so always inside the region.
+/// The position of a chunk. It is computed from private tables only, and so is always inside the
+/// region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) page: u32,
     pub(crate) index: u32,
-    /// The layout of the page when the place was computed.
+    /// The layout of the page when the position was computed.
     pub(crate) layout: Layout,
-    /// Offset of the chunk header in the region.
+    /// The offset of the chunk header in the region.
     pub(crate) offset: usize,
-    /// Size of the chunk with its header.
+    /// The size of the chunk with its header.
     pub(crate) size: usize,
 }
 
@@ -58,18 +59,20 @@ impl Place {
     }
 }
 
-/// A transition that was not possible.
+/// The reason why a transition was not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TransitionError {
-    /// The chunk is not in the expected state, or the page no longer has the expected layout.
+    /// The chunk is not in the expected state, or the page does not have the expected layout any
+    /// more.
     WrongState,
     /// The word kept changing.
     Contention,
-    /// The chunk is free by its page's word, but a thread of this process writes it or is about to.
+    /// The page word says that the chunk is free, but a thread of this process writes it or is
+    /// about to.
     Owned,
 }
 
-/// A region seen as pages.
+/// A region, accessed as pages.
 #[derive(Clone, Debug)]
 pub(crate) struct Pages {
     region: Arc<Region>,
@@ -78,7 +81,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// `None` if not even one page fits in the region.
+    /// Returns `None` if the region has no room for a page.
     pub(crate) fn new(region: Arc<Region>, page_size: PageSize) -> Option<Self> {
         let count = (region.size() / page_size.bytes()) as u32;
         (count > 0).then_some(Self {
@@ -100,12 +103,12 @@ impl Pages {
         self.page_size
     }
 
-    /// Returns where a page begins in the region, with its word.
+    /// Returns the offset of a page and of its word in the region.
     pub(crate) fn offset(&self, page: u32) -> usize {
         page as usize * self.page_size.bytes()
     }
 
-    /// The word of a page; panics if there is no such page.
+    /// Returns the word of a page; panics if there is no such page.
     fn word(&self, page: u32) -> &AtomicU32 {
         assert!(page < self.count);
         self.region.word(self.offset(page))
@@ -115,8 +118,8 @@ impl Pages {
         self.word(page).load(ordering)
     }
 
-    /// The place of a chunk in a page whose word was loaded as `word`; `None` if there is no such
-    /// chunk.
+    /// Returns the position of a chunk in a page whose word was loaded as `word`; `None` if there
+    /// is no such chunk.
     pub(crate) fn place(&self, word: u32, page: u32, index: u32) -> Option<Place> {
         let layout = Layout::of_word(word)?;
         let offset = layout.chunk_offset(self.page_size, index)?;
@@ -129,14 +132,14 @@ impl Pages {
         })
     }
 
-    /// Cuts a page that is entirely free.
+    /// Divides a page that is entirely free.
     pub(crate) fn try_partition(&self, page: u32, layout: Layout) -> bool {
         self.word(page)
             .compare_exchange(0, layout.word(), Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
     }
 
-    /// Takes a free chunk for writing and writes its header.
+    /// Acquires a free chunk for writing, and writes its header.
     pub(crate) fn try_acquire(
         &self,
         page: u32,
@@ -166,7 +169,7 @@ impl Pages {
         Ok(place)
     }
 
-    /// Publishes the count and flags of a chunk this process is writing.
+    /// Publishes the count and flags of a chunk that this process is writing.
     #[cfg(loom)]
     pub(crate) fn store_packets(&self, place: &Place, packets: u16) {
         self.region
@@ -174,13 +177,13 @@ impl Pages {
             .store(packets, Ordering::Release);
     }
 
-    /// Gives a chunk that was being written to the service.
+    /// Passes a chunk that was being written to the service.
     pub(crate) fn release_complete(&self, place: &Place) -> Result<(), TransitionError> {
         self.region.owned().give_back(place.page, place.index);
         self.transition(place, State::BeingWritten, State::Complete)
     }
 
-    /// Takes a complete chunk for reading.
+    /// Acquires a complete chunk for reading.
     pub(crate) fn try_acquire_for_reading(
         &self,
         page: u32,
@@ -197,8 +200,8 @@ impl Pages {
         Ok(place)
     }
 
-    /// Frees a chunk after reading it, from `from`: being read, or complete where there is no
-    /// shared memory and the producer frees its own chunks.
+    /// Frees a chunk in the state `from`: being read, or complete if there is no shared memory and
+    /// the producer frees its own chunks.
     pub(crate) fn release_free(&self, place: &Place, from: State) -> Result<(), TransitionError> {
         let word = self.load(place.page, Ordering::Relaxed);
         if Layout::of_word(word) != Some(place.layout) || State::of_word(word, place.index) != from
@@ -215,7 +218,8 @@ impl Pages {
         self.transition(place, from, State::Free)
     }
 
-    /// The header of a chunk, each word loaded once, the packet count with `Acquire`.
+    /// Returns the header of a chunk, each word of which is loaded once, the packet count with
+    /// `Acquire`.
     pub(crate) fn header(&self, place: &Place) -> ChunkHeader {
         let packets = self
             .region
@@ -229,7 +233,7 @@ impl Pages {
         ChunkHeader::from_words(chunk_id, writer_id, packets)
     }
 
-    /// Returns how many chunks are in each state, for a person to read.
+    /// Returns the number of chunks in each state, for humans.
     pub(crate) fn census(&self) -> String {
         let mut free_pages = 0;
         let mut states = [0u32; 4];
@@ -259,8 +263,8 @@ impl Pages {
             }
             let mut next = current & !(3 << (2 * place.index)) | to.bits(place.index);
             if to == State::Free && next & STATES_MASK == 0 {
-                // The reserved bit goes as well: a free page is exactly 0, or it could never be
-                // used again.
+                // The reserved bit is cleared as well: a free page must be exactly 0 to be usable
+                // again.
                 next = 0;
             }
             if word
@@ -270,7 +274,7 @@ impl Pages {
                 return Ok(());
             }
             match attempt {
-                // The other thread has finished already.
+                // Usually, the other thread has finished by then.
                 0..8 => spin_loop(),
                 8..32 => yield_now(),
                 _ => sleep(Duration::from_millis(u64::from(attempt / 10))),
@@ -286,14 +290,14 @@ mod tests {
     use crate::chunk::OwnedChunk;
 
     #[test]
-    fn no_two_writers_share_bytes_whatever_the_other_side_says() {
+    fn no_two_writers_share_bytes_even_if_the_other_side_frees_chunks() {
         let region = Arc::new(Region::heap(8192).unwrap());
         let pages = Pages::new(region, PageSize::DEFAULT).unwrap();
         assert!(pages.try_partition(0, Layout::Div4));
         let header = ChunkHeader::default();
         let first = OwnedChunk::acquire(&pages, 0, 1, header).unwrap();
         for (word, index) in [
-            // Free again, or the whole page cut anew.
+            // Free again, or the whole page with another layout.
             (Layout::Div4.word(), 1),
             (Layout::Div1.word(), 0),
             (Layout::Div14.word(), 5),
@@ -302,7 +306,7 @@ mod tests {
             pages.word(0).store(word, Ordering::Relaxed);
             assert!(OwnedChunk::acquire(&pages, 0, index, header).is_err());
         }
-        // Others are to be had.
+        // Other chunks remain available.
         pages.word(0).store(Layout::Div4.word(), Ordering::Relaxed);
         let second = OwnedChunk::acquire(&pages, 0, 2, header).unwrap();
         drop((first, second));
@@ -311,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_ends_if_chunks_only_look_free() {
+    fn a_search_ends_if_chunks_only_appear_free() {
         let region = Arc::new(Region::heap(4096).unwrap());
         let pages = Pages::new(region, PageSize::DEFAULT).unwrap();
         let finder = crate::finder::Finder::new(pages.clone(), None);

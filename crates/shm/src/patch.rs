@@ -1,4 +1,4 @@
-//! Lengths that become known after their chunk was given away.
+//! Lengths that become known after their chunk was released.
 
 use std::collections::VecDeque;
 
@@ -17,11 +17,11 @@ pub(crate) struct FilledHole {
     pub(crate) data: [u8; 4],
 }
 
-/// The holes one writer left behind, oldest first. Only a filled prefix ever leaves the list.
+/// The holes left by one writer, oldest first. Holes leave the list in order, once they are filled.
 #[derive(Debug, Default)]
 pub(crate) struct PatchList {
     holes: VecDeque<Hole>,
-    /// The number of holes that have left the list; numbers the first one in it.
+    /// The number of holes that have left the list, which is the number of the first one in it.
     gone: u64,
 }
 
@@ -46,13 +46,13 @@ impl PatchList {
         }
     }
 
-    /// Returns whether the first hole has been filled.
+    /// Returns true if the first hole is filled.
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         self.holes.front().is_some_and(|hole| hole.data.is_some())
     }
 
-    /// Removes the first hole if it has been filled.
+    /// Removes the first hole if it is filled.
     pub(crate) fn pop_ready(&mut self) -> Option<FilledHole> {
         let Hole {
             chunk_id,
@@ -71,7 +71,7 @@ impl PatchList {
         })
     }
 
-    /// Returns whether the first hole in the list, filled or not, is in this chunk.
+    /// Returns true if the first hole in the list, filled or not, is in this chunk.
     pub(crate) fn continues_in(&self, chunk_id: u32) -> bool {
         self.holes
             .front()

@@ -1,4 +1,4 @@
-//! The commit in the making.
+//! The commit that is being built.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::patch::{FilledHole, PatchList};
 use crate::service::ScrapedChunk;
 use crate::startup::Target;
 
-/// A chunk that goes out with the next commit.
+/// A chunk for the next commit.
 pub(crate) struct PendingChunk {
     target: Target,
     page: u32,
@@ -18,11 +18,11 @@ pub(crate) struct PendingChunk {
 }
 
 enum Chunk {
-    /// Kept from the service because its holes may still be filled in place. A scraper must never
-    /// see a complete chunk whose need for patches disappears later.
+    /// Kept back, since its holes may still be filled in place. A scraper must never see a complete
+    /// chunk that needs patches first and none later.
     Held(OwnedChunk),
     Released(Released),
-    /// On its way from one to the other, or lost to contention.
+    /// In transition from one to the other, or lost to contention.
     Gone,
 }
 
@@ -30,25 +30,25 @@ enum Chunk {
 #[derive(Default)]
 pub(crate) struct Pending {
     chunks: Vec<PendingChunk>,
-    /// Unfinished chunks. They come first: each may be followed by the same one finished.
+    /// Copies of unfinished chunks. They come first, since the finished chunk may follow.
     copies: Vec<ChunkToMove>,
-    /// Their buffers are filled in at the end.
+    /// The patches; their buffers are filled in at the end.
     patches: Vec<(Target, ChunkToPatch)>,
     flush_request_id: Option<u64>,
     bytes: usize,
-    /// Called when the service has processed the commit.
+    /// Functions to call when the service has processed the commit.
     pub(crate) callbacks: Vec<FlushCallback>,
-    /// Do not wait for a batch to fill up.
+    /// Set if the output must not wait for a batch to fill up.
     pub(crate) urgent: bool,
 }
 
 impl Pending {
-    /// Size of the chunks gathered so far, in bytes of shared memory.
+    /// The size of the collected chunks in shared memory, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Adds a flush acknowledgement; the highest wins, it stands for all before it.
+    /// Adds a flush acknowledgement. The highest one includes all earlier ones.
     pub(crate) fn acknowledge(&mut self, request_id: u64) {
         self.flush_request_id = self.flush_request_id.max(Some(request_id));
     }
@@ -61,12 +61,12 @@ impl Pending {
         self.chunks.push(chunk);
     }
 
-    /// Adds a copy of a chunk that is still being written.
+    /// Adds a copy of an unfinished chunk.
     pub(crate) fn add_copy(&mut self, chunk: &ScrapedChunk<'_>, target: u16) {
         let (page, index) = chunk.location();
         let mut data = chunk.header().to_bytes().to_vec();
         chunk.copy_payload(&mut data);
-        // Of its full size, so that the finished one can take its place.
+        // The copy has the full size, so that the finished chunk can replace it.
         data.resize(chunk.size(), 0);
         self.copies.push(ChunkToMove {
             page,
@@ -77,8 +77,8 @@ impl Pending {
         });
     }
 
-    /// Moves the filled holes out of `patches`: into chunks that are still held, or into patch
-    /// messages. Returns whether there are any of the latter.
+    /// Moves the filled holes out of `patches`, into chunks that are kept back or into patch
+    /// messages. Returns true if there are any of the latter.
     pub(crate) fn add_patches(
         &mut self,
         writer_id: u16,
@@ -141,7 +141,7 @@ impl Pending {
         }
     }
 
-    /// Fills in the buffer of chunks written before it had a number.
+    /// Sets the buffer of chunks written before its id was known.
     pub(crate) fn resolve(&mut self, reserved: Target, buffer: Target) {
         let chunks = self.chunks.iter_mut().map(|pending| &mut pending.target);
         let patches = self.patches.iter_mut().map(|(target, _)| target);
@@ -152,8 +152,8 @@ impl Pending {
         }
     }
 
-    /// The commit to send, with all buffers known. `emulated`: with the chunks inside. Leaves
-    /// nothing, but room for as many chunks.
+    /// Takes the commit to send, with all buffers known. With `emulated`, the chunks are inside.
+    /// The capacity for as many chunks remains.
     pub(crate) fn take_commit(&mut self, emulated: bool) -> Commit {
         let mut chunks = std::mem::take(&mut self.chunks);
         let all = std::mem::take(self);
@@ -187,7 +187,7 @@ impl Pending {
 }
 
 impl PendingChunk {
-    /// A chunk as it is, for no buffer yet; `None` if detached.
+    /// Creates an entry for a chunk without a buffer; `None` if the chunk is detached.
     pub(crate) fn new(chunk: OwnedChunk) -> Option<Self> {
         let (page, index, size) = chunk.location()?;
         Some(Self {
@@ -199,7 +199,7 @@ impl PendingChunk {
         })
     }
 
-    /// Gives the chunk to the service, unless its holes may be filled by `direct` patching.
+    /// Releases the chunk to the service, unless its holes can be filled by `direct` patching.
     pub(crate) fn release_unless_patched(&mut self, direct: bool) {
         if let Chunk::Held(chunk) = &self.chunk
             && !(direct && chunk.needs_patching())

@@ -3,11 +3,11 @@
 /// The behaviour of a writer that finds no free chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExhaustedPolicy {
-    /// Discards until there is one. The first packet after that says so.
+    /// Discards packets until there is a chunk. The first packet after that reports the loss.
     #[default]
     Drop,
-    /// Waits, up to some 29 seconds, then ends the process.
+    /// Waits for about 29 seconds, then aborts the process.
     StallThenAbort,
-    /// Waits, up to some 29 seconds, then discards.
+    /// Waits for about 29 seconds, then discards packets.
     StallThenDrop,
 }

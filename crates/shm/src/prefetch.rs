@@ -1,16 +1,14 @@
-//! Loading memory into the cache before it is needed.
+//! Loads memory into the cache before it is needed.
 
-/// Bytes that are loaded at once.
+/// The number of bytes loaded at once.
 const LINE: usize = 64;
 
-/// Asks the processor to load `length` bytes from an address on into its cache. The address need
-/// not be mapped.
+/// Prefetches `length` bytes from an address. The address need not be mapped.
 #[inline]
 pub(crate) fn prefetch_at(start: *const u8, length: usize) {
     let (mut line, mut rest) = (start, length);
-    // The length of the last step depends on what is left, so the loop stays as it is: unrolled, it
-    // asks for more lines at once than processors keep track of, and they drop or wait for the
-    // rest.
+    // The loop must not be unrolled, so the length of a step depends on the rest. Unrolled, it
+    // requests more lines at once than processors track, which then drop or delay the rest.
     while rest > 0 {
         prefetch_line(line);
         let step = rest.min(LINE);
@@ -19,8 +17,7 @@ pub(crate) fn prefetch_at(start: *const u8, length: usize) {
     }
 }
 
-/// Asks the processor to load these bytes into its cache, and does not wait for them. Where it
-/// cannot be asked, nothing happens.
+/// Prefetches these bytes. Does nothing where the processor has no instruction for it.
 #[inline]
 pub fn prefetch(bytes: &[u8]) {
     prefetch_at(bytes.as_ptr(), bytes.len());

@@ -1,8 +1,8 @@
-//! The synchronisation primitives of this crate, in one place so that a model checker can stand in
-//! for them.
+//! The synchronisation primitives of this crate, in one place so that a model checker can replace
+//! them.
 //!
-//! Compiled with `--cfg loom`, they are those of loom, and every access to a region is shown to it
-//! as well: header words are its atomics, payload is memory that it watches for unordered accesses.
+//! With `--cfg loom` they are those of loom. It also sees every access to a region: header words
+//! are its atomics, and payload is memory that it checks for unordered accesses.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
@@ -24,21 +24,21 @@ pub(crate) use std::sync::{Arc, PoisonError};
 #[cfg(loom)]
 pub(crate) use loom::{hint::spin_loop, thread::yield_now};
 
-/// Time does not pass in a model: sleeping is letting others run.
+/// Lets other threads run, since time does not pass in a model.
 #[cfg(loom)]
 pub(crate) fn sleep(_: std::time::Duration) {
     yield_now();
 }
 
-/// Locks `mutex`, whether or not another thread panicked while it held the lock: everything guarded
-/// here is consistent between any two statements.
+/// Locks `mutex` even if another thread panicked while it held the lock: all guarded values are
+/// consistent between any two statements.
 #[cfg(not(tsan))]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// As above for the thread sanitizer, which sees only code compiled with it: not how the standard
-/// library waits.
+/// Locks `mutex` for the thread sanitizer, which only sees code compiled with it, and not how the
+/// standard library waits.
 #[cfg(tsan)]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     use std::sync::TryLockError;
@@ -51,7 +51,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     }
 }
 
-/// In cache lines of its own, as threads that write to it would slow down those that read its
+/// A value in cache lines of its own, so that writes to it do not slow down reads of its
 /// neighbours.
 #[derive(Debug, Default)]
 #[repr(align(128))]

@@ -1,10 +1,10 @@
-//! The identity of this process, known without asking the kernel each time.
+//! The id of this process, without a system call for each query.
 
 #[cfg(not(any(loom, miri, tsan)))]
 pub(crate) use wiped::process_id;
 
-/// The process id, asked for: the thread sanitizer does not see how the standard library makes
-/// something once.
+/// Returns the process id from a system call: the thread sanitizer does not see how the standard
+/// library initialises a value once.
 #[cfg(any(loom, miri, tsan))]
 pub(crate) fn process_id() -> u32 {
     std::process::id()
@@ -18,10 +18,10 @@ mod wiped {
 
     use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
-    /// Size of the mapping: the smallest there is.
+    /// The size of the mapping: the smallest possible.
     const SIZE: usize = 4096;
 
-    /// A page that the kernel empties in the child of a fork, and in it the process id.
+    /// A page that the kernel clears in the child of a fork, with the process id in it.
     struct Page(NonNull<AtomicU32>);
 
     // SAFETY: the page is never unmapped, belongs to no thread, and is only accessed through an
@@ -31,7 +31,7 @@ mod wiped {
     unsafe impl Sync for Page {}
 
     impl Page {
-        /// `None` if the kernel (before Linux 4.14) cannot do that.
+        /// Returns `None` if the kernel (before Linux 4.14) does not support it.
         fn new() -> Option<Self> {
             let access = ProtFlags::READ | ProtFlags::WRITE;
             // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing that
@@ -56,7 +56,7 @@ mod wiped {
         }
     }
 
-    /// The process id, from a page that is empty after a fork.
+    /// Returns the process id from a page that is empty after a fork.
     pub(crate) fn process_id() -> u32 {
         static PAGE: OnceLock<Option<Page>> = OnceLock::new();
         let Some(page) = PAGE.get_or_init(Page::new) else {
@@ -85,7 +85,7 @@ mod tests {
 
     #[cfg(not(any(loom, miri, tsan)))]
     #[test]
-    fn a_forked_child_knows_that_it_is_another_process() {
+    fn a_forked_child_has_another_process_id() {
         unsafe extern "C" {
             fn fork() -> i32;
             fn waitpid(process: i32, status: *mut i32, options: i32) -> i32;

@@ -1,4 +1,4 @@
-//! The shared memory itself.
+//! The shared memory.
 
 use std::alloc::{Layout as AllocLayout, alloc_zeroed, dealloc};
 use std::ffi::c_void;
@@ -19,30 +19,30 @@ use crate::owned::{self, Owned};
 use crate::primitive::{Apart, AtomicU16, AtomicU32};
 use crate::shadow::Shadow;
 
-/// Regions start and end on such a boundary.
+/// The alignment of the start and the end of regions.
 const GRANULE: usize = 4096;
 
-/// The kernel's number of the file system of ordinary memory files, see statfs(2).
+/// The kernel's number of the file system of regular memory files, see statfs(2).
 const TMPFS_MAGIC: fs::FsWord = 0x0102_1994;
 
-/// The seals that make a received descriptor safe to map: its size can never change.
+/// The seals that make a received descriptor safe to map, since its size can never change.
 const SEALS: SealFlags = SealFlags::SHRINK
     .union(SealFlags::GROW)
     .union(SealFlags::SEAL);
 
-/// Why a region could not be created or adopted.
+/// The reason why a region could not be created or adopted.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RegionError {
     /// The size is zero, above [`MAX_REGION_SIZE`] or not a multiple of 4096 bytes.
     Size {
-        /// The size asked for or found.
+        /// The requested or found size.
         size: u64,
     },
     /// The descriptor is not a memory file.
     NotAFile,
-    /// The memory is of huge pages: where there are none left, one that was punched out of the file
-    /// cannot be put back, and a process that reads it is killed.
+    /// The memory has huge pages. If its sender punches one out of the file and none is left to
+    /// replace it, a process that reads it is killed.
     HugePages,
     /// The descriptor can still be resized by its sender.
     NotSealed,
@@ -50,7 +50,7 @@ pub enum RegionError {
     System {
         /// The operation that failed.
         action: &'static str,
-        /// The system's answer.
+        /// The system's error.
         error: Errno,
     },
 }
@@ -67,17 +67,16 @@ ferretto_wire::error_text! {
 
 enum Backing {
     Mapping(OwnedFd),
-    /// The address that the allocator gave, which is up to a granule before the region.
+    /// The address of the allocation, which is up to a granule before the region.
     Heap(NonNull<u8>, AllocLayout),
 }
 
-/// A stretch of memory that another process, or another thread without coordination, may change at
+/// A range of memory that another process, or another thread without synchronisation, may change at
 /// any time.
 ///
-/// There is no way to borrow its bytes. Everything goes through bounds-checked atomic words and
-/// copies. The memory stays mapped for as long as the value lives; share it in an
-/// [`Arc`](std::sync::Arc).
-// Aligned so that the counts of that `Arc`, which change with every chunk, are not in one cache
+/// Its bytes cannot be borrowed. All access is through bounds-checked atomic words and copies. The
+/// memory stays mapped as long as the value lives; share it in an [`Arc`](std::sync::Arc).
+// Aligned so that the counts of that `Arc`, which change with every chunk, do not share a cache
 // line with the fields.
 #[repr(align(128))]
 pub struct Region {
@@ -87,10 +86,10 @@ pub struct Region {
     /// The chunks that this process is writing.
     owned: Arc<Owned>,
     /// Held while chunks are freed and while they are scraped, which must not happen at the same
-    /// time: a chunk that is freed may be written again at once. Not in a model, which knows this
-    /// and cannot wait for it.
+    /// time: a freed chunk may be written again at once. A model relies on that, and has no lock,
+    /// since it could not wait for it.
     reading: Apart<Mutex<()>>,
-    /// Nothing, except in a model of concurrency.
+    /// The view of the model checker; empty otherwise.
     shadow: Shadow,
 }
 
@@ -102,11 +101,11 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// New zeroed memory that can be sent to another process: a memfd sealed against resizing.
+    /// Creates zeroed memory that can be sent to another process: a memfd sealed against resizing.
     ///
     /// # Errors
     ///
-    /// If `size` is invalid (see [`RegionError::Size`]) or the system is out of memory or
+    /// Fails if `size` is invalid (see [`RegionError::Size`]), or if the system is out of memory or
     /// descriptors.
     pub fn create(size: usize) -> Result<Self, RegionError> {
         check_size(size as u64)?;
@@ -117,15 +116,15 @@ impl Region {
         Self::map(fd, size)
     }
 
-    /// New zeroed memory of this process only.
+    /// Creates zeroed memory of this process only.
     ///
     /// # Errors
     ///
-    /// If `size` is invalid (see [`RegionError::Size`]) or the system is out of memory.
+    /// Fails if `size` is invalid (see [`RegionError::Size`]) or the system is out of memory.
     pub fn heap(size: usize) -> Result<Self, RegionError> {
         check_size(size as u64)?;
-        // Of the allocator's usual alignment: for a larger one it would touch all of the memory to
-        // zero it.
+        // The alignment is the allocator's usual one: for a larger one it would touch all of the
+        // memory to zero it.
         let layout = AllocLayout::from_size_align(size + GRANULE, align_of::<u128>())
             .map_err(|_| RegionError::Size { size: size as u64 })?;
         // SAFETY: the size is not zero.
@@ -146,7 +145,7 @@ impl Region {
         })
     }
 
-    /// Zeroed memory whose accesses a model checker sees, see [`Shadow::new`].
+    /// Creates zeroed memory whose accesses a model checker sees, see [`Shadow::new`].
     #[cfg(all(loom, test))]
     pub(crate) fn model(pages: usize, layouts: &[crate::layout::Layout]) -> Self {
         let mut region = Self::heap(pages * GRANULE).expect("a valid size");
@@ -154,26 +153,25 @@ impl Region {
         region
     }
 
-    /// Maps memory received from another process, which is not trusted: the other side of a
-    /// connection, whichever that is.
+    /// Maps memory received from another process, which is not trusted.
     ///
     /// # Errors
     ///
-    /// If `fd` is not a memory file of ordinary pages and of a valid size, or cannot be mapped, and
-    /// if it is not sealed against shrinking, growing and further sealing: a sender that could
-    /// shrink it could crash this process.
+    /// Fails if `fd` is not a memory file of regular pages and of a valid size, cannot be mapped,
+    /// or is not sealed against shrinking, growing and further sealing: a sender that could shrink
+    /// it could crash this process.
     pub fn from_untrusted_fd(fd: OwnedFd) -> Result<Self, RegionError> {
         let size = Self::inspect(fd.as_fd())?;
         Self::map(fd, size)
     }
 
-    /// Returns the size of memory that [`from_untrusted_fd`](Self::from_untrusted_fd) would take,
-    /// without taking it: closing a descriptor that is not memory may wait for its sender. This
-    /// never does.
+    /// Returns the size of memory that [`from_untrusted_fd`](Self::from_untrusted_fd) would accept,
+    /// without taking it: closing a descriptor that is not memory can block until its sender acts.
+    /// This function never blocks.
     ///
     /// # Errors
     ///
-    /// As there, except that it is not tried to map it.
+    /// As for `from_untrusted_fd`, except that the memory is not mapped.
     pub fn inspect(fd: BorrowedFd<'_>) -> Result<usize, RegionError> {
         let size = file_size(fd)?;
         let seals = fs::fcntl_get_seals(fd).map_err(|_| RegionError::NotSealed)?;
@@ -205,13 +203,13 @@ impl Region {
         })
     }
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// The descriptor to send to the other side; `None` if the memory cannot be shared between
-    /// processes.
+    /// Returns the descriptor to send to the other side; `None` if the memory cannot be shared
+    /// between processes.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.backing {
             Backing::Mapping(fd) => Some(fd.as_fd()),
@@ -219,22 +217,23 @@ impl Region {
         }
     }
 
-    /// Returns which chunks this process is writing.
+    /// Returns the record of the chunks that this process is writing.
     pub(crate) fn owned(&self) -> &Owned {
         &self.owned
     }
 
-    /// Keeps chunks from being freed while they are scraped, and the other way round.
+    /// Prevents chunks from being freed during scraping, and scraping while one is freed.
     pub(crate) fn lock_reading(&self) -> Option<MutexGuard<'_, ()>> {
         let locked = || self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         (!cfg!(any(loom, tsan))).then(locked)
     }
 
-    /// The aligned 32-bit word at `offset`.
+    /// Returns the aligned 32-bit word at `offset`.
     ///
     /// # Panics
     ///
-    /// If it is misaligned or outside the region. Callers derive offsets from private tables only.
+    /// Panics if it is misaligned or outside the region. Callers compute offsets from private
+    /// tables only.
     #[cfg(not(loom))]
     #[inline]
     pub(crate) fn word(&self, offset: usize) -> &AtomicU32 {
@@ -244,7 +243,7 @@ impl Region {
         unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 
-    /// The aligned 16-bit word at `offset`; panics as [`Region::word`] does.
+    /// Returns the aligned 16-bit word at `offset`; panics as [`Region::word`] does.
     #[cfg(not(loom))]
     #[inline]
     pub(crate) fn half_word(&self, offset: usize) -> &AtomicU16 {
@@ -253,25 +252,25 @@ impl Region {
         unsafe { AtomicU16::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 
-    /// As above, in a model of concurrency.
+    /// Returns the word of a model of concurrency.
     #[cfg(loom)]
     pub(crate) fn word(&self, offset: usize) -> &AtomicU32 {
         self.shadow.word(offset)
     }
 
-    /// As above, in a model of concurrency.
+    /// Returns the half word of a model of concurrency.
     #[cfg(loom)]
     pub(crate) fn half_word(&self, offset: usize) -> &AtomicU16 {
         self.shadow.half_word(offset)
     }
 
-    /// Says that the owner of a chunk is about to write payload.
+    /// Notes that the owner of a chunk is about to write payload.
     #[inline]
     pub(crate) fn note_write(&self, offset: usize, length: usize) {
         self.shadow.note_write(offset, length);
     }
 
-    /// The byte at `offset`, loaded once; panics if it is outside the region.
+    /// Returns the byte at `offset`, loaded once; panics if it is outside the region.
     #[inline]
     pub(crate) fn byte(&self, offset: usize) -> u8 {
         assert!(offset < self.size);
@@ -280,11 +279,11 @@ impl Region {
         unsafe { AtomicU8::from_ptr(self.base.as_ptr().add(offset)) }.load(Ordering::Relaxed)
     }
 
-    /// Copies the bytes from `offset` on into `out`, each loaded exactly once.
+    /// Copies the bytes at `offset` into `out`, each loaded exactly once.
     ///
     /// # Panics
     ///
-    /// If the range is not inside the region.
+    /// Panics if the range is not inside the region.
     pub(crate) fn copy_out(&self, offset: usize, out: &mut [u8]) {
         assert!(offset <= self.size && self.size - offset >= out.len());
         self.shadow.note_read(offset, out.len());
@@ -293,28 +292,28 @@ impl Region {
         unsafe { load_once(self.base.as_ptr().add(offset), out) };
     }
 
-    /// A copy of the `length` bytes from `offset` on, for tests and diagnosis: concurrent writes of
+    /// Returns a copy of `length` bytes from `offset` for tests and diagnosis. Concurrent writes of
     /// another process may be torn.
     ///
     /// # Panics
     ///
-    /// If the range is not inside the region.
+    /// Panics if the range is not inside the region.
     ///
     /// # Safety
     ///
-    /// No thread of this process may write to these bytes meanwhile: no writer may hold a chunk
-    /// there.
+    /// No thread of this process may write to these bytes at the same time: no writer may hold a
+    /// chunk there.
     pub unsafe fn snapshot(&self, offset: usize, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         self.copy_out(offset, &mut bytes);
         bytes
     }
 
-    /// The address of the byte at `offset`, for the owner of the chunk there.
+    /// Returns the address of the byte at `offset`, for the owner of the chunk there.
     ///
     /// # Panics
     ///
-    /// If the `length` bytes from `offset` on are not inside the region.
+    /// Panics if the `length` bytes from `offset` are not inside the region.
     pub(crate) fn address(&self, offset: usize, length: usize) -> NonNull<u8> {
         assert!(offset <= self.size && self.size - offset >= length);
         // SAFETY: in bounds by the assertion.
@@ -357,10 +356,10 @@ fn check_size(size: u64) -> Result<usize, RegionError> {
     }
 }
 
-/// The size of a memory file of ordinary pages.
+/// Returns the size of a memory file of regular pages.
 ///
-/// Asks for its seals first: only memory files have any, and no other file's server or device is
-/// asked for anything, which could let this thread wait.
+/// It asks for the seals first, which only memory files have. A request to the server or device of
+/// another file could block this thread.
 fn file_size(fd: BorrowedFd<'_>) -> Result<usize, RegionError> {
     fs::fcntl_get_seals(fd).map_err(|_| RegionError::NotAFile)?;
     let system_of_file = fs::fstatfs(fd).map_err(system("inspect"))?;

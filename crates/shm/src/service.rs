@@ -1,4 +1,4 @@
-//! The service's side: takes chunks out of a region whose owner may be hostile.
+//! The service's side: copies chunks from a region whose owner may be hostile.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,17 +9,17 @@ use crate::pages::{Pages, Place, State};
 use crate::primitive::{Arc, AtomicU64, Ordering};
 use crate::region::Region;
 
-/// A producer's region as the service sees it.
+/// The service's view of a producer's region.
 ///
 /// Any byte may change at any time. Each page word and header word is loaded once per decision;
-/// offsets come from private tables; payload is copied, then looked at.
+/// offsets come from private tables; payload is copied before it is parsed.
 pub struct ServiceRegion {
     pages: Pages,
     violations: AtomicU64,
 }
 
 impl ServiceRegion {
-    /// `None` if the region holds no page of this size.
+    /// Creates the view; `None` if the region has no room for a page of this size.
     pub fn new(region: Arc<Region>, page_size: PageSize) -> Option<Self> {
         Some(Self {
             pages: Pages::new(region, page_size)?,
@@ -34,31 +34,31 @@ impl ServiceRegion {
         }
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn region(&self) -> &Arc<Region> {
         self.pages.region()
     }
 
-    /// The page size.
+    /// Returns the page size.
     pub fn page_size(&self) -> PageSize {
         self.pages.page_size()
     }
 
-    /// The number of pages.
+    /// Returns the number of pages.
     pub fn page_count(&self) -> u32 {
         self.pages.count()
     }
 
-    /// Returns how often the producer changed a chunk while it was being read, which honest ones
-    /// never do.
+    /// Returns the number of times that the producer changed a chunk while it was being read, which
+    /// honest producers never do.
     pub fn violations(&self) -> u64 {
         self.violations.load(Ordering::Relaxed)
     }
 
-    /// Takes a complete chunk. It is freed when the returned value is dropped.
+    /// Acquires a complete chunk for reading. Dropping the result frees it.
     ///
-    /// `None` if there is no such page or chunk, or if it is not complete: a commit that names it
-    /// is to be ignored.
+    /// `None` if there is no such page or chunk, or if the chunk is not complete: a commit of it
+    /// has to be ignored.
     pub fn try_read(&self, page: u32, chunk: u32) -> Option<ReadChunk<'_>> {
         let place = self.pages.try_acquire_for_reading(page, chunk).ok()?;
         let header = self.pages.header(&place);
@@ -69,23 +69,23 @@ impl ServiceRegion {
         })
     }
 
-    /// Visits every chunk that holds something its producer has not committed, in memory order,
-    /// changing nothing.
+    /// Visits every chunk with content that its producer has not committed, in memory order,
+    /// without changing it.
     ///
-    /// If a chunk is visited, so are those that its writer began before it and has not committed,
-    /// even if there is nothing in them yet that may be read: a reader of the chunk has to wait for
-    /// these. Chunks that writers begin meanwhile may be left out.
+    /// If a chunk is visited, so are the earlier uncommitted chunks of its writer, even if they
+    /// have no readable content yet: a reader of the chunk has to wait for them. Chunks that
+    /// writers acquire at the same time may be left out.
     ///
-    /// Memory the producer has not touched is not touched here either: a large region costs only
-    /// its used part.
+    /// Memory that the producer has not touched is not touched here either, so that a large region
+    /// only costs its used part.
     ///
-    /// Chunks of this region are not freed meanwhile: a thread that drops a [`ReadChunk`] waits, so
-    /// `visit` must not.
+    /// Chunks of this region are not freed during the visits: a thread that drops a [`ReadChunk`]
+    /// waits, so `visit` must not.
     pub fn for_each_uncommitted(&self, mut visit: impl FnMut(&ScrapedChunk<'_>)) {
         let _reading = self.region().lock_reading();
-        // Writers go on while this goes from page to page, and may begin a chunk in a page that was
-        // passed and the next one in a page to come. So the last chunk of each is looked for first;
-        // all before that are there by then.
+        // Writers continue during the walk. They may acquire a chunk in a page that was already
+        // passed, and the next one in a later page. So the last chunk of each writer is determined
+        // first; all earlier ones exist by then.
         let mut last: HashMap<u16, u32> = HashMap::new();
         self.for_each_used(&Extents::of(self.region()), |chunk| {
             if chunk.holds_something() {
@@ -99,7 +99,7 @@ impl ServiceRegion {
         if last.is_empty() {
             return;
         }
-        // Looked up again, to find chunks that were begun before those.
+        // A second walk finds the chunks acquired before those.
         self.for_each_used(&Extents::of(self.region()), |chunk| {
             let Some(&last) = last.get(&chunk.header.writer_id) else {
                 return;
@@ -142,12 +142,12 @@ impl ServiceRegion {
             .copy_out(place.payload_offset(), &mut out[start..]);
     }
 
-    /// The parts of a chunk that have memory, as of now.
+    /// Returns the parts of a chunk that currently have memory.
     fn extents(&self, place: &Place) -> Extents {
         Extents::within(self.region(), place.offset..place.offset + place.size)
     }
 
-    /// As [`Self::copy_payload`], without touching memory that the producer has not.
+    /// Copies the payload without touching memory that the producer has not touched.
     fn copy_touched_payload(&self, place: &Place, out: &mut Vec<u8>) {
         let start = out.len();
         out.resize(start + place.payload_size(), 0);
@@ -156,7 +156,7 @@ impl ServiceRegion {
     }
 
     /// Copies the first `fragments` fragments with their lengths. An honest producer does not
-    /// change published fragments; the bytes behind them are being written and must not be read.
+    /// change published fragments. The bytes after them are being written and must not be read.
     fn copy_fragments(&self, place: &Place, fragments: u16, out: &mut Vec<u8>) {
         let extents = self.extents(place);
         let mut at = 0;
@@ -172,8 +172,8 @@ impl ServiceRegion {
         }
     }
 
-    /// Returns where the fragment at `at` ends; `None` if its length is malformed or leads outside
-    /// the chunk.
+    /// Returns the end of the fragment at `at`; `None` if its length is malformed or exceeds the
+    /// chunk.
     fn fragment_end(&self, place: &Place, extents: &Extents, at: usize) -> Option<usize> {
         let mut length = 0usize;
         for index in 0..4 {
@@ -201,7 +201,7 @@ impl fmt::Debug for ServiceRegion {
     }
 }
 
-/// A complete chunk taken for reading; freed on drop.
+/// A complete chunk acquired for reading; freed on drop.
 pub struct ReadChunk<'a> {
     region: &'a ServiceRegion,
     place: Place,
@@ -209,24 +209,24 @@ pub struct ReadChunk<'a> {
 }
 
 impl ReadChunk<'_> {
-    /// The header, read once when the chunk was taken.
+    /// Returns the header, which was read once when the chunk was acquired.
     pub fn header(&self) -> ChunkHeader {
         self.header
     }
 
-    /// Size of the chunk with its header, in bytes.
+    /// Returns the size of the chunk with its header in bytes.
     pub fn size(&self) -> usize {
         self.place.size
     }
 
-    /// Appends the payload to `out`: all of it, used or not. Call it once; a second copy may
+    /// Appends the whole payload to `out`, including unused bytes. Call it once; a second copy may
     /// differ.
     pub fn copy_payload(&self, out: &mut Vec<u8>) {
         self.region.copy_payload(&self.place, out);
     }
 
-    /// The payload, all of it, used or not, copied into `scratch`, which grows as needed and is
-    /// meant to be used again. Call it once; a second copy may differ.
+    /// Copies the whole payload into `scratch`, including unused bytes, and returns the copy.
+    /// `scratch` grows as needed and can be reused. Call it once; a second copy may differ.
     pub fn payload<'s>(&self, scratch: &'s mut Vec<u8>) -> &'s [u8] {
         let size = self.place.payload_size();
         if scratch.len() < size {
@@ -263,7 +263,7 @@ impl fmt::Debug for ReadChunk<'_> {
     }
 }
 
-/// A chunk found while scraping.
+/// A chunk found by scraping.
 pub struct ScrapedChunk<'a> {
     region: &'a ServiceRegion,
     place: Place,
@@ -272,34 +272,34 @@ pub struct ScrapedChunk<'a> {
 }
 
 impl ScrapedChunk<'_> {
-    /// Returns whether there is anything in it that may be read.
+    /// Returns true if the chunk has readable content.
     fn holds_something(&self) -> bool {
         self.complete || self.header.count >= 2
     }
 
-    /// The header as it was read. If the chunk is not complete, the last fragment counted and the
-    /// flags about it describe an unfinished fragment.
+    /// Returns the header, which was read once. If the chunk is not complete, the last counted
+    /// fragment and the flags about it describe an unfinished fragment.
     pub fn header(&self) -> ChunkHeader {
         self.header
     }
 
-    /// Returns whether the producer has finished the chunk.
+    /// Returns true if the producer has finished the chunk.
     pub fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// Size of the chunk with its header, in bytes.
+    /// Returns the size of the chunk with its header in bytes.
     pub fn size(&self) -> usize {
         self.place.size
     }
 
-    /// Returns where it lies: the page, and its place in that.
+    /// Returns the page and the index of the chunk.
     pub fn location(&self) -> (u32, u32) {
         (self.place.page, self.place.index)
     }
 
-    /// Appends to `out` the whole payload of a complete chunk, or all but the last counted fragment
-    /// of another.
+    /// Appends the whole payload of a complete chunk to `out`, or all but the last counted fragment
+    /// of an incomplete one.
     pub fn copy_payload(&self, out: &mut Vec<u8>) {
         if self.complete {
             self.region.copy_touched_payload(&self.place, out);
@@ -310,7 +310,7 @@ impl ScrapedChunk<'_> {
     }
 }
 
-/// Returns whether the chunk number `a` comes after `b`, as they wrap.
+/// Returns true if the chunk id `a` comes after `b`, with wrapping.
 fn is_after(a: u32, b: u32) -> bool {
     a.wrapping_sub(b).cast_signed() > 0
 }

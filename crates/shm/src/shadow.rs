@@ -1,4 +1,4 @@
-//! The view of a model checker of a region.
+//! A model checker's view of a region.
 
 #[cfg(not(loom))]
 pub(crate) use absent::Shadow;
@@ -7,7 +7,7 @@ pub(crate) use watched::Shadow;
 
 #[cfg(not(loom))]
 mod absent {
-    /// Nothing, as there is no checker.
+    /// An empty value, as there is no checker.
     #[derive(Default)]
     pub(crate) struct Shadow {}
 
@@ -30,15 +30,14 @@ mod watched {
     use crate::layout::{HEADER_SIZE, Layout, PageSize};
     use crate::primitive::{AtomicU16, AtomicU32};
 
-    /// The part of each chunk's payload that is watched, in bytes. A model writes little more.
+    /// The number of payload bytes of each chunk that are checked. Models write little more.
     const WATCHED: usize = 24;
 
-    /// The header words as the checker's atomics, and a watched cell for each of the first bytes of
+    /// The header words as the checker's atomics, and a checked cell for each of the first bytes of
     /// every payload.
     ///
-    /// The bytes themselves are in the region: only one thread of a model runs at a time, so a read
-    /// there returns the last write, and the cells prove that the order could not have been
-    /// another.
+    /// The bytes themselves are in the region. Only one thread of a model runs at a time, so a read
+    /// returns the last write, and the cells prove that no other order was possible.
     #[derive(Default)]
     pub(crate) struct Shadow {
         words: BTreeMap<usize, AtomicU32>,
@@ -47,7 +46,7 @@ mod watched {
     }
 
     impl Shadow {
-        /// For `pages` pages of 4 KiB whose layout is only ever one of `layouts`.
+        /// Creates the view of `pages` pages of 4 KiB whose layouts are all in `layouts`.
         pub(crate) fn new(pages: usize, layouts: &[Layout]) -> Self {
             let mut shadow = Self::default();
             let size = PageSize::DEFAULT;
@@ -75,12 +74,12 @@ mod watched {
             }
         }
 
-        /// Panics if a chunk of a layout not announced is touched.
+        /// Returns the word at `offset`. Panics for a chunk of another layout.
         pub(crate) fn word(&self, offset: usize) -> &AtomicU32 {
             &self.words[&offset]
         }
 
-        /// As [`Shadow::word`].
+        /// Returns the half word at `offset`. Panics for a chunk of another layout.
         pub(crate) fn half_word(&self, offset: usize) -> &AtomicU16 {
             &self.half_words[&offset]
         }

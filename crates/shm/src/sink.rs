@@ -1,10 +1,11 @@
-//! Lays packets out in chunks: fragments, continuation, lengths that come later, loss.
+//! Writes packets into chunks: fragments, continuation, lengths that come later, loss.
 //!
-//! Packets are written in four ways, each for cases that the others cannot handle, or only much
-//! slower: field by field ([`Sink`]), whole ([`append_packet`](ChunkSink::append_packet)), from
-//! registers ([`ShortPacket`]), and by a C program that knows nothing but addresses ([`raw`]). All
-//! of them bring the sink from one [`State`] to the next, and all but the last lay out the same
-//! packet in the same way: lengths that C programs were given four bytes for keep these.
+//! There are four ways to write packets. Each covers cases that the others cannot, or only much
+//! more slowly: field by field ([`Sink`]), as a whole
+//! ([`append_packet`](ChunkSink::append_packet)), from registers ([`ShortPacket`]), and by a C
+//! program that only has addresses ([`raw`]). All of them take the sink from one [`State`] to the
+//! next. All but the last produce the same bytes for the same packet: C programs were given four
+//! bytes for each length, which keep that size.
 
 mod lengths;
 mod local;
@@ -32,55 +33,55 @@ use lengths::{Lengths, Place};
 use shortage::Shortage;
 use state::{Fragment, State, Width};
 
-/// Most fragments a writer starts in a chunk; one more may be counted ahead.
+/// The largest number of fragments that a writer starts in a chunk; one more may be counted ahead.
 const MAX_FRAGMENTS: u16 = 1022;
 
-/// A packet is not started in less room than this, in bytes.
+/// The smallest room for the start of a packet, in bytes.
 const MIN_ROOM: usize = 12;
 
-/// Field of TracePacket set in the first packet after a loss, and its value: data was lost, because
+/// The field of TracePacket in the first packet after a loss, and its value: data was lost because
 /// the shared memory was full.
 const PREVIOUS_PACKET_DROPPED: (u32, u64) = (42, 257);
 
-/// Field of TracePacket set in a writer's very first packet.
+/// The field of TracePacket in a writer's first packet.
 const FIRST_PACKET_ON_SEQUENCE: u32 = 87;
 
 /// The destination of packets.
 enum Destination {
-    /// They are discarded, for good.
+    /// Packets are discarded.
     Nowhere,
-    /// Into chunks of shared memory.
+    /// Packets go into chunks of shared memory.
     Shared(Arc<Arbiter>),
-    /// To a function.
+    /// Packets go to a function.
     Function(Box<local::Local>),
 }
 
-/// The memory a [`TraceWriter`](crate::TraceWriter) appends to. Seen outside this crate only as the
-/// type below a packet's encoder.
+/// The memory that a [`TraceWriter`](crate::TraceWriter) appends to. Outside this crate it only
+/// appears as the type parameter of a packet's encoder.
 pub struct ChunkSink {
     state: State,
     chunk: OwnedChunk,
-    /// Position in the packet that the first byte of the payload has or, wrapping, would have.
+    /// The position of the payload's first byte within the packet, wrapping.
     origin: u64,
-    /// The nested messages that are open.
+    /// The open nested messages.
     lengths: Lengths,
     destination: Destination,
     id: u16,
     target: u16,
     policy: ExhaustedPolicy,
     next_chunk: u32,
-    /// The next packet is the sequence's first.
+    /// Set if the next packet is the sequence's first.
     is_new: bool,
     shortage: Shortage,
     drop_count: u64,
     written: u64,
     patches: PatchList,
-    /// For packets written by address, since there was one.
+    /// State for packets written by address, from the first one on.
     raw: Option<Box<raw::Raw>>,
 }
 
 impl ChunkSink {
-    /// A sink that writes to shared memory.
+    /// Creates a sink that writes to shared memory.
     pub(crate) fn new(arbiter: Arc<Arbiter>, writer: NewWriter, policy: ExhaustedPolicy) -> Self {
         let mut sink = Self::null();
         sink.destination = Destination::Shared(arbiter);
@@ -92,7 +93,7 @@ impl ChunkSink {
         sink
     }
 
-    /// A sink that discards everything.
+    /// Creates a sink that discards everything.
     pub(crate) fn null() -> Self {
         Self {
             state: State::Dropping,
@@ -141,13 +142,13 @@ impl ChunkSink {
         }
     }
 
-    /// Starts a packet: finds room, reserves the fragment's length, counts it.
+    /// Starts a packet: finds room, reserves the fragment's length, and counts it.
     #[inline]
     pub(crate) fn start_packet(&mut self) {
         self.start_with(self.lengths.is_packet_wide());
     }
 
-    /// Starts a packet with a length of four bytes at first, or else of one.
+    /// Starts a packet whose length field initially has four bytes, or else one.
     #[inline]
     fn start_with(&mut self, is_wide: bool) {
         if !self.is_ready_for(MIN_ROOM) {
@@ -157,7 +158,7 @@ impl ChunkSink {
         }
     }
 
-    /// Returns whether there is a chunk in which the next packet is counted and may begin.
+    /// Returns true if there is a chunk in which the next packet is counted and may start.
     #[inline]
     fn is_ready_for(&self, room: usize) -> bool {
         self.state == State::Ready
@@ -176,7 +177,7 @@ impl ChunkSink {
     #[cold]
     #[inline(never)]
     fn start_elsewhere(&mut self, is_wide: bool) {
-        // The last packet may have been leaked rather than dropped.
+        // The last packet may have been leaked instead of dropped.
         self.finish_packet();
         if self.is_ready_for(MIN_ROOM) {
             return self.start_with(is_wide);
@@ -202,7 +203,7 @@ impl ChunkSink {
         }
     }
 
-    /// Ends the packet; does nothing if there is none.
+    /// Ends the packet. Does nothing if there is none.
     #[inline]
     pub(crate) fn finish_packet(&mut self) {
         match self.state {
@@ -217,8 +218,8 @@ impl ChunkSink {
         }
     }
 
-    /// Counts the next packet ahead, or gives the chunk back, after the fragment that was written
-    /// has its length.
+    /// Counts the next packet ahead or releases the chunk, after the length of the fragment was
+    /// filled in.
     #[inline]
     fn leave_packet(&mut self) {
         if self.chunk.room() == 0 || self.is_crowded() {
@@ -264,9 +265,8 @@ impl ChunkSink {
         self.lengths.note_packet(is_wide);
     }
 
-    /// Appends a packet that is complete. Lays it out as the calls above would; but in the usual
-    /// case, where it has been counted ahead and fits, all that takes is a copy and a store of the
-    /// count.
+    /// Appends an encoded packet, with the same result as the calls above. In the common case,
+    /// where the packet was counted ahead and fits, that is only a copy and a store of the count.
     #[inline]
     pub(crate) fn append_packet(&mut self, packet: &[u8]) {
         if self.is_usual() && self.chunk.append_fragment(packet, MIN_ROOM, MAX_FRAGMENTS) {
@@ -276,7 +276,7 @@ impl ChunkSink {
         }
     }
 
-    /// Returns whether the next packet has been counted ahead and all it takes is to write it.
+    /// Returns true if the next packet was counted ahead and only needs to be written.
     #[inline]
     fn is_usual(&self) -> bool {
         self.state == State::Ready && !self.is_crowded()
@@ -289,7 +289,7 @@ impl ChunkSink {
         self.finish_packet();
     }
 
-    /// Returns whether there are too many writers to keep a chunk between packets.
+    /// Returns true if there are too many writers to keep a chunk between packets.
     #[inline]
     fn is_crowded(&self) -> bool {
         self.arbiter().is_some_and(|arbiter| arbiter.is_crowded())
@@ -303,15 +303,14 @@ impl ChunkSink {
                 // There may be room now: the next packet looks for it.
                 self.shortage.discarded = arbiter.retry_after();
                 arbiter.flush(callback);
-                // The process may be about to end, and the thread that would send it may never run
-                // again.
+                // The process may be about to end, and the thread that sends may never run again.
                 arbiter.send_now();
             }
             _ => callback.into_iter().for_each(|callback| callback()),
         }
     }
 
-    /// Gets a chunk in the middle of a packet, or starts to discard.
+    /// Acquires a chunk in the middle of a packet, or starts to discard.
     #[cold]
     fn continue_packet(&mut self) {
         let State::Writing(fragment) = self.state else {
@@ -343,8 +342,8 @@ impl ChunkSink {
         self.origin = position.wrapping_sub(WIDE as u64);
     }
 
-    /// Makes the fragment's length, and those still open in the current chunk, wide. The latter
-    /// move to the patch list. Returns whether there are any.
+    /// Makes the fragment's length and the open lengths in the current chunk wide, and moves the
+    /// latter to the patch list. Returns true if there are any.
     fn leave_lengths_behind(&mut self, fragment: Fragment) -> bool {
         let Some(chunk_id) = self.chunk.chunk_id() else {
             return false;
@@ -354,7 +353,7 @@ impl ChunkSink {
         if fragment.width == Width::Narrow {
             self.chunk.widen(fragment.at);
             moved = WIDE - 1;
-            // The bytes before it are no part of the packet.
+            // The moved bytes are not part of the packet.
             self.origin = self.origin.wrapping_sub(moved as u64);
         }
         let mut any = self
@@ -383,13 +382,13 @@ impl ChunkSink {
         Some(chunk)
     }
 
-    /// Hands the chunk over, if there is one.
+    /// Releases the chunk, if there is one.
     fn give_chunk_back(&mut self) {
         if !self.chunk.is_held() {
             return;
         }
         if self.state == State::Ready {
-            // Makes the count truthful: an empty fragment, which yields no packet.
+            // Corrects the count: an empty fragment yields no packet.
             self.chunk.append(&[0]);
         }
         self.state = State::Idle;
@@ -430,7 +429,7 @@ impl ChunkSink {
         self.shortage.discarded += length as u64;
     }
 
-    /// Opens a nested message where the chunk has no room for its length.
+    /// Opens a nested message if the chunk has no room for its length.
     #[cold]
     fn open_elsewhere(&mut self, is_wide: bool) -> Place {
         self.continue_packet();
@@ -444,7 +443,7 @@ impl ChunkSink {
         }
     }
 
-    /// Closes the innermost open messages until there are only so many.
+    /// Closes the innermost open messages until `depth` are left.
     #[inline]
     fn close_to(&mut self, depth: usize) {
         while self.lengths.depth() > depth {

@@ -1,18 +1,18 @@
-//! Buffers that have no number yet: tracing that begins before the service has said where to.
+//! Buffers without an id: tracing starts before the service has assigned one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The buffer that a writer's chunks are meant for.
+/// The buffer of a writer's chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// A central buffer; 0 is none, the service frees the chunks and stores nothing.
+    /// A central buffer. 0 is none: the service frees the chunks without storing them.
     Buffer(u16),
-    /// The buffer this reservation will turn out to be. Never sent.
+    /// The buffer to which this reservation will be resolved. Never sent.
     Reserved(u16),
 }
 
 impl Target {
-    /// The buffer's number, 0 if that is not known.
+    /// Returns the id of the buffer; 0 if it is not known.
     pub(crate) fn buffer(self) -> u16 {
         match self {
             Self::Buffer(buffer) => buffer,
@@ -21,26 +21,26 @@ impl Target {
     }
 }
 
-/// The reservations, and the buffers they were resolved to.
+/// The reservations, with the buffers of resolved ones.
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
     open: BTreeSet<u16>,
-    /// Four bytes each, and no more than there are numbers.
+    /// The resolved reservations: four bytes each, and at most 65536 of them.
     resolved: BTreeMap<u16, u16>,
 }
 
 impl Reservations {
-    /// Returns whether every reservation made so far is resolved.
+    /// Returns true if all reservations made so far are resolved.
     pub(crate) fn are_resolved(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// Returns the target of a reservation.
+    /// Returns the buffer of a resolved reservation.
     pub(crate) fn buffer(&self, reservation: u16) -> Option<u16> {
         self.resolved.get(&reservation).copied()
     }
 
-    /// The target of a new writer for a reservation.
+    /// Returns the target of a new writer for a reservation.
     pub(crate) fn target(&mut self, reservation: u16) -> Target {
         if let Some(&buffer) = self.resolved.get(&reservation) {
             return Target::Buffer(buffer);
@@ -49,7 +49,7 @@ impl Reservations {
         Target::Reserved(reservation)
     }
 
-    /// Returns whether that is news: a reservation is resolved once.
+    /// Resolves a reservation. Returns false if it was resolved before.
     pub(crate) fn resolve(&mut self, reservation: u16, buffer: u16) -> bool {
         if self.resolved.contains_key(&reservation) {
             return false;

@@ -1,4 +1,4 @@
-//! For tests of forked children, in crates that have no unsafe code.
+//! Forked children for the tests of crates without unsafe code.
 
 use std::ffi::c_int;
 use std::io;
@@ -10,19 +10,19 @@ unsafe extern "C" {
     fn _exit(status: c_int) -> !;
 }
 
-/// A forked child. It must be waited for.
+/// A forked child. Wait for it.
 #[derive(Debug)]
 #[must_use]
 pub struct Child(c_int);
 
-/// Forks the process, runs `act` in the child and ends it without running anything else there.
+/// Forks the process, runs `act` in the child and ends the child without running other code there.
 ///
-/// Locks that other threads of the parent held at the time stay locked in the child for ever. That
-/// may fail the test, but is not undefined behaviour.
+/// Locks held by other threads of the parent stay locked in the child for ever. That may fail the
+/// test, but is not undefined behaviour.
 ///
 /// # Errors
 ///
-/// If the system refuses another process.
+/// Fails if the system refuses another process.
 pub fn run_in_child(act: impl FnOnce()) -> io::Result<Child> {
     // SAFETY: of the memory that is copied nothing can be torn for this thread, the only one of the
     // child; locks that others held stay locked, which safe code must expect anyway; the allocator
@@ -39,12 +39,12 @@ pub fn run_in_child(act: impl FnOnce()) -> io::Result<Child> {
 }
 
 impl Child {
-    /// Its number.
+    /// Returns the process id.
     pub fn id(&self) -> i32 {
         self.0
     }
 
-    /// Waits for its end. Returns whether it succeeded.
+    /// Waits for the child to end. Returns true if it succeeded.
     pub fn wait(self) -> bool {
         let mut status = -1;
         // SAFETY: `status` is valid for writing.

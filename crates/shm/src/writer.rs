@@ -1,4 +1,4 @@
-//! The writer a thread holds, and the packets it writes.
+//! The writer of a thread, and the packets that it writes.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -14,55 +14,55 @@ use crate::startup::Target;
 
 /// Writes the packets of one thread, in order, as one sequence.
 ///
-/// Packets go straight into shared memory. One that does not fit continues in the next chunk,
-/// however long it is. Dropping the writer hands over its chunk.
+/// Packets go straight into shared memory. A packet that does not fit continues in the next chunk,
+/// whatever its length. Dropping the writer releases its chunk.
 ///
-/// After a fork, the child's copy of a writer must not be used to write; it discards most of it,
-/// but the two processes share the chunk the writer held at the time. Flushing or dropping the copy
-/// is safe.
+/// After a fork, the child's copy of a writer must not be used to write: it discards most packets,
+/// but both processes share the chunk that the writer held at the time. Flushing or dropping the
+/// copy is safe.
 #[derive(Debug)]
 pub struct TraceWriter {
     pub(crate) sink: ChunkSink,
 }
 
 impl TraceWriter {
-    /// A writer that discards everything.
+    /// Returns a writer that discards everything.
     pub fn null() -> Self {
         Self {
             sink: ChunkSink::null(),
         }
     }
 
-    /// A writer whose packets are passed to `deliver`, whole and as soon as they end, with
-    /// `sequence` as their `trusted_packet_sequence_id`. Packets written by address are discarded.
+    /// Returns a writer that passes each packet to `deliver` as soon as it ends, with `sequence` as
+    /// its `trusted_packet_sequence_id`. Packets written by address are discarded.
     pub fn local(sequence: u32, deliver: Deliver) -> Self {
         Self {
             sink: ChunkSink::local(sequence, deliver),
         }
     }
 
-    /// The writer's number within its producer; 0 if it discards everything.
+    /// Returns the id of the writer within its producer; 0 if it discards everything.
     pub fn id(&self) -> u16 {
         self.sink.id()
     }
 
-    /// The central buffer it writes to; 0 if it discards everything, or if the buffer had no number
-    /// yet.
+    /// Returns the id of its central buffer; 0 if the writer discards everything, or if the buffer
+    /// had no id yet.
     pub fn target_buffer(&self) -> u16 {
         self.sink.target()
     }
 
-    /// Returns how often it has run out of chunks.
+    /// Returns the number of times that the writer has run out of chunks.
     pub fn drop_count(&self) -> u64 {
         self.sink.drop_count()
     }
 
-    /// Returns whether packets are being discarded at the moment.
+    /// Returns true if packets are currently discarded.
     pub fn is_dropping(&self) -> bool {
         self.sink.is_dropping()
     }
 
-    /// Bytes of packets written so far, discarded ones included.
+    /// Returns the number of bytes of packets written so far, including discarded ones.
     pub fn written(&self) -> u64 {
         self.sink.written()
     }
@@ -76,24 +76,24 @@ impl TraceWriter {
         }
     }
 
-    /// Appends a packet that is encoded already. For short packets this is quicker than encoding
-    /// them in place.
+    /// Appends an encoded packet. For short packets this is faster than encoding them in place.
     #[inline]
     pub fn write_packet(&mut self, packet: &[u8]) {
         self.sink.append_packet(packet);
     }
 
-    /// Hands over the packets so far and has them committed at once: if the connection can take it
-    /// now, it has been sent when this returns. `callback` is called when the service has it; never
-    /// if the connection is lost before. A writer that discards everything calls it right away.
+    /// Releases the packets so far, and commits them at once: if the connection accepts it now, the
+    /// commit has been sent when this returns. `callback` is called when the service has processed
+    /// it, or never if the connection is lost before. A writer that discards everything calls it at
+    /// once.
     pub fn flush(&mut self, callback: Option<FlushCallback>) {
         self.sink.flush(callback);
     }
 }
 
 impl Arbiter {
-    /// Makes a writer for a central buffer. If the arbiter is closed or all 32767 numbers are in
-    /// use, the writer discards everything.
+    /// Creates a writer for a central buffer. If the arbiter is closed or all 32767 ids are in use,
+    /// the writer discards everything.
     pub fn create_writer(
         self: &Arc<Self>,
         target_buffer: u16,
@@ -104,8 +104,8 @@ impl Arbiter {
         writer
     }
 
-    /// Makes a writer as [`Arbiter::create_writer`] does, for callers that then ask for
-    /// [`Arbiter::poll_registration`] themselves: the owner of the connection is not woken.
+    /// Creates a writer as [`Arbiter::create_writer`] does, but does not wake the owner of the
+    /// connection. The caller calls [`Arbiter::poll_registration`] itself.
     pub fn create_writer_quietly(
         self: &Arc<Self>,
         target_buffer: u16,
@@ -114,12 +114,12 @@ impl Arbiter {
         self.create_writer_for(Target::Buffer(target_buffer), policy)
     }
 
-    /// Makes a writer for a buffer that has no number yet, known as `reservation` until
-    /// [`Arbiter::resolve_reservation`] gives it one.
+    /// Creates a writer for a buffer without an id, represented by `reservation` until
+    /// [`Arbiter::resolve_reservation`] resolves it.
     ///
-    /// While there is such a reservation nothing at all is sent, so chunks are not freed either:
-    /// all writers drop packets that find no room, even with the policy to wait. If the reservation
-    /// is resolved already, this is a writer like any other.
+    /// While there is such a reservation, no output is sent, and so no chunks are freed: all
+    /// writers drop packets that find no room, even with the policy to wait. If the reservation is
+    /// already resolved, this is a regular writer.
     pub fn create_startup_writer(
         self: &Arc<Self>,
         reservation: u16,
@@ -140,21 +140,21 @@ impl Arbiter {
     }
 }
 
-/// Writing packets by address, as programs do that were compiled against a C interface: they write
-/// between two pointers and ask for more when they reach the second.
+/// Writes packets by address, as programs compiled against the C interface do: they write between
+/// two pointers, and ask for more memory when they reach the second.
 pub trait WriteByAddress {
     /// Starts a packet. It ends with [`end_raw_packet`](Self::end_raw_packet).
     fn start_raw_packet(&mut self) -> RawRange;
 
-    /// Notes that everything before `cursor` has been written.
+    /// Notes that all bytes before `cursor` have been written.
     ///
     /// # Safety
     ///
-    /// `cursor` lies in the range that was given out last, and the bytes of it before `cursor` have
-    /// been written.
+    /// `cursor` is in the last returned range, and the bytes of the range before `cursor` have been
+    /// written.
     unsafe fn advance_raw(&mut self, cursor: *mut u8);
 
-    /// Goes on in a new range with room for `size` bytes or, if that is too much, discards the
+    /// Continues in a new range with room for `size` bytes. If no chunk is that large, discards the
     /// packet.
     ///
     /// # Safety
@@ -162,15 +162,15 @@ pub trait WriteByAddress {
     /// As for [`advance_raw`](Self::advance_raw). The old range is not written to any more.
     unsafe fn next_raw_range(&mut self, cursor: *mut u8, size: usize) -> RawRange;
 
-    /// Appends bytes, in as many ranges as it takes.
+    /// Appends bytes, in as many ranges as necessary.
     ///
     /// # Safety
     ///
     /// As for [`next_raw_range`](Self::next_raw_range).
     unsafe fn append_raw(&mut self, cursor: *mut u8, bytes: &[u8]) -> RawRange;
 
-    /// Announces that the four bytes at `place` are a length that will be known later, and returns
-    /// where to write it then, the first byte not zero; null if it need not be written.
+    /// Announces that the four bytes at `place` are a length that comes later. Returns the address
+    /// to write it to, the first byte not zero; null if it need not be written.
     ///
     /// # Safety
     ///
@@ -178,7 +178,7 @@ pub trait WriteByAddress {
     /// before the packet ends.
     unsafe fn announce_raw(&mut self, cursor: *mut u8, place: *mut u8) -> *mut u8;
 
-    /// Ends the packet. None of the addresses given out for it may be used any more.
+    /// Ends the packet. Its addresses must not be used any more.
     ///
     /// # Safety
     ///
@@ -253,7 +253,7 @@ impl fmt::Debug for Packet<'_> {
 }
 
 impl Packet<'_> {
-    /// Bytes of the packet so far.
+    /// Returns the number of bytes of the packet so far.
     pub fn position(&mut self) -> u64 {
         self.encoder.sink().position()
     }

@@ -1,4 +1,4 @@
-//! The content of commits, and their time.
+//! The content of commits, and the time at which they are sent.
 
 mod common;
 
@@ -12,7 +12,7 @@ use ferretto_shm::{
     Output, PageSize, Region,
 };
 
-/// The next commit due at `now`, registrations skipped.
+/// Returns the next commit due at `now`, without registrations.
 fn commit_at(world: &World, now: Instant) -> Option<Commit> {
     loop {
         match world.arbiter.poll_output(now) {
@@ -102,7 +102,7 @@ fn shm_032_a_chunk_is_read_once() {
     drop(writer.new_packet());
     assert!(
         world.service.try_read(0, 0).is_none(),
-        "still being written"
+        "the chunk is still being written"
     );
     writer.flush(None);
     let read = world.service.try_read(0, 0).unwrap();
@@ -155,7 +155,7 @@ fn shm_040_half_full_memory_is_committed_at_once() {
     let now = Instant::now();
     let mut writer = world.writer();
     let wakes = || world.calls.wakes.swap(0, Ordering::Relaxed);
-    // Headers of pages do not count, so four of eight pages are not half yet.
+    // Page headers do not count, so that four of eight pages are not half yet.
     for _ in 0..4 {
         fill_chunk(&mut writer);
     }
@@ -264,7 +264,7 @@ fn shm_051_without_shared_memory_unfinished_chunks_are_copied() {
     assert_eq!(
         commit.moves.len(),
         1,
-        "what has no finished packet is left alone"
+        "a chunk without finished packets is not copied"
     );
     let copy = &commit.moves[0];
     assert!(copy.is_incomplete);
@@ -284,7 +284,7 @@ fn shm_051_without_shared_memory_unfinished_chunks_are_copied() {
 
 /// A service may send the same memory over two connections of a process.
 #[test]
-fn memory_that_is_mapped_twice_has_one_arbiter() {
+fn memory_mapped_twice_has_one_arbiter() {
     let create = |region: &Arc<Region>| {
         let outlet = Box::new(Calls::default());
         let page = PageSize::new(4096).unwrap();
@@ -298,7 +298,7 @@ fn memory_that_is_mapped_twice_has_one_arbiter() {
     let second = map(&first);
     let arbiter = create(&first).unwrap();
     assert!(create(&second).is_none());
-    // Other memory has nothing to do with it.
+    // Other memory is independent.
     let other = Arc::new(Region::create(4096).unwrap());
     assert!(create(&map(&other)).is_some() && create(&other).is_none());
     drop((arbiter, first));

@@ -1,4 +1,4 @@
-//! Many writers in the memory every producer gets by default.
+//! Many writers in memory of the default size.
 
 mod common;
 
@@ -8,7 +8,7 @@ use common::World;
 use ferretto_shm::{ArbiterOptions, ExhaustedPolicy, Layout, TraceWriter};
 use ferretto_wire::Fields;
 
-/// Pages of the default 256 KiB.
+/// The pages of the default 256 KiB.
 const PAGES: usize = 64;
 
 fn write(writer: &mut TraceWriter, number: u64) {
@@ -18,7 +18,7 @@ fn write(writer: &mut TraceWriter, number: u64) {
     });
 }
 
-/// The number in each packet of a writer, in order.
+/// Returns the number in each packet of a writer, in order.
 fn numbers(world: &World, writer: u16) -> Vec<u64> {
     let number = |packet: &Vec<u8>| {
         let nested = Fields::find(900, packet).unwrap();
@@ -28,8 +28,8 @@ fn numbers(world: &World, writer: u16) -> Vec<u64> {
     world.packets(writer).iter().map(number).collect()
 }
 
-/// All writers write in turn; the service takes complete chunks after each turn.
-fn nothing_is_lost(writers: u16, turns: u64) -> World {
+/// Lets all writers write in turn; the service takes complete chunks after each turn.
+fn write_without_loss(writers: u16, turns: u64) -> World {
     let mut world = World::new(PAGES, ArbiterOptions::default());
     let mut crowd: Vec<_> = (0..writers).map(|_| world.writer()).collect();
     for turn in 0..turns {
@@ -59,12 +59,12 @@ fn nothing_is_lost(writers: u16, turns: u64) -> World {
 
 #[test]
 fn five_hundred_writers_fit_the_default_memory() {
-    nothing_is_lost(500, 30);
+    write_without_loss(500, 30);
 }
 
 #[test]
-fn writers_come_one_by_one_and_keep_their_chunks() {
-    // Each takes its chunk before the next one is there, and none gives it back.
+fn writers_created_one_by_one_keep_their_chunks() {
+    // Each writer takes its chunk before the next one is created, and keeps it.
     let world = World::new(PAGES, ArbiterOptions::default());
     let writers: Vec<_> = (0..500)
         .map(|_| {
@@ -78,8 +78,8 @@ fn writers_come_one_by_one_and_keep_their_chunks() {
 }
 
 #[test]
-fn more_writers_than_chunks_keep_none_between_packets() {
-    nothing_is_lost(3000, 3);
+fn writers_keep_no_chunks_between_packets_if_there_are_too_few() {
+    write_without_loss(3000, 3);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn few_writers_get_whole_pages() {
 }
 
 #[test]
-fn many_threads_at_once_lose_nothing_while_they_wait_for_chunks() {
+fn many_stalled_threads_lose_no_packets() {
     const THREADS: u16 = 60;
     let mut world = World::new(PAGES / 8, ArbiterOptions::default());
     let threads: Vec<_> = (0..THREADS)

@@ -68,7 +68,7 @@ fn shm_007_count_and_flags_share_a_word() {
 #[test]
 fn shm_009_sizes_are_settled_as_in_every_service() {
     const KIB: u64 = 1024;
-    // Page and total asked for, page and total given, all in KiB.
+    // The columns are page and total requested, page and total resolved, all in KiB.
     for (page, total, given_page, given_total) in [
         (0, 0, 4, 256),
         (16, 16, 16, 16),
@@ -155,13 +155,13 @@ fn shm_058_descriptors_that_are_no_memory_are_refused() {
 }
 
 #[test]
-fn memory_whose_pages_can_vanish_is_refused() {
+fn memory_of_huge_pages_is_refused() {
     let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
     let fd = match rustix::fs::memfd_create("test", flags) {
         Ok(fd) => fd,
         Err(error) => return println!("skipped: no huge pages: {error}"),
     };
-    // There need not be any: they are taken when they are touched.
+    // Huge pages are only allocated when they are touched.
     rustix::fs::ftruncate(&fd, 2 << 20).unwrap();
     rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
         .unwrap();
@@ -169,7 +169,7 @@ fn memory_whose_pages_can_vanish_is_refused() {
         Region::from_untrusted_fd(fd),
         Err(RegionError::HugePages)
     ));
-    // Of a disk.
+    // A file on a disk.
     let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
     assert!(matches!(
         Region::from_untrusted_fd(file.into()),

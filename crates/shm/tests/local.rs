@@ -10,7 +10,7 @@ fn fields(packet: &[u8]) -> Vec<Field<'_>> {
 }
 
 #[test]
-fn packets_are_delivered_whole_when_they_end() {
+fn each_packet_is_delivered_when_it_ends() {
     let delivered = Arc::new(Mutex::new(Vec::new()));
     let place = Arc::clone(&delivered);
     let deliver = move |packet: &[u8]| place.lock().unwrap().push(packet.to_vec());
@@ -47,7 +47,7 @@ fn packets_are_delivered_whole_when_they_end() {
 }
 
 #[test]
-fn a_function_that_panics_gets_the_next_packet_clean() {
+fn a_panic_of_the_function_does_not_affect_the_next_packet() {
     let mut count = 0;
     let (sender, receiver) = std::sync::mpsc::channel();
     let deliver = move |packet: &[u8]| {

@@ -1,4 +1,4 @@
-//! Losses of writers that never get to say so.
+//! Losses of writers that write no further packet.
 
 mod common;
 
@@ -9,8 +9,8 @@ use ferretto_wire::Fields;
 /// TracePacket's field for lost packets, and the reason.
 const DROPPED: (u32, u64) = (42, 257);
 
-/// Returns how often the service was told of a loss: by packets that say so, and by fragments that
-/// are abandoned.
+/// Returns the number of losses reported to the service, by a field of a packet or an abandoned
+/// fragment.
 fn reported_losses(world: &World) -> usize {
     let writers: std::collections::BTreeSet<u16> = world
         .stored
@@ -28,12 +28,12 @@ fn reported_losses(world: &World) -> usize {
     packets.filter(has_loss).count() + marked.count()
 }
 
-/// With `left` bytes left in the last chunk there is, a packet is lost, and it is the last one.
+/// Loses the last packet of a writer, with `left` bytes left in its last chunk.
 fn lose_the_last(left: usize) -> World {
     let mut world = World::new(1, ArbiterOptions::default());
     let mut writer = world.writer();
-    // One chunk of a page: 4096 without the headers of page and chunk; a length of four bytes for
-    // each packet.
+    // One chunk of a page: 4096 bytes without the headers of page and chunk, and a length of four
+    // bytes for each packet.
     let room = 4096 - 8 - 8;
     writer.write_packet(&vec![8; 1000]);
     let first = 1000 + 3 + 4;
@@ -46,7 +46,7 @@ fn lose_the_last(left: usize) -> World {
 }
 
 #[test]
-fn the_loss_of_the_last_packet_is_told_whatever_room_there_was() {
+fn the_loss_of_the_last_packet_is_reported_for_any_room_left() {
     for left in 0..12 {
         let mut world = lose_the_last(left);
         let marked = reported_losses(&world);
@@ -63,11 +63,11 @@ fn the_loss_of_the_last_packet_is_told_whatever_room_there_was() {
 }
 
 #[test]
-fn a_loss_that_finds_no_room_is_told_later() {
+fn a_loss_without_room_is_reported_later() {
     let mut world = World::new(1, ArbiterOptions::default());
     let mut first = world.arbiter.create_writer(7, ExhaustedPolicy::Drop);
     first.write_packet(&[8; 10]);
-    // Its first packet finds nothing.
+    // The first packet of the second writer finds no chunk.
     let mut second = world.arbiter.create_writer(7, ExhaustedPolicy::Drop);
     second.write_packet(&[8; 10]);
     assert!(second.is_dropping());
@@ -82,7 +82,7 @@ fn a_loss_that_finds_no_room_is_told_later() {
 }
 
 #[test]
-fn a_writer_that_goes_on_tells_of_its_loss_itself() {
+fn a_writer_that_continues_reports_its_loss_itself() {
     let mut world = World::new(1, ArbiterOptions::default());
     let mut first = world.writer();
     first.write_packet(&[8; 10]);

@@ -1,4 +1,4 @@
-//! Packets written by address, the way compiled C programs do it.
+//! Packets written by address, as compiled C programs do it.
 
 mod common;
 
@@ -8,11 +8,11 @@ use ferretto_shm::{
 };
 use ferretto_wire::{Fields, encode};
 
-/// A program that knows nothing but the addresses.
+/// A program that only knows the addresses.
 struct Client<'a> {
     writer: &'a mut TraceWriter,
     range: RawRange,
-    /// The place of the length of every open message, and how long that is so far.
+    /// The place of the length of every open message, and its current value.
     open: Vec<(*mut u8, usize)>,
     announced: usize,
     refused: usize,
@@ -34,7 +34,7 @@ impl<'a> Client<'a> {
         self.range.end as usize - self.range.cursor as usize
     }
 
-    /// Before the range changes: every length in it will be written elsewhere.
+    /// Announces all lengths in the range before it changes.
     fn leave(&mut self) {
         for (place, _) in self.open.iter_mut().rev() {
             let inside = (self.range.begin..self.range.end).contains(place);
@@ -97,7 +97,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Writes `parts` texts of a size three messages deep, and some before and after.
+/// Writes `parts` texts of a size in messages three levels deep, and some before and after.
 fn deep(writer: &mut TraceWriter, parts: usize, size: usize) -> (usize, usize) {
     let mut client = Client::new(writer);
     client.field(1, b"head");
@@ -120,7 +120,7 @@ fn message(bytes: &[u8], number: u32) -> &[u8] {
         .unwrap_or_else(|| panic!("no {number}"))
 }
 
-/// The texts of a packet written by [`deep`].
+/// Returns the texts of a packet written by [`deep`].
 fn texts(packet: &[u8]) -> Vec<&[u8]> {
     assert_eq!(message(packet, 1), b"head");
     let outer = message(packet, 2);
@@ -163,11 +163,11 @@ fn sdk_036_what_finds_no_chunk_is_discarded_whole() {
     let mut world = World::new(2, ArbiterOptions::default());
     let mut writer = world.writer();
     writer.write_packet(&encode(|m| m.string(1, "before")));
-    // Larger than all of the memory: lost in the middle, with lengths open in the chunk that is
-    // abandoned.
+    // The packet is larger than the memory: it is lost in the middle, with open lengths in the
+    // abandoned chunk.
     let (announced, _) = deep(&mut writer, 30, 1000);
     assert!(announced > 0 && writer.is_dropping());
-    // Lost from the beginning: nothing is announced.
+    // The packet is lost from the start: no length is announced.
     let (announced, refused) = deep(&mut writer, 30, 1000);
     assert_eq!(announced, 0);
     assert!(refused > 0);
@@ -189,7 +189,7 @@ fn sdk_036_a_writer_without_memory_takes_everything() {
     let mut writer = TraceWriter::null();
     deep(&mut writer, 100, 1000);
     assert_eq!(writer.drop_count(), 0);
-    // More at once than the initial memory for discarded packets.
+    // More than the initial memory for discarded packets.
     let range = writer.start_raw_packet();
     // SAFETY: nothing was written.
     let range = unsafe { writer.next_raw_range(range.cursor, 100_000) };

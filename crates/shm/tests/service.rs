@@ -1,4 +1,4 @@
-//! The service's side, with honest and with hostile producers.
+//! The service's side, with honest and hostile producers.
 
 mod common;
 
@@ -44,7 +44,7 @@ fn shm_042_and_043_scraping_takes_what_is_published() {
     assert_eq!(
         scrape(&world)[0].2,
         [5, 0xb8, 5, 1, 8, 5],
-        "the open packet is left alone"
+        "the open packet is not copied"
     );
 }
 
@@ -64,14 +64,14 @@ fn shm_045_what_was_scraped_is_committed_as_well() {
 }
 
 #[test]
-fn a_chunk_is_not_scraped_without_those_its_writer_began_before_it() {
+fn a_chunk_is_scraped_with_the_earlier_chunks_of_its_writer() {
     let options = ArbiterOptions {
         layout: Some(Layout::Div1),
         ..Default::default()
     };
     let mut world = World::new(6, options);
     let (mut busy, mut quick) = (world.writer(), world.writer());
-    // Pages 0 and 1, of which the first is freed.
+    // The writer fills pages 0 and 1, and page 0 is freed.
     busy.write_packet(&[8; 4000]);
     busy.write_packet(&[8; 4000]);
     world.deliver();
@@ -79,7 +79,7 @@ fn a_chunk_is_not_scraped_without_those_its_writer_began_before_it() {
     let mut seen = Vec::new();
     world.service.for_each_uncommitted(|chunk| {
         if seen.is_empty() {
-            // While page 1 is looked at, another writer fills all that are free.
+            // During the visit of page 1, another writer fills all free pages.
             while quick.drop_count() == 0 {
                 quick.write_packet(&[8; 4000]);
             }
@@ -95,7 +95,7 @@ fn a_chunk_is_not_scraped_without_those_its_writer_began_before_it() {
     assert_eq!(seen, [0, 1, 2, 3, 4]);
 }
 
-/// Memory there is for a region, in bytes.
+/// Returns the memory of a region, in bytes.
 fn allocated(region: &Region) -> u64 {
     let stat = rustix::fs::fstat(region.fd().unwrap()).unwrap();
     stat.st_blocks as u64 * 512
@@ -108,7 +108,7 @@ fn poke(region: &Region, offset: usize, bytes: &[u8]) {
 }
 
 #[test]
-fn scraping_touches_no_memory_that_the_producer_did_not() {
+fn scraping_touches_no_memory_untouched_by_the_producer() {
     const PAGE: usize = 32 * 1024;
     let region = Arc::new(Region::create(32 << 20).unwrap());
     let service = ServiceRegion::new(Arc::clone(&region), PageSize::new(PAGE).unwrap()).unwrap();
@@ -123,8 +123,8 @@ fn scraping_touches_no_memory_that_the_producer_did_not() {
     };
     assert_eq!((scrape(), allocated(&region)), (Vec::new(), 0));
 
-    // A whole page as one complete chunk, of which little was written, and another of which nothing
-    // was: its state is all there is. In between, pages that were never touched.
+    // A whole page as one complete chunk with few written bytes, and another without any but its
+    // state. The pages in between were never touched.
     let complete = |layout: u32, states: u32| (layout << 28 | states).to_le_bytes();
     let header = |id: u32, count: u16| {
         let mut header = id.to_le_bytes().to_vec();
@@ -135,10 +135,10 @@ fn scraping_touches_no_memory_that_the_producer_did_not() {
     poke(&region, 8, &header(7, 1));
     poke(&region, 16, &[3, 0x0a, 1, b'x']);
     poke(&region, 0, &complete(1, 3));
-    // Fourteen chunks, all complete, and no memory for the headers of most.
+    // Fourteen complete chunks, most of whose headers have no memory.
     let far = 900 * PAGE;
     poke(&region, far, &complete(5, 0xfff_ffff));
-    // Fragments that lead from hole to hole in a chunk that is being written.
+    // A chunk that is being written, whose fragments lead from hole to hole.
     let long = 950 * PAGE;
     poke(&region, long + 8, &header(8, 60));
     poke(&region, long + 16, &[0x90, 0x60]);
@@ -150,12 +150,12 @@ fn scraping_touches_no_memory_that_the_producer_did_not() {
     assert_eq!((*location, *id, payload.len()), ((0, 0), 7, PAGE - 16));
     assert_eq!(payload[..4], [3, 0x0a, 1, b'x']);
     assert!(payload[4..].iter().all(|byte| *byte == 0));
-    // Two of the fourteen have their headers where their page has its word.
+    // Two of the fourteen have their headers in the memory of the page word.
     assert_eq!(found.len(), 4);
 }
 
 #[test]
-fn a_chunk_that_is_kept_to_be_patched_is_scraped_with_those_after_it() {
+fn a_chunk_kept_for_patches_is_scraped_with_the_later_ones() {
     let options = ArbiterOptions {
         layout: Some(Layout::Div1),
         direct_patching: true,
@@ -164,7 +164,7 @@ fn a_chunk_that_is_kept_to_be_patched_is_scraped_with_those_after_it() {
     let world = World::new(4, options);
     let mut writer = world.writer();
     writer.new_packet().nested(900, |message| {
-        // The first chunk lacks the length of this message, which goes on in a third.
+        // The first chunk lacks the length of this message, which continues in a third.
         message.bytes(1, &[8; 9000]);
         let found = scrape(&world);
         let [(first, false, payload), (second, true, _)] = &found[..] else {
@@ -192,7 +192,7 @@ fn shm_053_a_chunk_changed_while_it_is_read_is_counted() {
     }
 }
 
-/// Writes to a region behind everyone's back, through its descriptor.
+/// Writes to a region through its descriptor, as another process can.
 struct Raw(std::fs::File);
 
 impl Raw {
@@ -269,7 +269,7 @@ proptest! {
 }
 
 #[test]
-fn concurrent_writers_and_a_scraper_lose_nothing() {
+fn concurrent_writers_and_a_scraper_lose_no_packets() {
     let mut world = World::new(16, ArbiterOptions::default());
     let threads: Vec<_> = (0..3)
         .map(|_| {

@@ -120,7 +120,7 @@ fn shm_028_and_sdk_022_a_stalled_writer_gives_up_and_drops() {
     assert_eq!(flushes(), before, "no more waiting while dropping");
 }
 
-/// A connection that takes everything at the tenth attempt, and something at each.
+/// A connection that accepts everything at the tenth attempt, and some output at each.
 ///
 /// It does not own the arbiter, which owns it.
 #[derive(Clone, Default)]
@@ -148,7 +148,7 @@ impl Outlet for Sluggish {
 }
 
 #[test]
-fn a_connection_that_takes_something_is_waited_for_however_long_it_takes() {
+fn a_stalled_writer_waits_as_long_as_the_connection_makes_progress() {
     let outlet = Sluggish::default();
     let options = ArbiterOptions {
         emulated: true,

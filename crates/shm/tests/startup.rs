@@ -1,4 +1,4 @@
-//! Tracing that begins before the service has said where to.
+//! Tracing that starts before the service has assigned buffers.
 
 mod common;
 
@@ -35,7 +35,7 @@ fn shm_047_nothing_is_sent_before_every_buffer_has_its_number() {
     drop((first, second, known));
     world.deliver();
     assert_eq!(world.unregistered, [1, 2, 3]);
-    // The number is known by now.
+    // The id is known by now.
     let late = world.arbiter.create_startup_writer(2, policy);
     assert_eq!(late.target_buffer(), 22);
 }
@@ -93,7 +93,7 @@ fn shm_049_and_sdk_022_nobody_waits_for_chunks_that_cannot_come() {
     drop(writer.new_packet());
     assert!(
         writer.is_dropping(),
-        "rather than to wait and end the process"
+        "instead of waiting and aborting the process"
     );
     startup.flush(None);
     world.arbiter.resolve_reservation(1, 7);

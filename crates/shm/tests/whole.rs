@@ -1,4 +1,4 @@
-//! Packets that are written whole leave the memory as packets do that are encoded in place.
+//! Packets written as a whole have the same bytes as packets encoded in place.
 
 mod common;
 
@@ -7,10 +7,10 @@ use ferretto_shm::{ArbiterOptions, ChunkHeader, ExhaustedPolicy, Layout, TraceWr
 use ferretto_wire::decode_varint;
 use proptest::prelude::*;
 
-/// The length that marks a fragment as cut off by a loss.
+/// The length that marks a fragment as abandoned by a loss.
 const ABANDONED: u64 = 0x0fff_ffff;
 
-/// The bytes of a payload that `count` fragments take, their lengths included.
+/// Returns the bytes of the first `count` fragments of a payload, with their lengths.
 fn used(payload: &[u8], count: u16) -> Vec<u8> {
     let mut at = 0;
     for _ in 0..count {
@@ -23,11 +23,11 @@ fn used(payload: &[u8], count: u16) -> Vec<u8> {
     payload[..at].to_vec()
 }
 
-/// The view of a service: headers, whether the chunk is complete, and the fragments that count.
+/// The view of a service: headers, true if the chunk is complete, and the counted fragments.
 type Seen = Vec<(ChunkHeader, bool, Vec<u8>)>;
 
-/// The traces of one writer: the uncommitted chunks after each packet, the chunks handed over, and
-/// what the writer counted.
+/// Returns the results of one writer: the uncommitted chunks after each packet, the released
+/// chunks, and the writer's counters.
 fn outcome(
     lengths: &[usize],
     pages: usize,
@@ -70,7 +70,7 @@ fn outcome(
     )
 }
 
-/// Writes a packet in place in parts of up to sixteen bytes, if that can be done.
+/// Writes a packet in place in parts of up to sixteen bytes, if possible.
 fn write_in_parts(writer: &mut TraceWriter, body: &[u8]) {
     if !try_in_parts(writer, body) {
         writer.write_packet(body);
@@ -115,15 +115,15 @@ proptest! {
         prop_assert!(parts == in_place, "in parts");
         prop_assert_eq!(whole.2, in_place.2, "losses");
         prop_assert_eq!(whole.3, in_place.3, "bytes written");
-        prop_assert!(whole.1 == in_place.1, "chunks that were handed over");
+        prop_assert!(whole.1 == in_place.1, "released chunks differ");
         for (index, (whole, in_place)) in whole.0.iter().zip(&in_place.0).enumerate() {
-            prop_assert!(whole == in_place, "what is scraped after packet {index}");
+            prop_assert!(whole == in_place, "scraped chunks differ after packet {index}");
         }
     }
 }
 
 #[test]
-fn a_whole_packet_is_not_begun_where_only_its_length_would_fit() {
+fn a_whole_packet_is_not_started_where_only_its_length_fits() {
     // The length of a packet, and the room left in the chunk before it.
     for (length, left) in [(8, 12), (20, 24), (20, 25), (20, 32), (20, 33), (127, 131)] {
         let filler = vec![1; 4080 - 7 - left];

@@ -1,4 +1,4 @@
-//! The bytes that a writer puts into memory.
+//! The bytes that a writer writes into memory.
 
 mod common;
 
@@ -243,7 +243,7 @@ fn shm_029_flush_calls_back_even_if_there_is_nothing() {
 }
 
 #[test]
-fn a_flush_is_sent_by_the_thread_that_asks_for_it() {
+fn a_flush_is_sent_by_the_calling_thread() {
     let world = World::new(4, ArbiterOptions::default());
     let mut writer = world.writer();
     writer.new_packet().varint(1, 5);
@@ -270,7 +270,7 @@ fn shm_030_and_sdk_020_writers_are_numbered_round_robin() {
     assert_eq!(
         world.writer().id(),
         0,
-        "the service would take a new writer for the one it is still to be told is gone"
+        "the service would take a new writer for one whose end was not sent yet"
     );
     world.deliver();
     assert_eq!(world.writer().id(), 1, "reused after the wrap");
@@ -310,7 +310,7 @@ fn shm_031_writers_are_registered_and_unregistered_once() {
         (&world.registered[..], &world.unregistered[..]),
         (&[1][..], &[1][..])
     );
-    assert_eq!(world.stored.len(), 1, "what it held was handed over first");
+    assert_eq!(world.stored.len(), 1, "its chunk was released first");
 }
 
 #[test]
@@ -422,7 +422,7 @@ fn append<S: Sink + ?Sized>(encoder: &mut Encoder<'_, S>, nodes: &[Node]) {
     }
 }
 
-/// Encodes with shortest lengths, so that encodings that differ in their padding only become equal.
+/// Encodes with the shortest lengths, so that encodings with different padding become equal.
 fn canonical(nodes: &[Node], bytes: &[u8]) -> Vec<u8> {
     let fields: Vec<_> = Fields::new(bytes)
         .collect::<Result<Vec<_>, _>>()
@@ -450,7 +450,7 @@ fn canonical(nodes: &[Node], bytes: &[u8]) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn packets_come_out_as_they_went_in(
+    fn packets_are_read_as_they_were_written(
         packets in prop::collection::vec(packet(), 1..8),
         direct_patching: bool,
         emulated: bool,
@@ -471,7 +471,7 @@ proptest! {
         let stored = world.packets(1);
         let mut expected: Vec<_> =
             packets.iter().map(|nodes| (nodes, encode(|m| append(m, nodes)))).collect();
-        // An empty packet cannot be told from no packet, unless it carries the first-packet marker.
+        // An empty packet is the same as no packet, unless it has the first-packet marker.
         let mut first = true;
         expected.retain(|(_, bytes)| std::mem::take(&mut first) || !bytes.is_empty());
         prop_assert_eq!(stored.len(), expected.len());

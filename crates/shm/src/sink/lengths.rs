@@ -1,17 +1,17 @@
 //! The lengths of nested messages, which are known when a message ends.
 //!
-//! Most messages are short, so a length is given one byte at first, and its content is moved if it
-//! turns out to need four. Where that happened to the last message of the same depth, the next one
-//! gets four bytes at once.
+//! Most messages are short, so a length initially has one byte, and the content is moved if it
+//! turns out to need four. If that happened to the last message at the same depth, the next one
+//! gets four bytes from the start.
 
 use crate::chunk::{OwnedChunk, WIDE};
 use crate::patch::PatchList;
 
-/// The messages that are open, outermost first.
+/// The open messages, outermost first.
 #[derive(Debug, Default)]
 pub(super) struct Lengths {
     open: Vec<Open>,
-    /// A bit for each depth: whether the last length there took four bytes. The lowest is the
+    /// A bit for each depth, set if the last length there had four bytes. The lowest bit is the
     /// packet's.
     wide: u32,
 }
@@ -19,7 +19,7 @@ pub(super) struct Lengths {
 /// An open nested message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
-    /// Position of its first byte in the packet.
+    /// The position of its first byte in the packet.
     pub(super) start: u64,
     pub(super) place: Place,
 }
@@ -31,16 +31,16 @@ pub(super) enum Place {
     Narrow(usize),
     /// Four bytes of the current chunk.
     Wide(usize),
-    /// Four bytes of a chunk already given away: this entry of the patch list.
+    /// Four bytes of a chunk already released: this entry of the patch list.
     Patch(u64),
-    /// In memory of the writer's own, at this offset.
+    /// Memory of the writer itself, at this offset.
     Local(usize),
-    /// In a chunk that was abandoned, or discarded.
+    /// None: the chunk was abandoned, or the packet is discarded.
     Nowhere,
 }
 
 impl Place {
-    /// A place in the current chunk.
+    /// Returns a place in the current chunk.
     #[inline]
     pub(super) fn in_chunk(at: usize, is_wide: bool) -> Self {
         if is_wide {
@@ -52,56 +52,56 @@ impl Place {
 }
 
 impl Lengths {
-    /// Returns how many messages are open.
+    /// Returns the number of open messages.
     #[inline]
     pub(super) fn depth(&self) -> usize {
         self.open.len()
     }
 
-    /// Adds a message and returns its depth.
+    /// Adds a message, and returns its depth.
     #[inline]
     pub(super) fn push(&mut self, start: u64, place: Place) -> usize {
         self.open.push(Open { start, place });
         self.open.len() - 1
     }
 
-    /// Takes the innermost message out.
+    /// Removes the innermost message.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Open> {
         self.open.pop()
     }
 
-    /// Returns whether the next packet had better get a wide length.
+    /// Returns true if the next packet should have a wide length.
     #[inline]
     pub(super) fn is_packet_wide(&self) -> bool {
         self.wide & 1 != 0
     }
 
-    /// Returns whether the next nested message had better get a wide length.
+    /// Returns true if the next nested message should have a wide length.
     #[inline]
     pub(super) fn is_next_wide(&self) -> bool {
         self.wide & self.bit() != 0
     }
 
-    /// Notes whether the packet's length was wide.
+    /// Records whether the packet's length was wide.
     pub(super) fn note_packet(&mut self, is_wide: bool) {
         self.wide = self.wide & !1 | u32::from(is_wide);
     }
 
-    /// Notes whether the length of the message that was just taken out was wide.
+    /// Records whether the length of the last closed message was wide.
     pub(super) fn note(&mut self, is_wide: bool) {
         let bit = self.bit();
         self.wide = self.wide & !bit | if is_wide { bit } else { 0 };
     }
 
-    /// The bit of the next message to be opened. The deepest ones share theirs.
+    /// Returns the bit of the next message to be opened. The deepest messages share one.
     #[inline]
     fn bit(&self) -> u32 {
         2 << self.open.len().min(30)
     }
 
-    /// Makes those in the chunk wide, innermost first, so that none of those to come moves. Where
-    /// they are then is for [`leave_behind`](Self::leave_behind) to say.
+    /// Makes the lengths in the chunk wide, innermost first, so that no pending one moves.
+    /// [`leave_behind`](Self::leave_behind) computes their new places.
     pub(super) fn widen(&self, chunk: &mut OwnedChunk) {
         for open in self.open.iter().rev() {
             if let Place::Narrow(at) = open.place {
@@ -110,8 +110,8 @@ impl Lengths {
         }
     }
 
-    /// Moves those in the chunk to the patch list, after they were [widened](Self::widen) and all
-    /// of them were moved on by so many bytes. Returns whether there are any.
+    /// Moves the lengths in the chunk to the patch list, after they were [widened](Self::widen) and
+    /// then all moved by `moved` bytes. Returns true if there are any.
     pub(super) fn leave_behind(
         &mut self,
         chunk_id: u32,
@@ -119,7 +119,7 @@ impl Lengths {
         patches: &mut PatchList,
     ) -> bool {
         let mut any = false;
-        // By how many bytes the lengths of the messages around one grew.
+        // The number of bytes by which the lengths of outer messages have grown.
         let mut grown = 0;
         for open in &mut self.open {
             let (at, growth) = match open.place {
@@ -136,7 +136,7 @@ impl Lengths {
         any
     }
 
-    /// Gives up those in the chunk, which is lost.
+    /// Gives up the lengths in the chunk, which is lost.
     pub(super) fn abandon(&mut self) {
         for open in &mut self.open {
             if matches!(open.place, Place::Narrow(_) | Place::Wide(_)) {

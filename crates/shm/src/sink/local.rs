@@ -1,6 +1,6 @@
 //! Packets that go to a function instead of shared memory.
 //!
-//! Such a writer never has a chunk, so everything here is off the usual path.
+//! Such a writer never has a chunk, so that all of this is off the fast path.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ use ferretto_wire::{Encoder, redundant_length};
 use super::{ChunkSink, Destination};
 use crate::chunk::WIDE;
 
-/// Takes whole packets, encoded, on the thread that writes them.
+/// A function that takes whole encoded packets, on the thread that writes them.
 pub type Deliver = Box<dyn FnMut(&[u8]) + Send>;
 
-/// Field of TracePacket that tells sequences apart.
+/// The field of TracePacket that identifies the sequence.
 const TRUSTED_PACKET_SEQUENCE_ID: u32 = 10;
 
-/// The packet in the making of a writer whose packets go to a function.
+/// The current packet of a writer whose packets go to a function.
 pub(super) struct Local {
     packet: Vec<u8>,
     sequence: u32,
@@ -27,7 +27,7 @@ impl Local {
         self.packet.extend_from_slice(bytes);
     }
 
-    /// Leaves room for the length of a nested message and returns where.
+    /// Reserves the length of a nested message, and returns its offset.
     pub(super) fn begin_length(&mut self) -> usize {
         self.append(&[0; WIDE]);
         self.packet.len() - WIDE
@@ -40,12 +40,12 @@ impl Local {
         }
     }
 
-    /// Passes the packet on, unless it is empty.
+    /// Passes the packet to the function, unless it is empty.
     pub(super) fn deliver(&mut self) {
         if self.packet.is_empty() {
             return;
         }
-        // Taken, so that nothing is left of it should the function panic.
+        // Taken first, so that it is gone if the function panics.
         let mut packet = std::mem::take(&mut self.packet);
         Encoder::new(&mut packet).varint(TRUSTED_PACKET_SEQUENCE_ID, self.sequence.into());
         (self.deliver)(&packet);
@@ -55,7 +55,7 @@ impl Local {
 }
 
 impl ChunkSink {
-    /// A sink whose packets are passed to `deliver`.
+    /// Creates a sink that passes its packets to `deliver`.
     pub(crate) fn local(sequence: u32, deliver: Deliver) -> Self {
         let mut sink = Self::null();
         sink.destination = Destination::Function(Box::new(Local {

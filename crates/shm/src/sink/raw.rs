@@ -1,17 +1,17 @@
 //! Packets whose bytes are written through raw addresses, as by C programs.
 //!
-//! Programs compiled against a C interface write between two pointers and ask for more when they
-//! reach the second. They leave four bytes for the length of every nested message and fill them in
-//! later, in place; when the chunk is to be given away before that, they announce each such place
-//! and get another address to write to.
+//! Programs compiled against the C interface write between two pointers, and ask for more memory
+//! when they reach the second. They reserve four bytes for the length of every nested message and
+//! fill them in later, in place. If the chunk has to be released before that, they announce each
+//! such place and get another address to write to.
 //!
-//! # Why this is sound
+//! # Soundness
 //!
-//! The pointers given out lead into the part of a chunk that no other owner has (see
-//! [`OwnedChunk`]), into memory of the writer's own for discarded bytes, or into a [`Block`] for a
-//! length that comes later. Nothing here keeps a reference to any of them. They stay valid until
-//! the packet ends, or, in a chunk, until the next range is asked for; the callers of these
-//! functions promise not to use them longer.
+//! The pointers point into the part of a chunk that has no other owner (see [`OwnedChunk`]), into
+//! the writer's own memory for discarded bytes, or into a [`Block`] for a length that comes later.
+//! This module keeps no references to any of them. They stay valid until the packet ends, or, in a
+//! chunk, until the next range is requested; the callers of these functions promise not to use them
+//! longer.
 //!
 //! [`OwnedChunk`]: crate::chunk::OwnedChunk
 
@@ -24,23 +24,23 @@ use super::state::State;
 use crate::chunk::{OwnedChunk, WIDE};
 use crate::patch::PatchList;
 
-/// Bytes of memory for discarded packets.
+/// The initial size of the memory for discarded packets.
 const SCRATCH: usize = 4096;
 
 /// Memory for a part of a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct RawRange {
-    /// The beginning of the part of the packet that is in this range.
+    /// The first byte of the packet's part in this range.
     pub begin: *mut u8,
     /// The address to write to next.
     pub cursor: *mut u8,
     /// One past the last byte.
     pub end: *mut u8,
-    /// Bytes of the packet before `begin`.
+    /// The number of bytes of the packet before `begin`.
     pub before: u64,
 }
 
-/// Plain memory at a fixed address, which others may write to while this is moved.
+/// Plain memory at a fixed address, which others may write to even while this value is moved.
 #[derive(Debug)]
 struct Block {
     memory: NonNull<[u8]>,
@@ -73,18 +73,18 @@ impl Drop for Block {
     }
 }
 
-/// The place of a length that was announced.
+/// The place of an announced length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// In the current chunk, at this offset of the payload.
+    /// The current chunk, at this offset of the payload.
     Here(usize),
-    /// In a chunk already given away: this entry of the patch list.
+    /// A chunk already released: this entry of the patch list.
     Away(u64),
-    /// In a chunk that was abandoned.
+    /// None: the chunk was abandoned.
     Nowhere,
 }
 
-/// A length that was announced and will be written to `value`.
+/// An announced length, which will be written to `value`.
 #[derive(Debug)]
 struct Announced {
     place: Place,
@@ -92,7 +92,7 @@ struct Announced {
 }
 
 impl Announced {
-    /// The length, once its first byte is not zero.
+    /// Returns the length, once its first byte is not zero.
     fn value(&self) -> Option<[u8; WIDE]> {
         // SAFETY: the block has four bytes. All writes to them are on this thread, before or after.
         let value = unsafe { self.value.start().cast::<[u8; WIDE]>().read_unaligned() };
@@ -104,13 +104,12 @@ impl Announced {
 #[derive(Debug, Default)]
 pub(super) struct Raw {
     announced: Vec<Announced>,
-    /// Memory for discarded packets; the last one is in use.
+    /// Memory for discarded packets; the last block is in use.
     scratch: Vec<Block>,
 }
 
 impl Raw {
-    /// The current chunk is about to be given away. Returns whether there are lengths to come in
-    /// it.
+    /// Prepares the release of the current chunk. Returns true if it has lengths that come later.
     pub(super) fn leave_lengths_behind(&mut self, chunk_id: u32, patches: &mut PatchList) -> bool {
         let mut any = false;
         for length in &mut self.announced {
@@ -122,7 +121,7 @@ impl Raw {
         any
     }
 
-    /// The current chunk's part of the packet is lost.
+    /// Gives up the lengths in the current chunk, whose part of the packet is lost.
     pub(super) fn abandon(&mut self) {
         for length in &mut self.announced {
             if let Place::Here(_) = length.place {
@@ -131,8 +130,8 @@ impl Raw {
         }
     }
 
-    /// Passes on lengths that have been written; if the packet is `complete`, the others, too: the
-    /// service would wait for them.
+    /// Passes on the lengths that have been written. If the packet is `complete`, also passes on
+    /// the others, since the service would wait for them.
     fn write_lengths(&mut self, complete: bool, chunk: &mut OwnedChunk, patches: &mut PatchList) {
         self.announced.retain(|length| match length.value() {
             None if !complete => true,
@@ -148,7 +147,7 @@ impl Raw {
         });
     }
 
-    /// Memory of at least this size, and how much it is.
+    /// Returns memory of at least this size, and its actual size.
     fn scratch(&mut self, size: usize) -> (*mut u8, usize) {
         if let Some(block) = self.scratch.last()
             && block.size() >= size
@@ -157,7 +156,7 @@ impl Raw {
         }
         let block = Block::new(size.max(SCRATCH));
         let memory = (block.start(), block.size());
-        // The smaller one stays: lengths may still be written to it.
+        // The smaller block stays: lengths may still be written to it.
         self.scratch.push(block);
         memory
     }
@@ -168,23 +167,23 @@ impl ChunkSink {
         self.raw.get_or_insert_default()
     }
 
-    /// Starts a packet, with a length that stays where it is.
+    /// Starts a packet whose length field does not move.
     #[inline]
     pub(crate) fn start_raw(&mut self) -> RawRange {
         self.start_with(true);
         self.raw_range(1)
     }
 
-    /// Notes that everything before `cursor` has been written.
+    /// Notes that all bytes before `cursor` have been written.
     #[inline]
     pub(crate) fn advance_raw(&mut self, cursor: *mut u8) {
-        // Discarded bytes are counted when their range ends.
+        // Discarded bytes are counted at the end of their range.
         if matches!(self.state, State::Writing(_)) {
             self.adopt(cursor);
         }
     }
 
-    /// Goes on in a new range with room for `size` bytes or, if that is too much, discards the
+    /// Continues in a new range with room for `size` bytes. If no chunk is that large, discards the
     /// packet.
     pub(crate) fn next_raw(&mut self, cursor: *mut u8, size: usize) -> RawRange {
         self.adopt(cursor);
@@ -192,7 +191,7 @@ impl ChunkSink {
         self.raw_range(size)
     }
 
-    /// Appends bytes, in as many ranges as it takes.
+    /// Appends bytes, in as many ranges as necessary.
     pub(crate) fn append_raw(&mut self, cursor: *mut u8, mut bytes: &[u8]) -> RawRange {
         self.adopt(cursor);
         while matches!(self.state, State::Writing(_)) {
@@ -209,8 +208,8 @@ impl ChunkSink {
         self.raw_range(1)
     }
 
-    /// Announces that the four bytes at `place` are a length that will be known later, and returns
-    /// where to write it then; null if it need not be written.
+    /// Announces that the four bytes at `place` are a length that comes later, and returns the
+    /// address to write it to; null if it need not be written.
     pub(crate) fn announce_raw(&mut self, cursor: *mut u8, place: *mut u8) -> *mut u8 {
         let State::Writing(fragment) = self.state else {
             return ptr::null_mut();
@@ -232,7 +231,7 @@ impl ChunkSink {
     }
 
     /// Ends the packet. Its length stays four bytes long: moving the bytes just written in small
-    /// pieces would take longer than all the rest.
+    /// pieces would take longer than everything else.
     #[inline]
     pub(crate) fn end_raw(&mut self, cursor: *mut u8) {
         self.adopt(cursor);
@@ -247,7 +246,7 @@ impl ChunkSink {
         self.leave_packet();
     }
 
-    /// Returns the range in use, with room for `size` bytes if its bytes are discarded.
+    /// Returns the current range, with room for `size` bytes if its bytes are discarded.
     #[inline]
     fn raw_range(&mut self, size: usize) -> RawRange {
         let State::Writing(fragment) = self.state else {
@@ -270,7 +269,7 @@ impl ChunkSink {
         }
     }
 
-    /// Counts the bytes written up to `cursor`. An address outside the range counts for nothing.
+    /// Counts the bytes written up to `cursor`. An address outside the range is ignored.
     #[inline]
     fn adopt(&mut self, cursor: *mut u8) {
         if matches!(self.state, State::Writing(_)) {
@@ -284,7 +283,7 @@ impl ChunkSink {
         }
     }
 
-    /// Goes on in another chunk, in which `size` bytes fit.
+    /// Continues in another chunk that has room for `size` bytes.
     fn continue_raw(&mut self, size: usize) {
         if !matches!(self.state, State::Writing(_)) {
             return;

@@ -1,11 +1,11 @@
-//! Short packets, put together in place from registers.
+//! Short packets that are built in place from registers.
 
 use std::fmt;
 
 use super::{ChunkSink, MAX_FRAGMENTS};
 use crate::chunk::ShortFragment;
 
-/// A short packet that is written in place without being counted; nothing of it is there before
+/// A short packet that is written in place without being counted, and exists only after
 /// [`finish`](Self::finish). See [`short::begin`](crate::short::begin).
 #[must_use = "a packet that is not finished is not there"]
 pub struct ShortPacket<'a> {
@@ -14,8 +14,7 @@ pub struct ShortPacket<'a> {
 }
 
 impl ChunkSink {
-    /// Begins a short packet, in the usual case that it has been counted ahead and that there is
-    /// room.
+    /// Starts a short packet, if it was counted ahead, as is common, and there is room.
     #[inline(always)]
     pub(crate) fn short_packet(&mut self) -> Option<ShortPacket<'_>> {
         if !self.is_usual() {
@@ -28,28 +27,28 @@ impl ChunkSink {
 }
 
 impl ShortPacket<'_> {
-    /// Appends the first `length` of sixteen bytes, the first one lowest. Returns whether there was
-    /// room for them.
+    /// Appends the first `length` of sixteen bytes, lowest first. Returns false if there is no
+    /// room.
     #[inline(always)]
     #[must_use]
     pub fn push(&mut self, bytes: u128, length: usize) -> bool {
         self.fragment.push(bytes, length)
     }
 
-    /// Returns how many bytes have been appended.
+    /// Returns the number of bytes appended.
     #[inline]
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.fragment.len()
     }
 
-    /// Changes a byte that has been appended.
+    /// Changes a byte that was appended.
     #[inline]
     pub fn set(&mut self, at: usize, byte: u8) {
         self.fragment.set(at, byte);
     }
 
-    /// Ends the packet, which is there from now on.
+    /// Ends the packet, which exists from now on.
     #[inline(always)]
     pub fn finish(self) {
         *self.written += self.fragment.len() as u64;

@@ -1,4 +1,4 @@
-//! Packets for which there is no chunk: they are discarded, and that is told.
+//! Packets without a chunk, which are discarded, and the reports of that loss.
 
 use ferretto_wire::Sink;
 
@@ -11,18 +11,18 @@ use crate::policy::ExhaustedPolicy;
 /// The fragment length that marks a packet as abandoned.
 const ABANDONED: [u8; WIDE] = [0xff, 0xff, 0xff, 0x7f];
 
-/// The events since there was no chunk to be had.
+/// The events since a chunk was last missing.
 #[derive(Debug, Default)]
 pub(super) struct Shortage {
-    /// Bytes discarded since the last attempt to get a chunk.
+    /// The number of bytes discarded since the last attempt to acquire a chunk.
     pub(super) discarded: u64,
-    /// The loss was not marked in the last chunk: the arbiter has a note of it until the next
-    /// packet tells.
-    pub(super) is_untold: bool,
+    /// Set if the last chunk had no room to mark the loss: the arbiter remembers it until the next
+    /// packet reports it.
+    pub(super) is_unreported: bool,
 }
 
 impl ChunkSink {
-    /// Gets a chunk at a packet boundary. Returns whether that ends a time of discarding.
+    /// Acquires a chunk at a packet boundary. Returns true if that ends a period of discarding.
     pub(super) fn chunk_for_new_packet(&mut self) -> bool {
         let Some(arbiter) = self.arbiter() else {
             return false;
@@ -32,20 +32,21 @@ impl ChunkSink {
             return false;
         }
         if is_dropping || self.policy == ExhaustedPolicy::Drop {
-            // The old chunk is kept until there is a new one: if there is none, it says so.
+            // The old chunk is kept until there is a new one. If there is none, the old one marks
+            // the loss.
             let next = self.acquire(ExhaustedPolicy::Drop, 0, ChunkFlags::default());
             let is_marked = next.is_none() && self.mark_loss();
             self.give_chunk_back();
             return self.begin_chunk(next, is_dropping, is_marked);
         }
-        // A writer that waits must not keep others from getting on.
+        // A waiting writer must not hold a chunk that others could use.
         self.give_chunk_back();
         let next = self.acquire(self.policy, 0, ChunkFlags::default());
         self.begin_chunk(next, is_dropping, false)
     }
 
-    /// Goes on in a new chunk, or discards, which the last chunk says if `is_marked`. Returns
-    /// whether that ends a time of discarding.
+    /// Continues in a new chunk, or discards; with `is_marked`, the last chunk marks the loss.
+    /// Returns true if that ends a period of discarding.
     fn begin_chunk(
         &mut self,
         chunk: Option<OwnedChunk>,
@@ -57,29 +58,28 @@ impl ChunkSink {
             return false;
         };
         self.chunk = chunk;
-        if std::mem::take(&mut self.shortage.is_untold)
+        if std::mem::take(&mut self.shortage.is_unreported)
             && let Some(arbiter) = self.arbiter()
         {
-            // The packet that begins now says it.
-            arbiter.untold().remove(self.id);
+            // The packet that starts now reports it.
+            arbiter.unreported().remove(self.id);
         }
         was_dropping
     }
 
-    /// Marks in the current chunk that the packet after its last one is lost. Returns whether there
-    /// is room for it.
+    /// Marks in the current chunk that the packet after its last one is lost. Returns false if
+    /// there is no room for it.
     fn mark_loss(&mut self) -> bool {
         if !self.is_ready_for(WIDE) {
             return false;
         }
         self.chunk.append(&ABANDONED);
-        // It has taken the place of the packet that was counted ahead.
+        // The mark replaces the packet that was counted ahead.
         self.state = State::Idle;
         true
     }
 
-    /// Writes a packet that only says that something was lost. Returns whether there was room for
-    /// it.
+    /// Writes a packet that only reports a loss. Returns false if there is no room for it.
     pub(crate) fn report_loss(&mut self) -> bool {
         let Some(arbiter) = self.arbiter() else {
             return true;
@@ -91,7 +91,7 @@ impl ChunkSink {
         !self.is_dropping()
     }
 
-    /// Marks the packet as lost and discards the rest of it.
+    /// Marks the packet as lost, and discards the rest of it.
     pub(super) fn abandon_packet(&mut self, fragment: Fragment) {
         let position = self.position();
         if fragment.width == Width::Narrow {
@@ -108,13 +108,12 @@ impl ChunkSink {
         self.state = State::Discarding;
     }
 
-    /// Notes that there was no chunk to be had, for the first time unless packets were discarded
-    /// already.
+    /// Notes that there is no chunk. It counts once for each period of discarding.
     fn note_shortage(&mut self, was_dropping: bool, is_marked: bool) {
         if !was_dropping {
             self.drop_count += 1;
             if !is_marked && let Destination::Shared(arbiter) = &self.destination {
-                self.shortage.is_untold = true;
+                self.shortage.is_unreported = true;
                 arbiter.note_loss(self.id);
             }
         }

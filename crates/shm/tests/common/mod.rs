@@ -1,4 +1,4 @@
-//! A producer and a service in one process, joined by a region of ordinary memory.
+//! A producer and a service in one process, connected by a region of plain memory.
 #![allow(dead_code, unreachable_pub)]
 
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ impl Outlet for Calls {
     }
 }
 
-/// A chunk as the service stored it.
+/// A chunk as stored by the service.
 #[derive(Clone, Debug)]
 pub struct Stored {
     pub header: ChunkHeader,
@@ -79,7 +79,7 @@ impl World {
         self.arbiter.create_writer(7, ExhaustedPolicy::Drop)
     }
 
-    /// Delivers everything pending and lets the service process it. Returns the commits delivered.
+    /// Delivers all pending output to the service. Returns the number of commits delivered.
     pub fn deliver(&mut self) -> usize {
         let before = self.commits.len();
         loop {
@@ -138,7 +138,7 @@ impl World {
         self.commits.push(commit);
     }
 
-    /// The packets of one writer, put together from the stored chunks, in order.
+    /// Returns the packets of one writer, reassembled from the stored chunks, in order.
     pub fn packets(&self, writer: u16) -> Vec<Vec<u8>> {
         let chunks: BTreeMap<u32, &Stored> = self
             .stored
@@ -154,13 +154,13 @@ impl World {
         u32::from_le_bytes(bytes.try_into().unwrap())
     }
 
-    /// Bytes of the region, read the way a service would: through a second view of the memory.
+    /// Returns bytes of the region as a service reads them: through a second view of the memory.
     pub fn bytes(&self, at: usize, length: usize) -> Vec<u8> {
         // SAFETY: the writers of this world are on this thread, which does nothing else meanwhile.
         unsafe { self.region.snapshot(at, length) }
     }
 
-    /// Header and payload of the first chunk of a page with one chunk.
+    /// Returns the header and the payload of the first chunk of a page with one chunk.
     pub fn chunk(&self, page: usize) -> (u32, u16, u16, Vec<u8>) {
         let bytes = self.bytes(page * self.page + 8, self.page - 8);
         let (header, payload) = bytes.split_at(8);
@@ -173,7 +173,7 @@ impl World {
     }
 }
 
-/// Body of a packet of exactly `length` bytes.
+/// Returns the body of a packet of exactly `length` bytes.
 pub fn raw(length: usize) -> Vec<u8> {
     encode(|m| m.bytes(1, &vec![b'x'; length - 2 - usize::from(length > 129)]))
 }
@@ -182,7 +182,7 @@ pub fn write(writer: &mut TraceWriter, body: &[u8]) {
     writer.write_packet(body);
 }
 
-/// The fragments of a payload, as many as the header counts.
+/// Returns the fragments of a payload, as many as the header counts.
 pub fn fragments(stored: &Stored) -> Vec<&[u8]> {
     let mut rest = stored.payload.as_slice();
     (0..stored.header.count)
@@ -195,7 +195,7 @@ pub fn fragments(stored: &Stored) -> Vec<&[u8]> {
         .collect()
 }
 
-/// Joins fragments into packets; a packet cut by loss is left out, empty fragments are skipped.
+/// Reassembles fragments into packets. Packets cut off by a loss and empty fragments are left out.
 pub fn assemble<'a>(chunks: impl Iterator<Item = &'a Stored>) -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
     let mut partial: Option<Vec<u8>> = None;
