@@ -1,4 +1,4 @@
-//! The cost that the clients of one user may cause together.
+//! Limits on the connections and the memory of each user's clients.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,25 +9,25 @@ use crate::closer::Account;
 use crate::options::Limits;
 use crate::origin::Origin;
 
-/// Connections that anyone may have, however few descriptors there are.
+/// The number of connections that any user may have, however few descriptors there are.
 const FEW_CONNECTIONS: usize = 16;
-/// Descriptors that a connection takes: its own, and that of its memory or file.
+/// The number of descriptors of a connection: its own, and that of its memory or file.
 pub(crate) const PER_CONNECTION: usize = 2;
-/// Descriptors of the service itself, about.
+/// The approximate number of the service's own descriptors.
 const OWN: usize = 64;
-/// Descriptors kept free for arriving messages, which bring 253 at most.
+/// The number of descriptors kept free for arriving messages, which carry at most 253.
 const RESERVE: usize = 256;
-/// The limit of all users together, as a multiple of that of one user.
+/// The limit of all users together, as a multiple of one user's limit.
 const HELD_BY_ALL: usize = 2;
 
 /// The connections of each origin, and the memory held for them.
 ///
-/// Users share descriptors and memory first, and the connections of each user share its part
-/// then. One who comes when others have it all gets a share of it: those who have the most
-/// lose connections.
+/// Descriptors and memory are shared between users first, and then between the connections of each
+/// user. A user who arrives when others have everything gets a share: those with the most lose
+/// connections.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    /// Connections that each user may have regardless of other users, if the operator has set it.
+    /// The number of connections that each user may have, if the operator has set it.
     most_connections: Option<usize>,
     most_held: usize,
     /// The number of descriptors for all clients.
@@ -38,11 +38,11 @@ pub(crate) struct Admission {
 #[derive(Debug)]
 struct Usage {
     connections: usize,
-    /// Bytes that are not sent yet and of unfinished frames.
+    /// The number of unsent bytes and of bytes in unfinished frames.
     held: usize,
-    /// The descriptors that are to be closed, or were passed.
+    /// The account of descriptors that were passed or are to be closed.
     account: Arc<Account>,
-    /// Set if the operator knows that connections are refused.
+    /// Set if the refusal of connections was reported.
     is_reported: bool,
 }
 
@@ -66,7 +66,7 @@ impl Admission {
         }
     }
 
-    /// The account of an origin, which `new` opens if there is none.
+    /// Returns the account of an origin, and opens it with `new` if there is none.
     pub(crate) fn account(
         &mut self,
         origin: Origin,
@@ -81,7 +81,7 @@ impl Admission {
         Arc::clone(&usage.account)
     }
 
-    /// Counts a new connection of an origin that has an account, unless there are too many.
+    /// Counts a new connection of an origin with an account, unless there are too many.
     pub(crate) fn admit(&mut self, origin: Origin) -> Result<(), Refused> {
         self.origins
             .retain(|known, usage| *known == origin || usage.descriptors() > 0);
@@ -111,7 +111,7 @@ impl Admission {
             return;
         };
         usage.connections = usage.connections.saturating_sub(1);
-        // Not at each connection that comes in place of one that left.
+        // Not reset at once, or each replaced connection would be reported.
         if usage.connections < most / 2 {
             usage.is_reported = false;
         }
@@ -123,15 +123,15 @@ impl Admission {
             .unwrap_or_else(|| self.share() / PER_CONNECTION)
     }
 
-    /// Returns the number of descriptors that the clients of one origin may take: as many as each
-    /// of those there are and one more could, with some left over.
+    /// Returns the number of descriptors that the clients of one origin may use: an equal share
+    /// among the present origins and one more, minus a reserve.
     fn share(&self) -> usize {
         let usable = self.descriptors - self.reserve();
         (usable / (self.origins.len() + 1)).max(FEW_CONNECTIONS * PER_CONNECTION)
     }
 
-    /// Returns the number of descriptors that nobody is to take: more than one message can bring,
-    /// if there are so many.
+    /// Returns the number of reserved descriptors: more than one message can carry, if there are
+    /// enough.
     fn reserve(&self) -> usize {
         RESERVE.min(self.descriptors / 4)
     }
@@ -141,34 +141,34 @@ impl Admission {
         self.descriptors.saturating_sub(used)
     }
 
-    /// Returns true if so few descriptors are left that a message might bring more.
+    /// Returns true if so few descriptors are left that one message might carry more.
     pub(crate) fn is_scarce(&self) -> bool {
         self.most_connections.is_none() && self.free() < self.reserve()
     }
 
-    /// Returns true if the clients of this origin take more descriptors than their share.
+    /// Returns true if the clients of this origin use more descriptors than their share.
     pub(crate) fn is_greedy(&self, origin: Origin) -> bool {
         let usage = self.origins.get(&origin);
         self.most_connections.is_none()
             && usage.is_some_and(|usage| usage.descriptors() > self.share())
     }
 
-    /// Returns the origin that has to lose connections for others to have some.
+    /// Returns the origin that has to lose connections so that others can have some.
     pub(crate) fn greediest(&self) -> Option<Origin> {
         if !self.is_scarce() {
             return None;
         }
         let share = self.share();
         let greedy = self.origins.iter().filter(|(_, usage)| {
-            // Connections that are being closed already do not count.
+            // Connections that are already being closed do not count.
             usage.connections * PER_CONNECTION > share
         });
         let (origin, _) = greedy.max_by_key(|(_, usage)| usage.connections)?;
         Some(*origin)
     }
 
-    /// Notes a change of the memory held for a client. If that is too much for its origin, or for
-    /// all together, returns the origin that has to give some back, and its new limit.
+    /// Notes a change of the memory held for a client. If that exceeds the limit of its origin or
+    /// of all, returns the origin that has to release memory, and its new limit.
     pub(crate) fn changed(
         &mut self,
         origin: Origin,
@@ -190,7 +190,7 @@ impl Admission {
     }
 }
 
-/// A refused connection: there are too many of its origin.
+/// The error of a connection whose origin has too many.
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) connections: usize,
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
     use crate::closer::Closer;
 
-    /// Users and their shares of a hundred connections, beside those that are kept free.
+    /// Users and their shares of a hundred connections, apart from the reserve.
     struct Shared {
         admission: Admission,
         closer: Closer,
@@ -212,7 +212,7 @@ mod tests {
         fn new() -> Self {
             let mut admission = Admission::new(&Limits::default());
             admission.descriptors = 100 * PER_CONNECTION + RESERVE;
-            // Not less than is kept free then.
+            // At least the reserve.
             assert_eq!(admission.reserve(), admission.descriptors / 4);
             let closer = Closer::new();
             Self { admission, closer }
@@ -223,7 +223,7 @@ mod tests {
             self.admission.account(origin, || closer.account(origin))
         }
 
-        /// Connects until that is refused; returns how often it was not.
+        /// Connects until a connection is refused; returns the number of accepted ones.
         fn fill(&mut self, uid: u32) -> usize {
             self.account(uid);
             let mut count = 0;
@@ -239,30 +239,30 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_late_finds_as_much_as_the_others() {
+    fn late_users_get_an_equal_share() {
         let mut shared = Shared::new();
         let first = shared.fill(1);
         let second = shared.fill(2);
         let third = shared.fill(3);
-        // A half, a third, a fourth of those not kept free.
+        // A half, a third, a fourth of the descriptors apart from the reserve.
         let usable = shared.admission.descriptors - shared.admission.reserve();
         let of = |part: usize| usable / part / PER_CONNECTION;
         assert_eq!((first, second, third), (of(2), of(3), of(4)));
         assert!(!shared.admission.is_scarce());
-        // Once many have come, those who had more have as much as they.
+        // Once there are many users, those who had more have no more than the others.
         for uid in 4..=6 {
             assert_eq!(shared.fill(uid), FEW_CONNECTIONS.max(of(uid as usize + 1)));
         }
     }
 
     #[test]
-    fn what_is_to_be_closed_counts() {
+    fn descriptors_to_be_closed_count() {
         let mut shared = Shared::new();
         let account = shared.account(1);
         let disposer = crate::closer::Disposer(account);
         let most = shared.fill(1);
         assert!(!shared.admission.is_greedy(Origin::User(1)));
-        // It passes some, which are held.
+        // Passed descriptors are counted.
         let passed: Vec<_> = (0..2 * PER_CONNECTION)
             .map(|_| ferretto_ipc::Disposal::arrived(&disposer))
             .collect();
@@ -274,7 +274,7 @@ mod tests {
         assert!(shared.admission.admit(Origin::User(1)).is_ok());
         assert!(shared.admission.admit(Origin::User(1)).is_err());
         assert!(most > FEW_CONNECTIONS);
-        // They are needed after all.
+        // The service keeps these descriptors.
         for _ in passed {
             ferretto_ipc::Disposal::taken(&disposer);
         }
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_user_with_the_most_bytes_gives_some_back() {
+    fn the_user_with_the_most_bytes_has_to_release_some() {
         let mut shared = Shared::new();
         let most = shared.admission.most_held;
         for uid in 1..=3 {
@@ -294,7 +294,7 @@ mod tests {
         assert_eq!(admission.changed(first, 0, most - 5), None);
         assert_eq!(admission.changed(second, 0, most), None);
         assert_eq!(admission.changed(third, 0, 5), None);
-        // The third is far from any bound of its own.
+        // The third is far below its own limit.
         let worst = admission.changed(third, 5, 6);
         assert_eq!(worst, Some((second, most * HELD_BY_ALL / 3)));
         assert_eq!(admission.changed(second, most, 0), None);

@@ -1,4 +1,4 @@
-//! One connected client.
+//! A connected client.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use crate::origin::Origin;
 use crate::remote::RemoteClient;
 use crate::schedule::Turn;
 
-/// The role of a client: which of the two sockets it connected to.
+/// The role of a client, determined by the socket that it connected to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Producer {
-        /// Set if relays of other machines are served there, too.
+        /// Set if the socket also serves relays of other machines.
         relays: bool,
     },
     Consumer,
 }
 
 impl Role {
-    /// Returns the services that such a socket exposes.
+    /// Returns the services of such a socket.
     pub(crate) fn services(self) -> Arc<[PortKind]> {
         match self {
             Self::Producer { relays: false } => [PortKind::Producer].into(),
@@ -43,42 +43,42 @@ impl Role {
     }
 }
 
-/// One connected client.
+/// A connected client.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) id: ClientId,
     pub(crate) role: Role,
-    /// Set if it is on another machine.
+    /// Set if the client is on another machine.
     pub(crate) remote: Option<RemoteClient>,
-    /// With whose it is counted.
+    /// The origin to which the connection is charged.
     pub(crate) origin: Origin,
-    /// The bytes of its queue and unfinished frame that are counted.
+    /// The number of bytes of its queue and its unfinished frame that are charged.
     pub(crate) accounted: usize,
     pub(crate) socket: Socket,
     pub(crate) connection: Connection,
-    /// Set if the service knows the client: from its first call on.
+    /// Set once the service knows the client: from its first call on.
     pub(crate) announced: bool,
-    /// Set if there may be something to read.
+    /// Set if there may be bytes to read.
     pub(crate) readable: bool,
-    /// Its turn among those to be read from.
+    /// Its place among the clients to read from.
     pub(crate) turn: Turn,
-    /// Set if the peer has closed its end, which is only seen by reading on.
+    /// Set if the peer has closed its end, which a read reports after the remaining bytes.
     pub(crate) peer_closed: bool,
-    /// Set if the reactor waits for the socket to take more.
+    /// Set if the reactor waits until the socket is writable.
     pub(crate) waits_for_room: bool,
-    /// Set if the service wants to know when the queue is short.
+    /// Set if the service waits for the queue to become short.
     pub(crate) wants_drained: bool,
-    /// Set if the connection is to end when the queue is empty.
+    /// Set if the connection ends once the queue is empty.
     pub(crate) closing: bool,
-    /// Since when nothing was taken from a queue that is not empty, in
-    /// nanoseconds of `CLOCK_MONOTONIC`.
+    /// The time since which the peer has read nothing of the queue, in nanoseconds of
+    /// `CLOCK_MONOTONIC`.
     pub(crate) stalled_since: Option<u64>,
     /// The memory shared with a producer.
     pub(crate) region: Option<Arc<Region>>,
 }
 
 impl Client {
-    /// Takes an accepted connection, or gives it back if it is not known whose it is.
+    /// Wraps an accepted connection, or returns it if its origin is not known.
     pub(crate) fn new(
         id: ClientId,
         role: Role,
@@ -139,15 +139,16 @@ impl Client {
         }
     }
 
-    /// Returns whether requests should be read now. Those of a consumer wait while it has much to
-    /// read itself. Those of a producer never wait: it may be unable to read before it has sent.
+    /// Returns true if requests should be read now. Requests of a consumer wait while it has many
+    /// replies to read. Requests of a producer never wait: it may be unable to read before it has
+    /// sent.
     pub(crate) fn may_read(&self, limits: &Limits) -> bool {
         let behind =
             self.role == Role::Consumer && self.socket.queued() > limits.consumer_high_water;
         self.readable && !self.closing && !behind
     }
 
-    /// The event that tells the service about this client.
+    /// Returns the event that announces this client to the service.
     pub(crate) fn announcement(&self) -> Event {
         let peer = self.connection.peer();
         let peer = Peer {

@@ -1,9 +1,9 @@
-//! Closing descriptors of clients, and their connections, where it holds up nobody else.
+//! Closes descriptors and connections of clients where that delays no other work.
 //!
-//! The last one to close a socket may wait for unsent data, the last one to close a file for its
-//! file system, which may be a program of the client, and with a connection go descriptors that
-//! nobody has received. So the service closes none of that itself. Threads do, a few for each user:
-//! one who makes them wait waits for himself.
+//! Closing a socket for the last time can wait for unsent data. Closing a file can wait for its
+//! file system, which may be a program of the client. A connection can contain descriptors that
+//! were never received. So the service closes none of these itself: a few threads for each user do,
+//! and a user who makes them wait only delays itself.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -20,14 +20,14 @@ use crate::origin::Origin;
 
 /// The number of threads that may close descriptors of one user.
 const THREADS_PER_USER: usize = 4;
-/// With so many threads, a user gets one at most.
+/// From this number of threads on, a user gets at most one.
 const MANY_THREADS: usize = 32;
-/// With so many, none is added.
+/// The largest number of threads.
 const MOST_THREADS: usize = 256;
-/// The number of threads that stay when there is nothing to do.
+/// The number of idle threads that are kept.
 const KEPT_THREADS: usize = 2;
 
-/// A descriptor, or an owner of some, that is to be closed.
+/// A descriptor, or an owner of descriptors, to close.
 #[derive(Debug)]
 pub(crate) enum Remains {
     /// A descriptor that a client passed.
@@ -36,7 +36,7 @@ pub(crate) enum Remains {
     Connection(Socket, Option<Arc<Region>>),
     /// A socket at which clients may have been waiting.
     Listener(Listener),
-    /// An item that takes until the sender is gone to close.
+    /// A value whose closing takes until the sender is dropped.
     #[cfg(test)]
     Waits(std::sync::mpsc::Receiver<()>),
 }
@@ -57,7 +57,7 @@ impl Remains {
     }
 }
 
-/// The threads that close, and their queues.
+/// The threads, and their queues.
 #[derive(Debug)]
 pub(crate) struct Closer(Arc<Shared>);
 
@@ -72,17 +72,17 @@ pub(crate) struct Account {
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    /// There is something to do, or something was done.
+    /// Signals new or finished work.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
     queues: HashMap<Origin, Queue>,
-    /// Users with something to do, in the order of their turns.
+    /// The users with work, in the order of their turns.
     turns: VecDeque<Origin>,
     threads: usize,
-    /// Threads that wait for something to do, or are just starting and will look for it.
+    /// The number of threads that wait for work, or are just starting.
     idle: usize,
     over: bool,
 }
@@ -90,17 +90,17 @@ struct State {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<(Arc<Account>, Remains)>,
-    /// The number of threads that are closing something of this user.
+    /// The number of threads that close descriptors of this user.
     busy: usize,
 }
 
 impl Closer {
-    /// Has no threads before there is something to do.
+    /// Creates a closer without threads; they start with the first work.
     pub(crate) fn new() -> Self {
         Self(Arc::default())
     }
 
-    /// The account of a user. There must be one for each.
+    /// Creates the account of a user. Each user must have only one.
     pub(crate) fn account(&self, origin: Origin) -> Arc<Account> {
         Arc::new(Account {
             origin,
@@ -109,8 +109,8 @@ impl Closer {
         })
     }
 
-    /// Waits until all descriptors are closed, or `deadline`. Others are closed later, or with the
-    /// process.
+    /// Waits until all descriptors are closed, or for `deadline`. The remaining ones are closed
+    /// later, or with the process.
     pub(crate) fn finish(self, deadline: Instant) {
         let mut state = self.0.lock();
         while !state.queues.is_empty() {
@@ -128,13 +128,13 @@ impl Closer {
 }
 
 impl Account {
-    /// Returns the number of descriptors that this user has the service hold, besides connections:
-    /// some that were passed, some to be closed.
+    /// Returns the number of descriptors that the service holds for this user, besides connections:
+    /// those passed and those to be closed.
     pub(crate) fn descriptors(&self) -> usize {
         self.descriptors.load(Ordering::Relaxed)
     }
 
-    /// Closes something on another thread.
+    /// Closes `remains` on another thread.
     pub(crate) fn dispose(self: &Arc<Self>, remains: Remains) {
         self.descriptors.fetch_add(1, Ordering::Relaxed);
         self.enqueue(remains);
@@ -155,7 +155,7 @@ impl Account {
     }
 }
 
-/// An [`Account`] as the disposal of descriptors that its user's connections bring.
+/// The [`Account`] as the [`Disposal`] for descriptors on its user's connections.
 #[derive(Debug)]
 pub(crate) struct Disposer(pub(crate) Arc<Account>);
 
@@ -174,7 +174,7 @@ impl Disposal for Disposer {
 }
 
 impl State {
-    /// Returns true if there is something to do for which another thread may be started.
+    /// Returns true if there is work for another thread.
     fn wants_thread(&self) -> bool {
         self.idle == 0 && self.turns.iter().any(|origin| self.may_add_thread(*origin))
     }
@@ -189,7 +189,7 @@ impl State {
         busy < most
     }
 
-    /// The next thing to close, of a user who does not keep too many threads busy.
+    /// Returns the next value to close, of a user who does not occupy too many threads.
     fn next(&mut self) -> Option<(Origin, Arc<Account>, Remains)> {
         for _ in 0..self.turns.len() {
             let origin = self.turns.pop_front()?;
@@ -234,20 +234,20 @@ impl Shared {
         state.idle += 1;
         let shared = Arc::clone(this);
         let builder = thread::Builder::new().name("closer".to_owned());
-        // Without a thread it waits for the next one.
+        // If no thread can be started, the work waits for the next one.
         if builder.spawn(move || Self::work(&shared)).is_err() {
             state.threads -= 1;
             state.idle -= 1;
         }
     }
 
-    /// A thread's life: few stay to wait for work, the others end when there is nothing to do.
+    /// The main loop of a thread. Few threads wait for work; the others end when there is none.
     fn work(this: &Arc<Self>) {
         let mut state = this.lock();
         loop {
             state.idle -= 1;
             while let Some((origin, account, remains)) = state.next() {
-                // This one may take long.
+                // The following close may take long.
                 Self::add_thread(this, &mut state);
                 drop(state);
                 remains.close();
@@ -277,7 +277,7 @@ mod tests {
 
     use super::*;
 
-    /// Disposes of things that are not closed before the returned guard is dropped.
+    /// Disposes of values that take until the returned guards are dropped to close.
     fn block(account: &Arc<Account>, count: usize) -> Vec<Sender<()>> {
         let one = |_| {
             let (go_on, waits) = channel();
@@ -287,17 +287,17 @@ mod tests {
         (0..count).map(one).collect()
     }
 
-    /// Disposes of a descriptor and waits until it is closed.
+    /// Disposes of a descriptor, and waits until it is closed.
     fn close_one(account: &Arc<Account>) {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         account.dispose(Remains::Descriptor(reader));
-        // Woken by the end of the last reader.
+        // Wakes up when the last reader is closed.
         let mut fds = [PollFd::new(&writer, PollFlags::empty())];
         poll(&mut fds, None).unwrap();
     }
 
     #[test]
-    fn who_makes_threads_wait_waits_for_himself() {
+    fn a_user_who_blocks_threads_only_delays_itself() {
         let closer = Closer::new();
         let accounts = [0, 1, 2].map(|uid| closer.account(Origin::User(uid)));
         let blocked: Vec<_> = accounts[..2].iter().map(|one| block(one, 100)).collect();
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn with_many_threads_there_is_one_for_whoever_has_none() {
+    fn with_many_threads_each_user_gets_only_one() {
         let closer = Closer::new();
         let accounts: Vec<_> = (0..40)
             .map(|uid| closer.account(Origin::User(uid)))

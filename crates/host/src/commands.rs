@@ -1,4 +1,4 @@
-//! Carrying out the service's commands.
+//! Carries out the service's commands.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
@@ -13,8 +13,7 @@ use crate::notice::Notice;
 use crate::reactor::Reactor;
 
 impl Reactor {
-    /// Carries out everything the service has asked for, and tells it of the
-    /// clients lost on the way.
+    /// Carries out all commands of the service, and reports clients lost meanwhile to it.
     pub(crate) fn carry_out(&mut self, now: &Clocks) {
         loop {
             while let Some(command) = self.service.poll_command() {
@@ -41,8 +40,8 @@ impl Reactor {
                     None
                 };
                 if region_fd && fd.is_none() {
-                    // Out of descriptors. A producer that is told of memory it
-                    // does not get would fail in worse ways.
+                    // The process is out of descriptors. A producer that gets no memory after an
+                    // announcement would fail in worse ways.
                     return self.close_after_flush(client);
                 }
                 self.reply(client, request_id, reply.as_ref(), has_more, fd);
@@ -65,7 +64,7 @@ impl Reactor {
                 reply,
             } => {
                 self.reply(client, request_id, Some(&reply), false, None);
-                // The relay measures the time.
+                // Sent at once, since the relay measures the round trip.
                 self.send_at_once(client);
             }
             Command::SetPriority { priority, client } => self.set_priority(now, priority, client),
@@ -73,7 +72,7 @@ impl Reactor {
                 self.share_memory(now, client, Region::create(size));
             }
             Command::AdoptSharedMemory { client, fd } => {
-                // A descriptor that is not memory is not closed here.
+                // A descriptor that is not memory is not closed here, since that could block.
                 let region = Region::inspect(fd.as_fd())
                     .and_then(|_| Region::from_untrusted_fd(fd.into_fd()));
                 self.share_memory(now, client, region);
@@ -124,7 +123,7 @@ impl Reactor {
                 self.notices
                     .report(&Notice::ReplyTooLarge { client, error });
                 if has_more {
-                    // The stream goes on without this message.
+                    // The stream continues without this message.
                     return;
                 }
                 rejection_frame(request_id)

@@ -1,4 +1,4 @@
-//! Descriptions of fields outside the schema, installed on this machine.
+//! Descriptions of fields outside the schema that are installed on this machine.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -14,11 +14,11 @@ const INSTALLED: [&str; 2] = [
     "/vendor/etc/tracing_descriptors.gz",
 ];
 
-/// Every trace begins with them, so they must not be large.
+/// The size limit: every trace begins with these descriptions.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// Returns the extensions that are installed. Upstream looks for them on Android only; where the
-/// files exist they are meant.
+/// Returns the installed extensions. Upstream looks for the files on Android only; where they
+/// exist, they are used here.
 pub(crate) fn installed(notices: &NoticeSink) -> Vec<ExtensionDescriptor> {
     let files = INSTALLED.iter().map(Path::new);
     files.filter_map(|path| load(path, notices)).collect()
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_is_loaded_and_what_cannot_be_is_said() {
+    fn readable_files_are_loaded_and_errors_are_reported() {
         let remarks = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&remarks);
         let notices = NoticeSink::new(move |notice| sink.lock().unwrap().push(notice.to_string()));

@@ -1,4 +1,4 @@
-//! Ends a process whose loop hangs: nobody else could say that it does.
+//! Aborts a process whose loop hangs, from another thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ferretto_service::driver::clocks::monotonic;
 
-/// Tells a thread of its own when turns of a loop begin and end. That thread sleeps while there are
-/// none.
+/// Notifies a watcher thread when turns of a loop begin and end. The thread sleeps while there are
+/// no turns.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
     shared: Arc<Shared>,
@@ -17,17 +17,17 @@ pub(crate) struct Heartbeat {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// When the present turn began (`CLOCK_MONOTONIC`, nanoseconds), 0 between turns.
+    /// The start of the current turn (`CLOCK_MONOTONIC`, nanoseconds), 0 between turns.
     busy_since: AtomicU64,
     turns: AtomicU64,
-    /// The watcher waits to be woken.
+    /// Set while the watcher sleeps.
     asleep: AtomicBool,
     over: AtomicBool,
 }
 
 impl Heartbeat {
-    /// Calls `hangs` on another thread once a turn has lasted for `limit` nanoseconds, or up to a
-    /// third more. `None` if there can be no such thread.
+    /// Creates a watcher that calls `hangs` on another thread once a turn has lasted for `limit`
+    /// nanoseconds, or up to a third more. `None` if the thread cannot be started.
     pub(crate) fn new(limit: u64, hangs: impl FnOnce() + Send + 'static) -> Option<Self> {
         let shared = Arc::new(Shared::default());
         let watched = Arc::clone(&shared);
@@ -39,7 +39,7 @@ impl Heartbeat {
         })
     }
 
-    /// `now` is `CLOCK_MONOTONIC`.
+    /// Begins a turn. `now` is `CLOCK_MONOTONIC`.
     pub(crate) fn begin_turn(&self, now: u64) {
         self.shared.busy_since.store(now, Ordering::SeqCst);
         self.shared.turns.fetch_add(1, Ordering::SeqCst);
@@ -72,8 +72,8 @@ impl Shared {
             }
             let since = self.busy_since.load(Ordering::SeqCst);
             let is_late = since != 0 && monotonic().saturating_sub(since) >= limit;
-            // A process that was stopped and goes on is late, but has a period to show that it does
-            // not hang.
+            // A process that was stopped and continued is late, but gets another period to finish
+            // its turn.
             let was_late = late_turn.replace(if is_late { since } else { 0 });
             if is_late && was_late == Some(since) {
                 return hangs();
@@ -84,7 +84,7 @@ impl Shared {
         }
     }
 
-    /// Until the next turn, or the end.
+    /// Sleeps until the next turn, or the end.
     fn sleep(&self, turns: u64) {
         self.asleep.store(true, Ordering::SeqCst);
         while self.turns.load(Ordering::SeqCst) == turns && !self.over.load(Ordering::SeqCst) {
@@ -101,10 +101,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_that_does_not_end_is_noticed() {
+    fn a_turn_that_does_not_end_is_reported() {
         let (hung, receiver) = mpsc::channel();
         let heartbeat = Heartbeat::new(1000, move || hung.send(()).unwrap()).unwrap();
-        // It may have gone to sleep before.
+        // The watcher may already be asleep.
         while !heartbeat.shared.asleep.load(Ordering::SeqCst) {
             thread::yield_now();
         }
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_that_end_are_fine_and_so_is_doing_nothing() {
+    fn turns_that_end_and_idle_loops_are_not_reported() {
         let (hung, receiver) = mpsc::channel();
         let hour = 3_600_000_000_000;
         let heartbeat = Heartbeat::new(hour, move || hung.send(()).unwrap()).unwrap();
@@ -122,7 +122,7 @@ mod tests {
             heartbeat.end_turn();
         }
         drop(heartbeat);
-        // The watcher ends without a word.
+        // The watcher ends without a call.
         assert!(receiver.recv().is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Binding, and the life of a host from start to stop.
+//! The host: binds sockets, runs and stops.
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
@@ -21,48 +21,48 @@ use crate::permissions::FilePermissions;
 use crate::reactor::{ListenerState, Reactor};
 use crate::watchdog::RunWild;
 
-/// Tokens of sources other than clients; those of clients are their ids, which start at 1.
+/// Tokens of event sources other than clients; those of clients are their ids, which start at 1.
 const WAKE: Token = Token(usize::MAX);
 const TIMER: Token = Token(usize::MAX - 1);
 const SIGNAL: Token = Token(usize::MAX - 2);
 const LISTENERS: usize = usize::MAX / 2;
-/// The number of events taken at a time. They come in the order they happened, and a user is only
-/// served before others once it is known that there is something to read: with few, thousands of
-/// another's connections would come first.
+/// The number of events taken at a time. They are in the order of their arrival, and a user is only
+/// served before others once an event shows that there are bytes to read. With a small number,
+/// thousands of events of another user would come first.
 const EVENTS: usize = 4096;
 
-/// Why a host could not start.
+/// The reason why a host could not start or had to stop.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// No producer address was given.
+    /// There is no producer address.
     #[error("no producer socket name was given")]
     NoProducerAddress,
-    /// Relays were to be served at a socket that is none of the producers'.
+    /// The relay address is not one of the producer addresses.
     #[error("{address} is none of the producer sockets ({producers})")]
     NoRelayAddress {
-        /// The address at which relays were to be served.
+        /// The relay address.
         address: Address,
-        /// The producer sockets, separated by commas.
+        /// The producer addresses, separated by commas.
         producers: String,
     },
-    /// An address could not be listened at.
+    /// Listening failed.
     #[error(transparent)]
     Bind(#[from] BindError),
     /// Group or mode of a socket could not be set.
     #[error("cannot set the permissions of {address}: {source}")]
     Permissions {
-        /// The socket.
+        /// The address of the socket.
         address: Address,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
-    /// Sockets that were handed over cannot be used.
+    /// Inherited sockets cannot be used.
     #[error(transparent)]
     Inherited(#[from] InheritedError),
-    /// The service used too much of the machine.
+    /// The service exceeded the limits of its watchdog.
     #[error(transparent)]
     RunWild(#[from] RunWild),
-    /// The system refused something else.
+    /// Another system error.
     #[error("cannot start the tracing service: {0}")]
     Io(#[from] io::Error),
 }
@@ -102,28 +102,28 @@ impl Stopper {
     /// Asks the host to end. [`Host::run`] returns soon after.
     pub fn stop(&self) {
         self.0.requested.store(true, Ordering::Release);
-        // Fails only if the host is gone already.
+        // This fails only if the host is already gone.
         let _ = self.0.waker.wake();
     }
 }
 
 impl Host {
-    /// Listens. Clients can connect as soon as this returns, and are served
-    /// once [`run`](Self::run) is called.
+    /// Listens. Clients can connect as soon as this returns, and are served once [`run`](Self::run)
+    /// is called.
     ///
     /// # Errors
     ///
-    /// See [`HostError`]. Nothing is left behind.
+    /// See [`HostError`]. After an error, no socket is left.
     pub fn bind(options: HostOptions) -> Result<Self, HostError> {
         Self::with_sockets(options, InheritedSockets::default())
     }
 
-    /// Like [`bind`](Self::bind), but serves these sockets in place of the addresses for clients of
-    /// their kind. Their permissions are left as they are.
+    /// Like [`bind`](Self::bind), but uses these sockets instead of the addresses for clients of
+    /// their kind. Their permissions are not changed.
     ///
     /// # Errors
     ///
-    /// See [`HostError`]. Nothing is left behind.
+    /// See [`HostError`]. After an error, no socket is left.
     pub fn with_sockets(
         mut options: HostOptions,
         sockets: InheritedSockets,
@@ -162,7 +162,7 @@ impl Host {
             waker: Arc::clone(&waker),
         };
         let wake = move || {
-            // Fails only if the reactor is gone already.
+            // This fails only if the reactor is already gone.
             let _ = waker.wake();
         };
         let mut reactor = Reactor::new(
@@ -204,31 +204,31 @@ impl Host {
         self.reactor.addresses(|role| role == Role::Consumer).next()
     }
 
-    /// The TCP port of the first producer socket that has one; of use when the
-    /// address left the choice to the system.
+    /// Returns the TCP port of the first producer socket that has one, for addresses that let the
+    /// system choose it.
     pub fn producer_port(&self) -> Option<u16> {
         self.reactor.producer_port()
     }
 
-    /// Also stops when this becomes readable.
+    /// Also stops when this descriptor becomes readable.
     pub(crate) fn stop_when_readable(&mut self, fd: OwnedFd) -> io::Result<()> {
         register(&self.poll, fd.as_raw_fd(), SIGNAL)?;
         self.signal = Some(fd);
         Ok(())
     }
 
-    /// Serves clients until stopped. Then every connection is closed, files
-    /// are completed and socket files removed.
+    /// Serves clients until stopped. Then closes all connections, completes files and removes
+    /// socket files.
     ///
     /// # Errors
     ///
-    /// When the system's event queue fails, or the watchdog found that the service ran wild (the
-    /// error then holds a [`RunWild`](crate::RunWild)). Either ends the service.
+    /// Fails if the system's event queue fails, or if the service exceeds the limits of its
+    /// watchdog (the error then contains a [`RunWild`](crate::RunWild)). Both end the service.
     pub fn run(self) -> io::Result<()> {
         self.run_until(|| ())
     }
 
-    /// Like [`run`](Self::run), and calls `stopped` when it begins to end.
+    /// Like [`run`](Self::run), but calls `stopped` when it starts to end.
     pub(crate) fn run_until(mut self, stopped: impl FnOnce()) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS);
         let mut stopping = false;
@@ -294,7 +294,7 @@ fn list(addresses: &[Address]) -> String {
 fn listen_for_producers(options: &HostOptions) -> Result<Vec<Listener>, HostError> {
     let permissions = options.permissions.as_ref().map(|both| &both.producer);
     let listen = |address: &Address| {
-        // As upstream: for producers elsewhere there is no file to set.
+        // As in upstream, sockets for producers on other machines have no file.
         let has_file = !matches!(address, Address::Tcp { .. } | Address::Vsock { .. });
         listen(address, permissions.filter(|_| has_file))
     };
@@ -306,7 +306,7 @@ fn listen_for_consumers(options: &HostOptions) -> Result<Listener, HostError> {
     listen(&options.consumer, permissions)
 }
 
-/// Listens, and lets nobody in before the permissions are set.
+/// Listens. Clients cannot connect before the permissions are set.
 fn listen(address: &Address, permissions: Option<&FilePermissions>) -> Result<Listener, HostError> {
     let Some(permissions) = permissions else {
         return Ok(Listener::bind(address)?);

@@ -1,4 +1,4 @@
-//! Descriptors handed over by the parent process.
+//! Sockets inherited from the parent process.
 
 use std::env;
 use std::io;
@@ -8,71 +8,71 @@ use ferretto_ipc::socket::Listener;
 use ferretto_shm::take_inherited;
 use rustix::process::getpid;
 
-/// Upstream's names for a pair of bound sockets, from Android's init.
+/// Upstream's variables for a pair of bound sockets, as set by Android's init.
 const PRODUCER_VARIABLE: &str = "ANDROID_SOCKET_traced_producer";
 const CONSUMER_VARIABLE: &str = "ANDROID_SOCKET_traced_consumer";
-/// Those of systemd's socket activation, see sd_listen_fds(3).
+/// The variables of systemd's socket activation, see sd_listen_fds(3).
 const LISTEN_PID: &str = "LISTEN_PID";
 const LISTEN_FDS: &str = "LISTEN_FDS";
 const LISTEN_NAMES: &str = "LISTEN_FDNAMES";
-/// The first descriptor systemd passes.
+/// The first descriptor that systemd passes.
 const LISTEN_FIRST: RawFd = 3;
-/// More sockets than this are a mistake.
+/// The largest accepted number of sockets.
 const LISTEN_MOST: RawFd = 256;
 
-/// Sockets that were bound for the service.
+/// Sockets that the parent process bound for the service.
 #[derive(Debug, Default)]
 pub struct InheritedSockets {
-    /// The sockets at which producers connect; if empty, the service binds its own.
+    /// The sockets for producers; if empty, the service binds its own.
     pub producers: Vec<Listener>,
-    /// The socket at which consumers connect; if there is none, the service binds its own.
+    /// The socket for consumers; if there is none, the service binds its own.
     pub consumer: Option<Listener>,
 }
 
-/// Why the sockets handed over cannot be used.
+/// The reason why inherited sockets cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum InheritedError {
-    /// Half a pair.
+    /// Only one of the two variables is set.
     #[error("{PRODUCER_VARIABLE} and {CONSUMER_VARIABLE} go together, but only {0} is set")]
     HalfAPair(&'static str),
-    /// Not the number of a descriptor.
+    /// A variable does not contain a descriptor number.
     #[error("{variable} is \"{value}\", which is no number of a descriptor")]
     Number {
-        /// The variable of the environment.
+        /// The name of the variable.
         variable: &'static str,
         /// Its value.
         value: String,
     },
-    /// The descriptor is not there, or is not such a socket.
+    /// The descriptor does not exist, or is not a suitable socket.
     #[error("descriptor {number} cannot be listened at: {source}")]
     Socket {
-        /// Its number.
+        /// The descriptor number.
         number: RawFd,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
-    /// Nothing tells whom the socket is for.
+    /// The purpose of a socket is not known.
     #[error(
         "is socket {number} for producers or consumers? FileDescriptorName= of its unit is \"{name}\", \
          which contains neither \"producer\" nor \"consumer\""
     )]
     Purpose {
-        /// The number of its descriptor.
+        /// The descriptor number.
         number: RawFd,
-        /// The name it came with.
+        /// The name of the socket.
         name: String,
     },
-    /// There can be one only.
+    /// There is more than one socket for consumers.
     #[error("socket {number} is a second one for consumers")]
     SecondConsumer {
-        /// The number of its descriptor.
+        /// The descriptor number.
         number: RawFd,
     },
 }
 
 impl InheritedSockets {
-    /// Takes the sockets that the environment tells of: by systemd's socket activation, or by the
-    /// variables of Android's init. Usually there are none.
+    /// Takes the sockets of systemd's socket activation, or of the variables of Android's init.
+    /// Usually there are none.
     ///
     /// # Errors
     ///
@@ -107,7 +107,7 @@ impl InheritedSockets {
         for number in LISTEN_FIRST..LISTEN_FIRST + count {
             let name = names.next().unwrap_or_default();
             let listener = listener(number)?;
-            // Without a name, that of the socket itself may tell.
+            // Without a name, the address of the socket may tell its purpose.
             let address = listener.address().to_string();
             let name_of_role = if name.is_empty() { &address } else { name };
             match (
@@ -127,7 +127,7 @@ impl InheritedSockets {
     }
 }
 
-/// Takes the one socket that systemd's socket activation handed over, for programs that have one.
+/// Takes the single socket of systemd's socket activation, for programs that have one.
 ///
 /// # Errors
 ///

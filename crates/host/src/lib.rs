@@ -1,17 +1,18 @@
 //! The tracing service on real sockets, files and clocks.
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! * A client that floods, stalls, breaks the protocol or dies harms nobody else: work per client
-//!   and turn is bounded, so is the memory kept for it, and nothing ever waits for it.
-//! * The socket of a running service is never taken away; a stale socket file
-//!   is replaced, and ours are removed at the end.
-//! * An idle host does not run at all.
+//! * A client that floods, stalls, breaks the protocol or dies harms no other client: the work per
+//!   client and turn is bounded, the memory kept for it is bounded, and the host never waits for
+//!   it.
+//! * The socket of a running service is never replaced. A stale socket file is replaced, and the
+//!   host's own files are removed at the end.
+//! * An idle host uses no CPU time.
 //!
-//! # Types to know
+//! # Main types
 //!
-//! [`Host`] listens and serves; [`HostOptions`] says where, and [`Stopper`]
-//! ends it. [`traced::run`] is the whole daemon.
+//! [`Host`] listens and serves as [`HostOptions`] say; [`Stopper`] ends it. [`traced::run`] is the
+//! whole daemon.
 #![forbid(unsafe_code)]
 
 mod admission;

@@ -15,7 +15,7 @@ use ferretto_service::{ClientId, Waiting};
 use crate::origin::Origin;
 use crate::remote::RemoteRefusal;
 
-/// Something an operator may want to know. None of it stops the host.
+/// A message for the operator. No notice but [`Hangs`](Notice::Hangs) means that the host stops.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Notice {
@@ -27,26 +27,26 @@ pub enum Notice {
         /// The size of the frame, and the limit.
         error: FrameTooLarge,
     },
-    /// Another machine is not served.
+    /// A connection from another machine was refused.
     #[error("a connection from {host} was refused: {refusal}")]
     RemoteRefused {
-        /// Its address.
+        /// The address of the machine.
         host: PeerHost,
-        /// Why.
+        /// The reason.
         refusal: RemoteRefusal,
     },
-    /// A producer elsewhere did not say who it is and was disconnected.
+    /// A producer on another machine did not identify itself and was disconnected.
     #[error("{client} was disconnected: it is on another machine and does not say who it is")]
     Unidentified {
         /// The client.
         client: ClientName,
     },
-    /// Receiving from a client failed and it was disconnected.
+    /// Receiving from a client failed, and it was disconnected.
     #[error("{client} was disconnected: {error}")]
     ReceiveFailed {
         /// The client.
         client: ClientName,
-        /// Why.
+        /// The reason.
         error: ReceiveError,
     },
     /// A client did not read its messages and was disconnected.
@@ -54,15 +54,15 @@ pub enum Notice {
     QueueFull {
         /// The client.
         client: ClientName,
-        /// The number of bytes that wait.
+        /// The number of waiting bytes.
         error: QueueError,
     },
-    /// A client stopped reading in the middle and was disconnected.
+    /// A client with unread replies stopped reading and was disconnected.
     #[error("{client} was disconnected: it has not read for {seconds} s")]
     Stalled {
         /// The client.
         client: ClientName,
-        /// For how long.
+        /// The time without a read, in seconds.
         seconds: u64,
     },
     /// A reply was too large to be sent; the request was rejected instead.
@@ -70,43 +70,42 @@ pub enum Notice {
     ReplyTooLarge {
         /// The client.
         client: ClientName,
-        /// The reply.
+        /// The reply's method and size.
         error: ReplyTooLarge,
     },
-    /// Shared memory of a producer was refused or could not be made.
+    /// Shared memory of a producer was refused or could not be created.
     #[error("no shared memory with {client}: {error}")]
     SharedMemory {
         /// The client.
         client: ClientName,
-        /// Why.
+        /// The reason.
         error: ferretto_shm::RegionError,
     },
-    /// Connections are refused, from now until there are far fewer.
+    /// Connections are refused, until there are far fewer.
     #[error("connections of {origin} are refused: there are {limit} already")]
     TooManyConnections {
         /// The origin of the connections.
         origin: Origin,
-        /// The largest number allowed.
+        /// The largest number of connections.
         limit: usize,
     },
     /// The clients of one user do not read, or do not finish their frames, and the one with the
-    /// most was disconnected.
+    /// most bytes was disconnected.
     #[error("{client} was disconnected: more than {limit} bytes are held for clients of {origin}")]
     TooMuchHeld {
         /// The client.
         client: ClientName,
-        /// The origin of the descriptor.
+        /// The origin of the client.
         origin: Origin,
-        /// The most that may be held for them together.
+        /// The limit of bytes held for its clients together.
         limit: usize,
     },
-    /// The clients of a user cause too much work, and are read from less often for as long as that
-    /// lasts.
+    /// The clients of a user cause too much work, and are served less often as long as that lasts.
     #[error("clients of {origin} are held back: they use more than {percent} % of a CPU")]
     HeldBack {
         /// The origin of the clients.
         origin: Origin,
-        /// The share of a CPU that they may use.
+        /// The share of a CPU that they may use, in percent.
         percent: u64,
     },
     /// The clients of a user were held back for long, and the one with the most work was
@@ -117,17 +116,17 @@ pub enum Notice {
     TooMuchWork {
         /// The client.
         client: ClientName,
-        /// The user it belongs to.
+        /// The origin of the client.
         origin: Origin,
-        /// For how long.
+        /// The time for which they were held back, in seconds.
         seconds: u64,
     },
-    /// There were few descriptors left, and those who had the most lost one.
+    /// Descriptors became scarce, and the origin with the most lost a connection.
     #[error("{client} was disconnected: {origin} has more connections than others leave room for")]
     MadeRoom {
         /// The client.
         client: ClientName,
-        /// The user it belongs to.
+        /// The origin of the client.
         origin: Origin,
     },
     /// A client passed a descriptor although too many are held for its user, most of them because
@@ -136,36 +135,36 @@ pub enum Notice {
     TooManyDescriptors {
         /// The client.
         client: ClientName,
-        /// The user it belongs to.
+        /// The origin of the client.
         origin: Origin,
     },
-    /// An installed description of fields could not be read; traces are made without it.
+    /// An installed description of fields could not be read; traces do not contain it.
     #[error("{} is not put into traces: {error}", path.display())]
     ExtensionDescriptor {
-        /// Its file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         error: io::Error,
     },
-    /// The service's priority could not be set back to its own, or to that of other sessions.
+    /// The service's priority could not be lowered to its default, or to that of other sessions.
     #[error("the priority stays as it is: {error}")]
     Priority {
-        /// Why.
+        /// The reason.
         error: BoostError,
     },
     /// The host hangs, and is about to abort the process.
     #[error("the service ends itself: it has been busy with the same thing for {seconds} s")]
     Hangs {
-        /// For at least so long.
+        /// The duration in seconds, at least.
         seconds: u64,
     },
     /// A session cannot end because of data sources that do not answer.
     #[error("{}", waiting_text(.0))]
     Waiting(Waiting),
-    /// A request of a client could not be fulfilled completely.
+    /// A request of a client could not be carried out completely.
     #[error("{0}")]
     Service(String),
-    /// A connection could not be accepted; it is tried again soon.
+    /// A connection could not be accepted. The host soon tries again.
     #[error("a connection could not be accepted: {0}")]
     AcceptFailed(#[source] io::Error),
 }
@@ -190,14 +189,14 @@ fn waiting_text(waiting: &Waiting) -> String {
     format!("waiting for {} {what}", names.join(", "))
 }
 
-/// A client, as a notice names it.
+/// The name of a client in notices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientName {
-    /// The connection.
+    /// The id of the connection.
     pub client: ClientId,
     /// `producer` or `consumer`.
     pub role: &'static str,
-    /// Its process, if known.
+    /// The process id, if known.
     pub pid: Option<i32>,
 }
 
@@ -223,8 +222,8 @@ impl NoticeSink {
         Self(Some(Arc::new(report)))
     }
 
-    /// Prints to standard error, but no more than 20 lines in 10 seconds: a
-    /// client that provokes notices must not fill a log.
+    /// Prints to standard error, at most 20 lines in 10 seconds: a client that provokes notices
+    /// must not fill a log.
     pub fn stderr(program: &'static str) -> Self {
         let state = Mutex::new((Instant::now(), 0_u32));
         Self::new(move |notice| {

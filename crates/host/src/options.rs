@@ -1,4 +1,4 @@
-//! The options of a host: its addresses, and its treatment of clients.
+//! Options of a host: its addresses, and limits on its clients.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::remote::AllowedHost;
 use crate::time_zone;
 use crate::watchdog::WatchdogLimits;
 
-/// Returns the options by which `traced` describes its surroundings to the service.
+/// Returns the default options of `traced` for the service.
 pub fn service_options() -> ServiceOptions {
     ServiceOptions {
         utc_offset_minutes: Some(time_zone::utc_offset_minutes),
@@ -24,49 +24,50 @@ pub fn service_options() -> ServiceOptions {
     }
 }
 
-/// Settings of a [`Host`](crate::Host).
+/// Options of a [`Host`](crate::Host).
 #[derive(Debug, Clone)]
 pub struct HostOptions {
     /// The addresses at which producers connect. Must not be empty.
     pub producers: Vec<Address>,
     /// The address at which consumers connect.
     pub consumer: Address,
-    /// At which of these relays of other machines may describe themselves and compare clocks.
+    /// The producer addresses at which relays of other machines may describe themselves and compare
+    /// clocks.
     pub relays: RelayEndpoints,
-    /// The other machines that may connect; if there are none, all may that reach a socket.
+    /// The other machines that may connect; if empty, all that can reach a socket.
     pub allowed_hosts: Vec<AllowedHost>,
-    /// Serve producers elsewhere that do not say who they are, as upstream does. They count as of
-    /// this machine, but of no user of it.
+    /// Serve producers on other machines that do not identify themselves, as upstream does. They
+    /// count as processes of this machine, but of none of its users.
     pub unidentified: bool,
-    /// The security of connections from other machines; by default that of all the process. Nobody
-    /// there is served without it.
+    /// The encryption of connections from other machines; by default that of the process. If there
+    /// is one, connections without it are refused.
     pub security: Option<Arc<dyn Security>>,
-    /// Group and mode of the socket files, if not the process's defaults.
+    /// Group and mode of the socket files, unless the process's defaults apply.
     pub permissions: Option<SocketPermissions>,
-    /// The options of the service, with the facts about this machine.
+    /// The options of the service, with facts about this machine.
     pub service: ServiceOptions,
     /// The limits on the cost of a client.
     pub limits: Limits,
-    /// The user whose processes alone are served, besides root's; everyone's if `None`. Connections
+    /// The only user, besides root, whose processes are served; `None` serves everyone. Connections
     /// of other users are closed unread.
     pub only_user: Option<u32>,
     /// The receiver of notices about problems with clients.
     pub notices: NoticeSink,
-    /// When the host ends itself because the whole process uses too much; `None`, the default, is
-    /// never. For processes that are nothing but the service.
+    /// The limits at which the host stops because the whole process uses too much; `None`, the
+    /// default, sets none. For processes that only run the service.
     pub watchdog: Option<WatchdogLimits>,
 }
 
-/// The sockets that expose `RelayPort`. Producers on other machines are served without, but then
-/// nothing is known of their machines' clocks.
+/// The sockets that expose `RelayPort`. Without it, producers on other machines are served, but the
+/// clocks of their machines are not known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum RelayEndpoints {
-    /// Nowhere.
+    /// No socket.
     #[default]
     Nowhere,
-    /// At every producer socket.
+    /// All producer sockets.
     Everywhere,
-    /// At these, each of which must be a producer socket.
+    /// These producer sockets.
     At(Vec<Address>),
 }
 
@@ -80,53 +81,53 @@ impl RelayEndpoints {
     }
 }
 
-/// The memory and patience that a client may cost.
+/// Limits on the memory and patience for clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of unread commands and replies at which a producer is
-    /// disconnected.
+    /// The number of unread bytes of commands and replies at which a producer is disconnected.
     pub producer_queue: usize,
-    /// Bytes of unread replies at which a consumer is disconnected.
+    /// The number of unread bytes of replies at which a consumer is disconnected.
     pub consumer_queue: usize,
-    /// Bytes of unread replies at which no more requests are read from a
+    /// The number of unread bytes of replies at which the host stops reading requests of a
     /// consumer.
     pub consumer_high_water: usize,
-    /// Bytes of unread replies below which reading the trace goes on.
+    /// The number of unread bytes of replies below which reading the trace continues.
     pub consumer_low_water: usize,
-    /// The time that a consumer with unread replies may go without reading any, in nanoseconds of
+    /// The time for which a consumer with unread replies may go without reading, in nanoseconds of
     /// `CLOCK_MONOTONIC`. Upstream waits ten seconds.
     pub consumer_stall: u64,
-    /// Connections that the processes of one user may have, and those of other machines together;
-    /// `None` for a share of this process's descriptors: as much as each of the users there are and
-    /// one more could have. If few are left, those who have more than that lose connections.
+    /// The number of connections of one user's processes, and of all other machines together.
+    /// `None` means a share of this process's descriptors: an equal part for each present user and
+    /// one more. If descriptors become scarce, users with more than that lose connections.
     pub connections_per_user: Option<usize>,
-    /// Bytes of unread commands and replies and of unfinished frames that they may have together,
-    /// before the one with the most is disconnected. The clients of all users may have twice as
-    /// much; then it is one of the user with the most.
+    /// The number of bytes in unread commands, unread replies and unfinished frames of one user's
+    /// clients, beyond which the client with the most is disconnected. All users together have
+    /// twice that limit; beyond it, the user with the most loses a client.
     pub held_per_user: usize,
-    /// The CPU time that the clients of one user may cause; `None`, the default, is any, but never
-    /// to the harm of other users. For processes that are nothing but the service.
+    /// The CPU time that the clients of one user may cause; `None`, the default, sets no limit,
+    /// though users are always served fairly. For processes that only run the service.
     pub cpu_per_user: Option<CpuAllowance>,
-    /// The time that a pipe that nobody reads may hold its last bytes when its session, or the
-    /// host, ends.
+    /// The time for which an unread pipe may hold its last bytes when its session, or the host,
+    /// ends.
     pub file_patience: Duration,
 }
 
-/// The CPU time that the clients of one user may cause. When it is used up, nothing is read from
-/// them for a while.
+/// The CPU time that the clients of one user may cause. After that, they are not read from for a
+/// while.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuAllowance {
-    /// Share of one CPU, in percent, that they may have for ever.
+    /// The permanent share of one CPU, in percent.
     pub percent: u64,
-    /// The time that they may have beyond that, in nanoseconds, once they had less for long enough.
+    /// The additional time, in nanoseconds, that a user may use after having used less for long
+    /// enough.
     pub burst: u64,
-    /// The time, in nanoseconds, that they may go on using all they may, before the one that uses
-    /// most is disconnected.
+    /// The time, in nanoseconds, for which a user may stay at the limit before the client with the
+    /// most work is disconnected.
     pub patience: u64,
 }
 
 impl Default for CpuAllowance {
-    /// A whole CPU for a minute, and 80 % of it for ten more.
+    /// Returns a whole CPU for a minute, and 80 % of it for ten more.
     fn default() -> Self {
         Self {
             percent: 80,
@@ -153,7 +154,7 @@ impl Default for Limits {
 }
 
 impl HostOptions {
-    /// Listens at these addresses; everything else as `traced` does.
+    /// Returns options to listen at these addresses, with the defaults of `traced`.
     pub fn at(producers: Vec<Address>, consumer: Address) -> Self {
         Self {
             producers,
@@ -171,12 +172,12 @@ impl HostOptions {
         }
     }
 
-    /// The addresses `traced` listens at: from `PERFETTO_PRODUCER_SOCK_NAME`
-    /// and `PERFETTO_CONSUMER_SOCK_NAME`, or the defaults.
+    /// Returns options with the addresses of `traced`: from `PERFETTO_PRODUCER_SOCK_NAME` and
+    /// `PERFETTO_CONSUMER_SOCK_NAME`, or the defaults.
     ///
     /// # Errors
     ///
-    /// When a variable does not hold an address.
+    /// Fails if a variable does not contain an address.
     pub fn from_environment() -> Result<Self, AddressError> {
         Ok(Self::at(
             names::producer_addresses()?,
@@ -184,8 +185,8 @@ impl HostOptions {
         ))
     }
 
-    /// Listens at `producer.sock` and `consumer.sock` in a folder, which
-    /// should be readable by its owner only.
+    /// Returns options to listen at `producer.sock` and `consumer.sock` in a folder, which should
+    /// only be readable by its owner.
     pub fn in_folder(folder: &Path) -> Self {
         let at = |name: &str| Address::Path(folder.join(name));
         Self::at(vec![at("producer.sock")], at("consumer.sock"))

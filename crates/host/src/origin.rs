@@ -1,4 +1,4 @@
-//! Users of this machine, and everyone else.
+//! The origin of connections: a user of this machine, or another machine.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub enum Origin {
     /// A user of this machine.
     User(u32),
-    /// Everyone on other machines: nobody vouches for who they say they are.
+    /// All other machines together, since their user ids are not vouched for.
     Remote,
 }
 

@@ -5,37 +5,37 @@ use std::path::Path;
 
 use rustix::fs::{Gid, Mode};
 
-/// The users who may use the sockets, as `--set-socket-permissions` says it.
+/// The permissions of both sockets, as given by `--set-socket-permissions`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SocketPermissions {
-    /// For the producer sockets.
+    /// The permissions of the producer sockets.
     pub producer: FilePermissions,
-    /// For the consumer socket.
+    /// The permissions of the consumer socket.
     pub consumer: FilePermissions,
 }
 
 /// Group and mode of one socket file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePermissions {
-    /// Group id.
+    /// The group id.
     pub group: u32,
-    /// Permission bits.
+    /// The permission bits.
     pub mode: u32,
 }
 
-/// Why a text does not describe permissions.
+/// The reason why a text is not a description of permissions.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PermissionsError {
-    /// Not four parts.
+    /// The text does not have four parts.
     #[error("\"{0}\" is not PRODUCER_GROUP:PRODUCER_MODE:CONSUMER_GROUP:CONSUMER_MODE")]
     Parts(String),
-    /// Not two parts.
+    /// The text does not have two parts.
     #[error("\"{0}\" is not GROUP:MODE")]
     Pair(String),
-    /// A group of this name does not exist.
+    /// There is no group of this name.
     #[error("there is no group \"{0}\"")]
     Group(String),
-    /// Not a mode.
+    /// The text is not a mode.
     #[error("\"{0}\" is not a mode of exactly four octal digits, such as 0660")]
     Mode(String),
 }
@@ -88,7 +88,7 @@ impl FilePermissions {
     ///
     /// # Errors
     ///
-    /// If the system refuses.
+    /// Fails if the system refuses.
     pub fn apply(&self, path: &Path) -> io::Result<()> {
         let owner = rustix::process::geteuid();
         rustix::fs::chown(path, Some(owner), Some(Gid::from_raw(self.group)))?;
@@ -101,8 +101,7 @@ fn group_id(group: &str) -> Result<u32, PermissionsError> {
     if let Ok(id) = group.parse() {
         return Ok(id);
     }
-    // Groups from a directory service are not in the file; they can be given
-    // by number.
+    // Groups of a directory service are not in the file, but can be given by number.
     let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
     groups
         .lines()

@@ -1,9 +1,8 @@
-//! One turn of the loop: connections are accepted, requests read, commands carried out and replies
-//! sent.
+//! One turn of the loop: accepts connections, reads requests, carries out commands and sends
+//! replies.
 //!
-//! Each turn does a bounded amount of work for each client that has some to
-//! do, and nothing for the others. A client that keeps the service busy thus
-//! waits for its next turn like everyone else.
+//! Each turn does a bounded amount of work for each client that has some, and none for the others.
+//! A client that keeps the service busy waits for its next turn like all others.
 
 mod accept;
 mod admit;
@@ -38,22 +37,22 @@ use crate::remote::Remotes;
 use crate::schedule::Schedule;
 use crate::watchdog::Watchdog;
 
-/// The number of bytes read from one client in a turn, at most.
+/// The largest number of bytes read from one client in a turn.
 const READ_PER_TURN: usize = 32 * 1024;
-/// The time that clients are read from, in nanoseconds, before other work is looked for. The last
-/// may take longer.
+/// The time for reading from clients, in nanoseconds, before other work is done. The last read may
+/// exceed it.
 const READING: u64 = 1_000_000;
 /// The work, in nanoseconds, after which it is deducted from users' allowances.
 const SETTLED: u64 = 5_000_000;
-/// The memory that a connection takes besides its queues.
+/// The memory of a connection besides its queues.
 const PER_CLIENT: u64 = 8 * 1024;
-/// The time after the end of a connection, in nanoseconds, at which the memory it took is given
-/// back to the system.
+/// The time after the end of a connection, in nanoseconds, at which freed memory is returned to the
+/// system.
 const RELEASE_AFTER: u64 = 1_000_000_000;
-/// The time that the end waits for files that are still being written.
+/// The time for which the host waits at its end for files that are still being written.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The clocks at the time of a receive, read once something asks for the time: commits rarely do.
+/// The clocks at the time of a receive. They are only read if needed, which commits rarely do.
 type Now = LazyCell<Clocks>;
 
 /// A listening socket.
@@ -62,7 +61,7 @@ pub(crate) struct ListenerState {
     listener: Listener,
     role: Role,
     services: Arc<[PortKind]>,
-    /// Set if someone may be waiting.
+    /// Set if clients may be waiting.
     ready: bool,
 }
 
@@ -81,7 +80,7 @@ impl ListenerState {
     }
 }
 
-/// The rest of a client that is gone, of which the service was not told yet.
+/// The remains of a client that is gone, which was not reported to the service yet.
 #[derive(Debug)]
 struct Gone {
     id: ClientId,
@@ -89,7 +88,7 @@ struct Gone {
     remains: Remains,
 }
 
-/// Everything between the event queue and the service.
+/// The layer between the event queue and the service.
 #[derive(Debug)]
 pub(crate) struct Reactor {
     pub(crate) registry: Registry,
@@ -101,37 +100,37 @@ pub(crate) struct Reactor {
     pub(crate) admission: Admission,
     pub(crate) closer: Closer,
     pub(crate) notices: NoticeSink,
-    /// The user who alone is served besides root, if not everyone is.
+    /// The only user served besides root; `None` serves everyone.
     pub(crate) only_user: Option<u32>,
     pub(crate) remotes: Remotes,
-    /// Set if remote producers need not say who they are.
+    /// Set if producers on other machines need not identify themselves.
     pub(crate) unidentified: bool,
-    /// Secures connections from other machines.
+    /// The encryption of connections from other machines.
     pub(crate) security: Option<Arc<dyn Security>>,
     pub(crate) boost: ThreadBoost,
     watchdog: Option<Watchdog>,
     pub(crate) heartbeat: Option<Heartbeat>,
     pub(crate) clients: HashMap<ClientId, Client>,
     next_client: u64,
-    /// Clients with something to read.
+    /// The clients with bytes to read.
     schedule: Schedule,
-    /// Until when work was counted, `CLOCK_MONOTONIC`.
+    /// The time up to which work was counted, `CLOCK_MONOTONIC`.
     counted: u64,
-    /// CPU time of this thread that was settled.
+    /// The CPU time of this thread that was settled.
     settled_cpu: u64,
-    /// Part of it that was spent for nobody.
+    /// The part of it that was spent for no client.
     own_cpu: u64,
-    /// Clients with something new to send.
+    /// The clients with new bytes to send.
     pub(crate) dirty: BTreeSet<ClientId>,
-    /// Clients whose socket took no more.
+    /// The clients whose sockets are full.
     pub(crate) unsent: BTreeSet<ClientId>,
-    /// Clients that are gone but of which the service was not told yet.
+    /// The clients that are gone but were not reported to the service yet.
     gone: Vec<Gone>,
     accept_again: Option<u64>,
-    /// When free memory is given back to the system.
+    /// The time at which free memory is returned to the system.
     give_back: Option<Clocks>,
     buffer: Vec<u8>,
-    /// Memory for the commit at hand.
+    /// Reusable memory for a commit.
     commit: Commit,
 }
 
@@ -218,7 +217,7 @@ impl Reactor {
         }
     }
 
-    /// Has a client read from in the next turn.
+    /// Schedules a client to be read from.
     pub(crate) fn line_up(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(&id) {
             self.schedule.line_up(client.origin, id, &mut client.turn);
@@ -229,8 +228,7 @@ impl Reactor {
         self.timer.rang();
     }
 
-    /// Sets the alarm for the next deadline. Returns whether there is work to
-    /// do at once.
+    /// Sets the alarm for the next deadline. Returns true if there is work to do at once.
     pub(crate) fn prepare_to_wait(&mut self) -> io::Result<bool> {
         let can_accept =
             self.accept_again.is_none() && self.listeners.iter().any(|state| state.ready);
@@ -252,8 +250,8 @@ impl Reactor {
         Ok(false)
     }
 
-    /// Does pending work, a bounded amount for each client. `now` is `CLOCK_MONOTONIC`, and so is
-    /// the result.
+    /// Does pending work, a bounded amount for each client. Takes `CLOCK_MONOTONIC`, and returns it
+    /// as of the end.
     pub(crate) fn turn(&mut self, now: u64) -> u64 {
         self.counted = now;
         self.accept();
@@ -295,17 +293,17 @@ impl Reactor {
         self.counted
     }
 
-    /// Reads from clients whose turn it is.
+    /// Reads from clients in the order of the schedule.
     fn serve(&mut self) {
         self.schedule.release(self.counted);
         let end = self.counted + READING;
-        // Each once, so that answers are not held up.
+        // Each client once, so that replies are not delayed.
         for _ in 0..self.schedule.waiting() {
             let Some((origin, id, piece)) = self.schedule.next() else {
                 return;
             };
             let more = self.read(id, piece);
-            // Ending a connection is accounted to that connection.
+            // The end of a connection is charged to that connection.
             if !self.gone.is_empty() {
                 self.carry_out(&clocks::read());
             }
@@ -324,7 +322,7 @@ impl Reactor {
         now.saturating_sub(std::mem::replace(&mut self.counted, now))
     }
 
-    /// Charges the work since the last call to a user, if it was for one.
+    /// Charges the work since the last call to a user, if it was done for one.
     fn count(&mut self, origin: Option<Origin>) {
         let work = self.lap();
         if let Some(origin) = origin {
@@ -345,7 +343,7 @@ impl Reactor {
         }
     }
 
-    /// Closes every connection and completes the files.
+    /// Closes all connections and completes the files.
     pub(crate) fn finish(mut self) {
         let account = self.account_of(Origin::Remote);
         for state in self.listeners.drain(..) {
@@ -365,19 +363,19 @@ impl Reactor {
             self.deliver(&clocks::read(), event);
         }
         self.files.finish(deadline);
-        // With all that it still holds.
+        // Dropped with all that it still holds.
         drop(self.service);
         self.closer.finish(deadline);
     }
 
-    /// Passes an event to the service and carries out its commands.
+    /// Passes an event to the service, and carries out the resulting commands.
     pub(crate) fn deliver(&mut self, now: &Clocks, event: Event) {
         self.service.handle(now, event);
         self.carry_out(now);
     }
 
-    /// Ends a connection now. The service is told by [`carry_out`](Self::carry_out), which
-    /// every turn ends with.
+    /// Ends a connection now. [`carry_out`](Self::carry_out), which every turn ends with, reports
+    /// that to the service.
     pub(crate) fn lose(&mut self, id: ClientId) {
         let Some(mut client) = self.clients.remove(&id) else {
             return;
@@ -389,7 +387,7 @@ impl Reactor {
             self.remotes.release(remote);
         }
         let _ = self.registry.deregister(&mut SourceFd(&client.raw_fd()));
-        // The other side need not wait until it is closed.
+        // The peer sees the end now, and not only when the socket is closed.
         client.socket.shut_down();
         let account = self.account_of(client.origin);
         let remains = Remains::Connection(client.socket, client.region);
@@ -410,24 +408,24 @@ impl Reactor {
                 ..now
             });
         }
-        // There may be a descriptor to accept with now.
+        // There may be a free descriptor for a new connection.
         self.accept_again = None;
     }
 
-    /// Tells the service of a client that is gone. Returns whether there was one.
+    /// Reports a client that is gone to the service. Returns false if there was none.
     pub(crate) fn disconnect_next(&mut self, now: &Clocks) -> bool {
         let Some(gone) = self.gone.pop() else {
             return false;
         };
         let client = gone.id;
         self.service.handle(now, Event::Disconnected { client });
-        // Its memory, too, is freed elsewhere, unless the service still needs it.
+        // Its memory is also freed on another thread, unless the service still needs it.
         gone.account.dispose(gone.remains);
         true
     }
 }
 
-/// The file that an event is about.
+/// Returns the file of an event.
 fn file_of(event: &Event) -> Option<FileId> {
     match event {
         Event::FileOpened { file }

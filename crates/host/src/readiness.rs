@@ -1,4 +1,4 @@
-//! Telling the parent process that the daemon can be used.
+//! Notifies the parent process that the daemon is ready.
 
 use std::env;
 use std::fs::File;
@@ -10,10 +10,10 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use ferretto_shm::take_inherited;
 
-/// Names the socket on which systemd is told, see sd_notify(3).
+/// The variable with systemd's notification socket, see sd_notify(3).
 const SYSTEMD_VARIABLE: &str = "NOTIFY_SOCKET";
 
-/// The parent process that waits until a daemon can be used.
+/// The parent process that waits for a daemon to be ready.
 #[derive(Debug)]
 pub struct Readiness {
     notify: Option<OwnedFd>,
@@ -21,12 +21,12 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// Looks into the environment: `variable` names a descriptor to which `1` is to be written, and
-    /// systemd may have named its socket.
+    /// Reads the environment: `variable` names a descriptor to write `1` to, and systemd may have
+    /// named its socket.
     ///
     /// # Errors
     ///
-    /// If there is no such descriptor or socket.
+    /// Fails if there is no such descriptor or socket.
     pub fn from_environment(variable: &str) -> io::Result<Self> {
         let number = env::var(variable).ok();
         let number = number.and_then(|text| text.parse::<i32>().ok());
@@ -36,11 +36,11 @@ impl Readiness {
         })
     }
 
-    /// Clients can connect.
+    /// Reports that clients can connect.
     ///
     /// # Errors
     ///
-    /// If nobody can be told.
+    /// Fails if the notification cannot be sent.
     pub fn ready(&mut self) -> io::Result<()> {
         if let Some(notify) = self.notify.take() {
             // Closed afterwards, so that a reader of the pipe sees its end before this process
@@ -50,9 +50,9 @@ impl Readiness {
         self.notify_systemd(b"READY=1\n")
     }
 
-    /// Clients cannot connect any more, but files are still completed.
+    /// Reports that clients can no longer connect, although files are still being completed.
     pub fn stopping(&self) {
-        // Only a courtesy.
+        // This notification is optional.
         let _ = self.notify_systemd(b"STOPPING=1\n");
     }
 
@@ -72,7 +72,7 @@ fn systemd_address() -> io::Result<Option<SocketAddr>> {
     match name.as_bytes() {
         [b'@', abstract_name @ ..] => SocketAddr::from_abstract_name(abstract_name).map(Some),
         [b'/', ..] => SocketAddr::from_pathname(&name).map(Some),
-        // Nothing that is known today.
+        // The address has an unknown form.
         _ => Ok(None),
     }
 }

@@ -1,4 +1,4 @@
-//! Other machines: which may connect, how often, and who they may say they are.
+//! Other machines: which of them may connect, how often, and under which names.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,21 +7,21 @@ use std::str::FromStr;
 
 use ferretto_ipc::socket::{PeerHost, Socket};
 
-/// Connections that any machine may have.
+/// The number of connections that any machine may have.
 const FEW: usize = 16;
-/// The name by which configs mean the host.
+/// The name of the host in configs.
 const HOST_NAME: &[u8] = b"host";
 
-/// The machines that may connect: an address, a network of them, or a virtual machine.
+/// A machine that may connect: an address, a network, or a virtual machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AllowedHost {
-    /// All addresses that begin with so many bits of this one.
+    /// All addresses that share this many bits with this one.
     Network(IpAddr, u8),
     /// The context id of a virtual machine.
     Vsock(u32),
 }
 
-/// Why a text does not name machines.
+/// The reason why a text does not name a machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is not an address such as 10.0.0.1, a network such as 10.0.0.0/8, or vsock://CID")]
 pub struct NoSuchHost(String);
@@ -68,18 +68,18 @@ impl AllowedHost {
     }
 }
 
-/// Why another machine is not served.
+/// The reason why another machine is not served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemoteRefusal {
-    /// It is not among those that may connect.
+    /// The machine may not connect.
     NotAllowed,
-    /// It has as many connections as it may.
+    /// The machine has too many connections.
     TooMany,
-    /// It calls itself the host.
+    /// The machine claims the name of the host.
     CalledHost,
-    /// It says it is a machine that is connected from elsewhere.
+    /// The machine claims to be one that is connected from another address.
     OtherMachine,
-    /// Its certificate is not for the name that it gives itself.
+    /// The certificate is not for the name that the machine claims.
     OtherName,
 }
 
@@ -101,7 +101,7 @@ impl fmt::Display for RemoteRefusal {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RemoteClient {
     pub(crate) host: PeerHost,
-    /// The machine it said it is.
+    /// The machine that it claims to be.
     machine: Option<u32>,
 }
 
@@ -110,18 +110,18 @@ pub(crate) struct RemoteClient {
 pub(crate) struct Remotes {
     allowed: Vec<AllowedHost>,
     connections: HashMap<PeerHost, usize>,
-    /// The machines that are connected, from where, and how often.
+    /// The connected machines with their address and the number of connections.
     machines: HashMap<u32, (PeerHost, usize)>,
 }
 
 impl Remotes {
-    /// Lets only these connect, or all if there are none.
+    /// Allows only these machines to connect, or all if there are none.
     pub(crate) fn allow(&mut self, allowed: Vec<AllowedHost>) {
         self.allowed = allowed;
     }
 
-    /// Counts a connection of another machine, unless it may have none; all together may have
-    /// `most`.
+    /// Counts a connection of another machine, unless it is refused. `most` is the limit of all
+    /// machines together.
     pub(crate) fn admit(
         &mut self,
         socket: &Socket,
@@ -135,7 +135,7 @@ impl Remotes {
         if !self.allowed.is_empty() && !self.allowed.iter().any(is_allowed) {
             return Err((host, RemoteRefusal::NotAllowed));
         }
-        // As many as each of those there are and one more could have.
+        // An equal share among the present machines and one more.
         let hosts = self.connections.len() + usize::from(!self.connections.contains_key(&host));
         let share = (most / (hosts + 1)).max(FEW);
         let count = self.connections.entry(host).or_default();
@@ -149,7 +149,7 @@ impl Remotes {
         }))
     }
 
-    /// Takes it that a connection speaks for a machine, unless it must not.
+    /// Sets the machine of a connection, unless it may not claim that machine.
     pub(crate) fn identify(
         &mut self,
         client: &mut RemoteClient,
@@ -159,7 +159,7 @@ impl Remotes {
         if name == HOST_NAME {
             return Err(RemoteRefusal::CalledHost);
         }
-        // One that has not said which.
+        // The connection has not claimed a machine.
         if machine == 0 || client.machine.is_some() {
             return Ok(());
         }
@@ -172,7 +172,7 @@ impl Remotes {
         Ok(())
     }
 
-    /// To be called when a connection is over.
+    /// Removes a connection from the counts. Call this when it ends.
     pub(crate) fn release(&mut self, client: RemoteClient) {
         if let Some(count) = self.connections.get_mut(&client.host) {
             *count -= 1;
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_who_it_is_only_from_one_address() {
+    fn a_machine_can_connect_from_only_one_address() {
         let client = |last| RemoteClient {
             host: PeerHost::of_ip(IpAddr::from([10, 0, 0, last])),
             machine: None,

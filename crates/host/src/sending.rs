@@ -1,4 +1,4 @@
-//! Sending: queues, full sockets, and clients that do not read.
+//! Sends replies, and handles full sockets and clients that do not read.
 
 use std::os::fd::OwnedFd;
 
@@ -34,7 +34,7 @@ impl Reactor {
         }
     }
 
-    /// Sends without waiting for the end of the turn, where it is looked at how that went.
+    /// Sends at once. The result is handled at the end of the turn.
     pub(crate) fn send_at_once(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(&id) {
             let _ = client.socket.flush();
@@ -42,7 +42,7 @@ impl Reactor {
         }
     }
 
-    /// Sends as much as a client's socket takes.
+    /// Sends as many bytes as a client's socket takes.
     pub(crate) fn flush(&mut self, id: ClientId) {
         let Some(client) = self.clients.get_mut(&id) else {
             return;
@@ -97,7 +97,7 @@ impl Reactor {
         }
     }
 
-    /// When the next client counts as stalled, in `CLOCK_BOOTTIME`.
+    /// Returns the time at which the next client counts as stalled, in `CLOCK_BOOTTIME`.
     pub(crate) fn next_stall(&self) -> Option<u64> {
         if self.unsent.is_empty() {
             return None;
@@ -112,7 +112,7 @@ impl Reactor {
             .min()
     }
 
-    /// Clients whose patience runs: consumers, and those being disconnected.
+    /// Returns the clients that can stall: consumers, and clients that are being disconnected.
     fn stalling(&self) -> impl Iterator<Item = (ClientId, u64)> {
         self.unsent.iter().filter_map(|id| {
             let client = self.clients.get(id)?;
@@ -140,8 +140,7 @@ impl Reactor {
         }
     }
 
-    /// Tells the service when this consumer's queue is short, if only in the
-    /// next turn.
+    /// Reports to the service, at the latest in the next turn, when this consumer's queue is short.
     pub(crate) fn report_when_drained(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.wants_drained = true;
@@ -149,7 +148,7 @@ impl Reactor {
         }
     }
 
-    /// Ends a connection after its queue was sent.
+    /// Ends a connection once its queue is sent.
     pub(crate) fn close_after_flush(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.closing = true;

@@ -1,15 +1,16 @@
-//! The distance of local time from UTC.
+//! The offset of local time from UTC.
 
 use tz::TimeZone;
 
-/// Minutes that local time is ahead of UTC at `realtime` (`CLOCK_REALTIME`, nanoseconds). Read anew
-/// each time: a daemon outlives the change to summer time.
+/// Returns the offset of local time from UTC in minutes at `realtime` (`CLOCK_REALTIME`,
+/// nanoseconds). It is read each time, since a daemon may run across a change to summer time.
 pub(crate) fn utc_offset_minutes(realtime: u64) -> Option<i32> {
     let seconds = i64::try_from(realtime / 1_000_000_000).ok()?;
     Some(offset(std::env::var("TZ").ok().as_deref(), seconds))
 }
 
-/// As the C library has it: `TZ`, else `/etc/localtime`, and UTC if there is no sense in them.
+/// Returns the offset as the C library determines it: by `TZ`, else `/etc/localtime`, and UTC if
+/// neither is valid.
 fn offset(variable: Option<&str>, seconds: i64) -> i32 {
     let zone = match variable {
         Some("") => return 0,

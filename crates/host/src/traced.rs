@@ -15,17 +15,18 @@ use crate::options::HostOptions;
 use crate::readiness::Readiness;
 use crate::watchdog::RunWild;
 
-/// Names the descriptor to which `1` is written when both sockets listen.
+/// The variable with the descriptor to which `1` is written when both sockets listen.
 pub const NOTIFY_VARIABLE: &str = "TRACED_NOTIFY_FD";
 
-/// Runs the service until SIGTERM or SIGINT. Takes the signals of the whole process over, so it is
-/// for programs that are nothing but the service. Notices go to standard error unless the options
-/// say otherwise. `listening` is called once clients can connect. A service that runs wild ends
-/// with an error, its files complete: see [`WatchdogLimits`](crate::WatchdogLimits).
+/// Runs the service until SIGTERM or SIGINT. It handles these signals for the whole process, so it
+/// is for programs that only run the service. Notices go to standard error unless the options say
+/// otherwise. `listening` is called once clients can connect. A service that exceeds the limits of
+/// its watchdog ends with an error and completes its files: see
+/// [`WatchdogLimits`](crate::WatchdogLimits).
 ///
-/// Sockets that systemd or Android's init has bound take the place of those in the options
-/// ([`InheritedSockets`]). When clients can connect, `1` is written to the descriptor named by
-/// [`NOTIFY_VARIABLE`], which is then closed, and systemd is told if it waits.
+/// Sockets bound by systemd or Android's init replace those in the options ([`InheritedSockets`]).
+/// When clients can connect, `1` is written to the descriptor named by [`NOTIFY_VARIABLE`], which
+/// is then closed, and systemd is notified if it waits.
 ///
 /// # Errors
 ///
@@ -40,7 +41,7 @@ pub fn run(mut options: HostOptions, listening: impl FnOnce(&Host)) -> Result<()
     let extensions = extensions::installed(&options.notices);
     options.service.extension_descriptors.extend(extensions);
     raise_descriptor_limit();
-    // A file at its size limit is then a failed write, not the end.
+    // Writing to a file at its size limit then fails instead of ending the process.
     signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
     let (signalled, handler) = UnixStream::pair()?;
     for signal in [SIGTERM, SIGINT] {
@@ -58,11 +59,11 @@ pub fn run(mut options: HostOptions, listening: impl FnOnce(&Host)) -> Result<()
         })
 }
 
-/// Lets this process open as many descriptors as it may: each client takes two or three, and the
-/// usual soft limit is 1024.
+/// Raises this process's soft limit of descriptors to the hard limit: each client takes two or
+/// three, and the soft limit is usually 1024.
 pub fn raise_descriptor_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // The service works without, for fewer clients.
+    // If this fails, the service can serve fewer clients.
     let _ = setrlimit(Resource::Nofile, limit);
 }

@@ -1,44 +1,44 @@
-//! Ends a service that uses more than it can account for, before the machine suffers from it.
+//! Ends a service that uses more resources than it can account for, before the machine suffers from
+//! it.
 //!
-//! The use that clients make of a service is bounded, user by user, where it occurs. So the rest is
-//! judged here: memory that is allocated and belongs to nobody, and time that was spent for nobody.
-//! Either is a fault of the service. [`WatchdogScope::Process`] judges all that the process uses
-//! instead, as upstream does.
+//! The resources that clients use are limited user by user. The watchdog checks the rest: allocated
+//! memory and CPU time that belong to no client. Both are faults of the service.
+//! [`WatchdogScope::Process`] checks the usage of the whole process instead, as upstream does.
 //!
-//! Samples are taken when the service does something anyway, so that an idle one stays asleep: it
-//! takes neither memory nor time.
+//! Samples are taken when the service runs anyway, so that an idle service stays asleep: it uses
+//! neither memory nor time.
 
 use std::collections::VecDeque;
 
 use ferretto_service::driver::clocks;
 
-/// The figures that are judged.
+/// The resources that are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WatchdogScope {
-    /// The service itself, as no client can cause it: allocated memory that nothing explains, and
-    /// CPU time of the service's thread that was spent for no client. Memory that was freed does
-    /// not count, whether or not the system has it back.
+    /// Those that no client can cause: allocated memory that is not accounted for, and CPU time of
+    /// the service's thread that was spent for no client. Freed memory does not count, even before
+    /// the system has it back.
     #[default]
     Own,
-    /// All pages the process occupies, and the CPU time of all its threads, for any client. As
-    /// upstream's: a client that has the service compute for long enough ends it.
+    /// All resident memory of the process, and the CPU time of all its threads for all clients. As
+    /// in upstream, a client that keeps the service busy for long enough ends it.
     Process,
 }
 
-/// When a service counts as run wild. The numbers are upstream's by default.
+/// The limits at which a service is ended. The defaults are upstream's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchdogLimits {
-    /// The figures that are judged.
+    /// The resources that are checked.
     pub scope: WatchdogScope,
-    /// Bytes of memory in use that buffers, shared memory and clients' queues do not explain.
+    /// The number of bytes of memory beyond those of buffers, shared memory and clients' queues.
     pub memory_slack: u64,
-    /// The time that this may last, in nanoseconds.
+    /// The time that memory may exceed its limit, in nanoseconds.
     pub memory_window: u64,
-    /// Share of one CPU, in percent, that may be used.
+    /// The share of one CPU, in percent.
     pub cpu_percent: u64,
-    /// Over which time that is measured, in nanoseconds.
+    /// The time over which that is measured, in nanoseconds.
     pub cpu_window: u64,
-    /// Least time between two samples, in nanoseconds.
+    /// The smallest time between two samples, in nanoseconds.
     pub interval: u64,
     /// The time that one turn of the loop may take, in nanoseconds, before the process is aborted.
     pub turn: u64,
@@ -60,61 +60,61 @@ impl Default for WatchdogLimits {
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Why the watchdog ended the service.
+/// The reason why the watchdog ended the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RunWild {
-    /// It used memory that nothing explains.
+    /// The service used memory that is not accounted for.
     #[error(
         "the service ended itself: for {seconds} s it used {used_mib} MiB of memory, of which its buffers and \
          clients explain {explained_mib} MiB"
     )]
     Memory {
-        /// Mean memory in use.
+        /// The mean memory in use.
         used_mib: u64,
-        /// Mean memory that is explained.
+        /// The mean memory that is accounted for.
         explained_mib: u64,
-        /// For how long.
+        /// The duration in seconds.
         seconds: u64,
     },
-    /// It did not stop computing.
+    /// The service used too much CPU time.
     #[error("the service ended itself: for {seconds} s it used {percent} % of a CPU")]
     Cpu {
-        /// Share of one CPU.
+        /// The share of one CPU in percent.
         percent: u64,
-        /// For how long.
+        /// The duration in seconds.
         seconds: u64,
     },
 }
 
-/// The memory and time that the process uses at one moment.
+/// The resources used by the process at one moment.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Usage {
     /// `CLOCK_MONOTONIC`.
     pub(crate) at: u64,
-    /// Bytes of memory.
+    /// The memory in bytes.
     pub(crate) memory: u64,
-    /// Bytes of memory it is known to need.
+    /// The memory that is accounted for, in bytes.
     pub(crate) explained: u64,
-    /// Nanoseconds of CPU time since it began.
+    /// The CPU time since the start, in nanoseconds.
     pub(crate) cpu: u64,
 }
 
-/// The part of the usage that is explained by clients and buffers.
+/// The usage that clients and buffers account for.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Explained {
-    /// Bytes that are allocated, at most.
+    /// The upper bound of allocated memory in bytes.
     pub(crate) private: u64,
-    /// Bytes that are shared with clients.
+    /// The memory shared with clients in bytes.
     pub(crate) shared: u64,
-    /// CPU time of this thread that was spent for clients, in nanoseconds.
+    /// The CPU time of this thread that was spent for clients, in nanoseconds.
     pub(crate) clients_cpu: u64,
 }
 
-/// Watches one process.
+/// The watchdog of a process.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     limits: WatchdogLimits,
-    /// Oldest first; never more than the longer window holds.
+    /// The samples, oldest first; at most as many as the longer window contains.
     samples: VecDeque<Usage>,
 }
 
@@ -126,13 +126,13 @@ impl Watchdog {
         }
     }
 
-    /// Returns whether it is time for [`check`](Self::check).
+    /// Returns true if it is time for [`check`](Self::check).
     pub(crate) fn is_due(&self, now: u64) -> bool {
         let last = self.samples.back();
         last.is_none_or(|last| now.saturating_sub(last.at) >= self.limits.interval)
     }
 
-    /// Takes a sample and looks back. `now` is `CLOCK_MONOTONIC`.
+    /// Takes a sample and checks the limits. `now` is `CLOCK_MONOTONIC`.
     pub(crate) fn check(&mut self, now: u64, explained: &Explained) -> Result<(), RunWild> {
         let cpu = match self.limits.scope {
             WatchdogScope::Own => clocks::thread_cpu().saturating_sub(explained.clients_cpu),
@@ -156,7 +156,7 @@ impl Watchdog {
         self.check_memory(usage)?;
         self.check_cpu(usage)?;
         let window = self.limits.memory_window.max(self.limits.cpu_window);
-        // One that is just as old as the window, or older, must stay to measure by.
+        // One sample that is at least as old as the window must remain to measure by.
         while self
             .samples
             .get(1)
@@ -167,7 +167,7 @@ impl Watchdog {
         Ok(())
     }
 
-    /// The youngest sample that is at least `window` old, and all since.
+    /// Returns the youngest sample that is at least `window` old, and all later ones.
     fn since(&self, now: u64, window: u64) -> Option<impl Iterator<Item = &Usage>> {
         let old = |sample: &Usage| now.saturating_sub(sample.at) >= window;
         let begin = self.samples.iter().rposition(old)?;
@@ -186,7 +186,7 @@ impl Watchdog {
             explained = explained.saturating_add(sample.explained);
         }
         let (used, explained) = (used / count, explained / count);
-        // One sample alone is no window.
+        // A single sample is not a window.
         if count < 2 || used <= explained.saturating_add(self.limits.memory_slack) {
             return Ok(());
         }
@@ -216,7 +216,7 @@ impl Watchdog {
     }
 }
 
-/// Returns the bytes of memory that this process occupies, 0 if that cannot be read.
+/// Returns the resident memory of this process in bytes; 0 if it cannot be read.
 fn resident() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     let pages = pages.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
@@ -229,7 +229,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Samples every 30 seconds: bytes of memory, bytes explained, seconds of CPU.
+    /// Samples every 30 seconds: bytes of memory, bytes accounted for, seconds of CPU.
     struct Process {
         watchdog: Watchdog,
         now: Usage,
@@ -245,7 +245,7 @@ mod tests {
             process
         }
 
-        /// Lets time pass; afterwards so much memory is in use and explained.
+        /// Lets time pass; afterwards this much memory is in use and accounted for.
         fn after(&mut self, seconds: u64, mib: u64, explained: u64) -> Result<(), RunWild> {
             self.now.at += seconds * SECOND;
             self.now.memory = mib * MIB;
@@ -253,7 +253,7 @@ mod tests {
             self.watchdog.judge(self.now)
         }
 
-        /// Lets time pass in which it computes for so long.
+        /// Lets time pass, in which the process is busy for `busy` seconds.
         fn compute(&mut self, seconds: u64, busy: u64) -> Result<(), RunWild> {
             self.now.cpu += busy * SECOND;
             self.after(seconds, 0, 0)
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_beyond_what_is_explained_for_30_seconds() {
+    fn unaccounted_memory_for_30_seconds_is_an_error() {
         let mut process = Process::new();
         process.after(30, 164, 100).unwrap();
         // The mean of two samples counts.
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_comes_with_buffers_is_fine() {
+    fn memory_of_buffers_is_accounted_for() {
         let mut process = Process::new();
         for mib in [10, 10_000, 500] {
             for _ in 0..3 {
@@ -295,12 +295,12 @@ mod tests {
     }
 
     #[test]
-    fn more_than_90_percent_of_a_cpu_for_10_minutes() {
+    fn more_than_90_percent_of_a_cpu_for_10_minutes_is_an_error() {
         let mut process = Process::new();
         for _ in 0..40 {
             process.compute(30, 27).unwrap();
         }
-        // Each adds a second to the 540 of the window before.
+        // Each second is added to the 540 of the window before.
         for _ in 0..5 {
             process.compute(30, 28).unwrap();
         }
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_burst_is_fine() {
+    fn a_short_burst_is_allowed() {
         let mut process = Process::new();
         for _ in 0..10 {
             for _ in 0..18 {
@@ -352,8 +352,8 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_are_accountable_for_is_not_judged() {
-        // With no slack, all unexplained memory counts.
+    fn usage_of_clients_is_not_checked() {
+        // Without slack, all memory that is not accounted for counts.
         let limits = |scope| WatchdogLimits {
             scope,
             memory_slack: 0,
@@ -372,7 +372,7 @@ mod tests {
         own.check(2, &explained).unwrap();
         let mut all = Watchdog::new(limits(WatchdogScope::Process));
         all.check(1, &explained).unwrap();
-        // Time has passed for the process, in a clock that is ours.
+        // Time has passed for the process, on a clock that the test controls.
         let error = all.check(2, &explained).unwrap_err();
         assert!(matches!(error, RunWild::Cpu { .. }), "{error}");
         let unexplained = Explained {
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_process_occupies_can_be_read() {
+    fn the_resident_memory_can_be_read() {
         let resident = resident();
         assert!(resident > MIB && resident < 1 << 40);
     }

@@ -1,4 +1,4 @@
-//! Closing descriptors of clients, and their connections, holds up nobody else.
+//! Closing descriptors and connections of clients delays no other work.
 
 mod common;
 
@@ -10,7 +10,7 @@ use ferretto_ipc::port::producer;
 use ferretto_ipc::socket::Socket;
 use ferretto_proto::InitializeConnectionRequest;
 
-/// A call to `InitializeConnection` that says that it brings memory.
+/// Returns a call to `InitializeConnection` that announces memory of the producer.
 fn initialize_frame() -> Vec<u8> {
     let request = InitializeConnectionRequest {
         producer_name: Some("lingering".into()),
@@ -26,10 +26,10 @@ fn initialize_frame() -> Vec<u8> {
 }
 
 #[test]
-fn sockets_that_linger_are_closed_elsewhere() {
+fn lingering_sockets_are_closed_on_other_threads() {
     let host = TestHost::start();
     let mut lingering = Lingering::default();
-    // With frames that are answered, and with half of one.
+    // With complete frames, and with half a frame.
     let mut whole = |socket: Socket, frame: Vec<u8>, answered: bool| {
         assert!(give(&socket, &frame, vec![lingering.socket()]));
         if answered {
@@ -50,7 +50,7 @@ fn sockets_that_linger_are_closed_elsewhere() {
 }
 
 #[test]
-fn so_are_more_of_them_than_may_come_at_once() {
+fn too_many_lingering_sockets_at_once_are_closed_on_other_threads() {
     let host = TestHost::start();
     let mut lingering = Lingering::default();
     for count in [2, 3, 60] {
@@ -67,12 +67,12 @@ fn so_are_more_of_them_than_may_come_at_once() {
 }
 
 #[test]
-fn so_are_those_that_nobody_has_read() {
+fn unread_lingering_sockets_are_closed_on_other_threads() {
     let host = TestHost::start();
     let mut lingering = Lingering::default();
     for _ in 0..20 {
         let socket = host.producer_socket();
-        // Ends the connection before the descriptors behind it are read.
+        // Ends the connection before the descriptors after it are read.
         assert!(pass(&socket, &[0xff; 4], &[]));
         for _ in 0..5 {
             give(
@@ -88,7 +88,7 @@ fn so_are_those_that_nobody_has_read() {
 }
 
 #[test]
-fn so_are_connections_that_are_refused() {
+fn refused_connections_are_closed_on_other_threads() {
     let host = TestHost::start_with(|options| options.limits.connections_per_user = Some(2));
     let mut lingering = Lingering::default();
     let kept = host.producer_socket();
@@ -111,17 +111,17 @@ fn so_are_connections_that_are_refused() {
 }
 
 #[test]
-fn so_are_files_of_file_systems_that_do_not_answer() {
+fn files_of_unresponsive_file_systems_are_closed_on_other_threads() {
     let folder = tempfile::tempdir().unwrap();
     let fuse = match Fuse::mount(folder.path().into()) {
         Ok(fuse) => fuse,
         Err(why) => return println!("skipped: {why}"),
     };
     let host = TestHost::start();
-    // More than one user has threads for.
+    // More than the threads of one user can close at once.
     for _ in 0..8 {
         let (producer, consumer) = (host.producer_socket(), host.consumer_socket());
-        // Its kind is not examined either.
+        // Not even the kind of the file is examined.
         assert!(pass(&producer, &initialize_frame(), &[fuse.file()]));
         assert!(read_frame(&producer).is_some());
         assert!(pass(&consumer, &bind_frame("ConsumerPort"), &[fuse.file()]));

@@ -1,4 +1,4 @@
-//! Configs that no honest consumer would send, byte by byte.
+//! Malformed configs, byte by byte.
 
 mod common;
 
@@ -7,7 +7,7 @@ use ferretto_ipc::frame::{self, Frame, Message};
 use ferretto_ipc::socket::Socket;
 use ferretto_wire::{Fields, encode};
 
-/// Method numbers of the consumer port.
+/// Method ids of the consumer port.
 const ENABLE_TRACING: u32 = 1;
 const READ_BUFFERS: u32 = 3;
 const FREE_BUFFERS: u32 = 4;
@@ -18,8 +18,8 @@ fn call(socket: &Socket, request: u64, method: u32, args: &[u8]) {
     assert!(send_raw(socket, &frame));
 }
 
-/// Enables a session with this request, reads its trace, and frees it. Returns the trace, or
-/// nothing if the request was refused as no such message.
+/// Enables a session with this request, reads its trace, and frees it. Returns the trace, or `None`
+/// if the request was refused as malformed.
 fn record(socket: &Socket, request: &[u8]) -> Option<Vec<u8>> {
     call(socket, 1, ENABLE_TRACING, request);
     call(socket, 2, READ_BUFFERS, &[]);
@@ -41,7 +41,7 @@ fn record(socket: &Socket, request: &[u8]) -> Option<Vec<u8>> {
     accepted.then_some(trace)
 }
 
-/// A request with a buffer, a data source and a duration.
+/// Returns a request with a buffer, a data source and a duration.
 fn request(size: impl Fn(&mut Vec<u8>), name: &[u8], rest: &[u8]) -> Vec<u8> {
     let mut buffer = Vec::new();
     size(&mut buffer);
@@ -77,7 +77,7 @@ fn config_009_a_wrong_wire_type_leaks_nothing() {
         request(usual_size, &name, &odd_flag),
         encode(|request| request.varint(1, u64::MAX)),
     ] {
-        // Refused altogether; or the field is as good as absent, and comes back as it came.
+        // Either the request is refused, or the field counts as absent and is returned unchanged.
         let Some(trace) = record(&socket, &odd) else {
             continue;
         };
@@ -106,7 +106,7 @@ fn config_010_a_config_cut_short_is_refused_or_read_as_far_as_it_goes() {
     for cut in 1..whole.len() {
         assert!(record(&socket, &whole[..cut]).is_none(), "cut at {cut}");
     }
-    // Whole on the outside, cut short inside.
+    // Complete on the outside, truncated inside.
     let config = Fields::find(1, &whole).and_then(|field| field.as_bytes());
     let config = config.expect("a config");
     for cut in 1..config.len() {

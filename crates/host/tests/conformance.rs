@@ -1,4 +1,4 @@
-//! Items of the protocol that need service and sockets together.
+//! Protocol requirements that concern both the service and its sockets.
 
 mod common;
 
@@ -61,7 +61,7 @@ fn ipc_040_ipc_062_a_large_state_comes_in_frames_that_fit() {
     assert_eq!(whole.service_state.data_sources.len(), 2000);
 }
 
-/// Descriptors are as large as frames allow, as in upstream's own tests: 64 bytes less.
+/// Descriptors are as large as frames allow, minus 64 bytes as in upstream's own tests.
 #[test]
 fn ipc_046_ipc_062_what_a_data_source_says_of_itself_is_passed_on_byte_for_byte() {
     let host = TestHost::start();
@@ -71,8 +71,7 @@ fn ipc_046_ipc_062_what_a_data_source_says_of_itself_is_passed_on_byte_for_byte(
         let numbers = start..start + MAX_FRAME_SIZE - 64;
         numbers.map(|n| (n * 31 / 7) as u8).collect()
     };
-    // Descriptors of the GPU, of a program's events and of the kernel's, and a field that is not
-    // known yet.
+    // The descriptors of the GPU, of track events and of ftrace, and an unknown field.
     let fields = [5, 6, 8, 10, 99];
     for field in fields {
         let descriptor = encode(|descriptor| {
@@ -101,7 +100,7 @@ fn ipc_046_ipc_062_what_a_data_source_says_of_itself_is_passed_on_byte_for_byte(
     }
 }
 
-/// The state of the service as a consumer puts it together, and how many frames it came in.
+/// Returns the state of the service as a consumer assembles it, and the number of its frames.
 fn state(host: &TestHost) -> (QueryServiceStateResponse, usize) {
     let socket = host.consumer_socket();
     assert!(send_raw(
@@ -162,7 +161,7 @@ fn ipc_044_odd_command_streams_do_no_harm() {
     producer.0.invoke(&commands, None, false).unwrap();
     let first = producer.0.invoke(&commands, None, true).unwrap();
     let second = producer.0.invoke(&commands, None, true).unwrap();
-    // The first stream ends when the second takes its place.
+    // The first stream ends when the second replaces it.
     loop {
         let reply = producer.reply();
         if reply.request_id == first && !reply.has_more {

@@ -1,4 +1,4 @@
-//! The daemon proper, in a process of its own.
+//! The daemon in a process of its own.
 
 mod common;
 
@@ -17,12 +17,12 @@ use ferretto_proto::fields::trace_packet::TRACE_STATS;
 use ferretto_wire::Fields;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Set where any number of connections is accepted.
+/// The environment variable that lifts the limit of connections.
 const CROWDED_VARIABLE: &str = "FERRETTO_TEST_CROWDED";
-/// Set where [`daemon_main`] is to be the daemon.
+/// The environment variable that makes [`daemon_main`] the daemon.
 const DAEMON_VARIABLE: &str = "FERRETTO_TEST_DAEMON";
 
-/// The daemon proper, in a process of its own: this program again, with the
+/// Returns a command that runs the daemon in a process of its own: this program again, with the
 /// test below as its main function.
 fn daemon(folder: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -47,16 +47,16 @@ fn daemon_main() {
     ferretto_host::traced::run(options, |_| ()).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Has a daemon say when it listens. The other end is closed here by dropping the writer.
+/// Makes a daemon report when it listens. Dropping the writer closes the other end here.
 fn notify(command: &mut Command) -> (PipeReader, std::io::PipeWriter) {
     let (reader, writer) = std::io::pipe().unwrap();
-    // Inherited by the child under the same number.
+    // The child inherits it under the same number.
     rustix::io::fcntl_setfd(&writer, rustix::io::FdFlags::empty()).unwrap();
     command.env("TRACED_NOTIFY_FD", writer.as_raw_fd().to_string());
     (reader, writer)
 }
 
-/// Starts a daemon and waits until it listens.
+/// Starts a daemon, and waits until it listens.
 fn start(mut command: Command) -> Child {
     let (mut reader, writer) = notify(&mut command);
     let child = command.spawn().unwrap();
@@ -83,7 +83,7 @@ fn ipc_029_the_daemon_says_when_it_is_ready_and_ends_cleanly_on_signals() {
         let child = command.spawn().unwrap();
         drop(writer);
         let mut received = Vec::new();
-        // Ends although the daemon goes on: it closes its end.
+        // Ends although the daemon continues, which closes its end.
         reader.read_to_end(&mut received).unwrap();
         assert_eq!(received, b"1");
         for name in ["p", "c"] {
@@ -94,7 +94,7 @@ fn ipc_029_the_daemon_says_when_it_is_ready_and_ends_cleanly_on_signals() {
     }
 }
 
-/// Makes `command` start with these two as descriptors 3 and 4, as systemd would.
+/// Makes `command` start with these two as descriptors 3 and 4, as systemd does.
 fn activate(command: &Command, names: &str, sockets: [OwnedFd; 2]) -> Command {
     let [first, second] = sockets;
     let script = "exec 3<&0 4<&1 </dev/null >/dev/null; export LISTEN_PID=$$; exec \"$@\"";
@@ -120,14 +120,14 @@ fn assert_served(producers: &Path, consumers: &Path) {
 }
 
 #[test]
-fn systemd_sockets_are_served_told_when_ready_and_left_at_the_end() {
+fn systemd_sockets_are_served_and_kept_and_systemd_is_notified() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let listen = |name: &str| OwnedFd::from(UnixListener::bind(path(name)).unwrap());
     let status = UnixDatagram::bind(path("notify")).unwrap();
     let mut command = daemon(folder.path());
     command.env("NOTIFY_SOCKET", path("notify"));
-    // A connection from before the daemon is started waits for it.
+    // A connection made before the daemon starts waits for it.
     let sockets = [listen("first"), listen("second")];
     let early = Socket::connect(&at(&path("second"))).unwrap();
     let child = activate(&command, "traced-consumer.socket:producer", sockets)
@@ -146,7 +146,7 @@ fn systemd_sockets_are_served_told_when_ready_and_left_at_the_end() {
 }
 
 #[test]
-fn a_socket_without_a_purpose_is_an_error_not_a_guess() {
+fn a_socket_without_a_known_purpose_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let listen = |name: &str| OwnedFd::from(UnixListener::bind(path(name)).unwrap());
@@ -205,7 +205,7 @@ fn bound_sockets_of_android_s_init_are_served() {
 }
 
 #[test]
-fn a_session_s_file_is_complete_when_the_daemon_is_asked_to_end() {
+fn the_end_of_the_daemon_completes_a_session_s_file() {
     let folder = tempfile::tempdir().unwrap();
     let child = start(daemon(folder.path()));
     let trace = folder.path().join("trace");
@@ -227,7 +227,7 @@ fn a_session_s_file_is_complete_when_the_daemon_is_asked_to_end() {
 }
 
 #[test]
-fn out_of_descriptors_the_daemon_waits_until_there_are_some() {
+fn without_free_descriptors_the_daemon_waits_for_some() {
     let folder = tempfile::tempdir().unwrap();
     let daemon = daemon(folder.path());
     // The hard limit cannot be raised again.
@@ -246,8 +246,8 @@ fn out_of_descriptors_the_daemon_waits_until_there_are_some() {
         .map(|_| Socket::connect(&address).unwrap())
         .collect();
     let mut first = Client::<producer::Port>::bind(early.into_iter().next().unwrap());
-    first.initialize("one of the lucky ones");
-    // All others are gone now; those who come later are served.
+    first.initialize("first");
+    // All others are gone now; later ones are served.
     let mut last = Client::<producer::Port>::bind(Socket::connect(&address).unwrap());
     last.initialize("late");
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();

@@ -1,5 +1,5 @@
-//! The treatment of freed memory by a host. A program of its own, as the memory of a whole process
-//! is looked at.
+//! Freed memory of a host. This is a program of its own, since it measures the memory of the whole
+//! process.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn resident() -> u64 {
 }
 
 #[test]
-fn memory_that_was_freed_is_no_leak_and_goes_back_to_the_system() {
+fn freed_memory_is_not_a_leak_and_returns_to_the_system() {
     let host = TestHost::start_with(|options| {
         options.watchdog = Some(WatchdogLimits {
             scope: WatchdogScope::Own,
@@ -25,7 +25,7 @@ fn memory_that_was_freed_is_no_leak_and_goes_back_to_the_system() {
             ..WatchdogLimits::default()
         });
     });
-    // As clients leave it behind: in pieces, with some between them that stay.
+    // The pattern that clients leave: pieces, some of which stay.
     let mut pieces: Vec<Vec<u8>> = (0..128 * 1024).map(|_| vec![1; 1024]).collect();
     let mut number = 0;
     pieces.retain(|_| {
@@ -34,7 +34,7 @@ fn memory_that_was_freed_is_no_leak_and_goes_back_to_the_system() {
     });
     let kept = resident();
     assert!(kept > 128 * MIB || cfg!(not(target_env = "gnu")));
-    // Each connection is something that happens, and then it looks.
+    // Each connection wakes the host, which then checks its memory.
     for _ in 0..10 {
         host.assert_alive();
     }

@@ -1,4 +1,4 @@
-//! Sessions that want the service to run at a higher priority, on a real kernel.
+//! Sessions that request a higher priority of the service, on a real kernel.
 
 mod common;
 
@@ -8,7 +8,7 @@ use ferretto_proto::PriorityBoostConfig;
 use ferretto_proto::enable_tracing_response::State;
 use ferretto_proto::priority_boost_config::BoostPolicy;
 
-/// Nice values of this process's threads.
+/// Returns the nice values of this process's threads.
 fn nice_values() -> Vec<i64> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let stats = tasks
@@ -38,7 +38,7 @@ fn service_022_row_29_the_kernel_decides_about_priorities() {
     let mut consumer = host.consumer();
     let before = nice_values();
     consumer.0.invoke(&boosted(11), None, true).unwrap();
-    // Answered in order: earlier requests have been carried out.
+    // Replies come in order, so that earlier requests have been carried out.
     let request = Request::QueryCapabilities(Default::default());
     let id = consumer.0.invoke(&request, None, true).unwrap();
     let reply = consumer.reply();

@@ -78,7 +78,8 @@ fn sync(phase: Option<Phase>) -> relay::Request {
     })
 }
 
-/// A host that serves relays, where it does, and a relay of another machine connected to it.
+/// Returns a host that serves relays, the address for them, and a connected relay of another
+/// machine.
 fn host_and_relay() -> (TestHost, Address, Client<relay::Port>) {
     let host = TestHost::start_with(|options| {
         options.producers.push("127.0.0.1:0".parse().unwrap());
@@ -104,7 +105,7 @@ fn host_and_relay() -> (TestHost, Address, Client<relay::Port>) {
 fn ipc_068_clock_exchanges_are_answered_whatever_their_phase() {
     let (host, tcp, mut client) = host_and_relay();
     let init = relay::Request::InitRelay(InitRelayRequest::default());
-    // Also before InitRelay, and again.
+    // Also before InitRelay, and repeatedly.
     for request in [
         sync(Some(Phase::PING)),
         sync(Some(Phase::UPDATE)),
@@ -117,7 +118,7 @@ fn ipc_068_clock_exchanges_are_answered_whatever_their_phase() {
         assert!(!reply.has_more);
         assert!(reply.result.is_ok(), "{request:?}");
     }
-    // A phase of the future.
+    // An unknown phase.
     let unknown = b"\x08\x63";
     let call = frame::invoke_method(9, 2, 2, false, unknown.len(), |out| {
         out.extend_from_slice(unknown)
@@ -129,7 +130,7 @@ fn ipc_068_clock_exchanges_are_answered_whatever_their_phase() {
     host.assert_alive();
 }
 
-/// `CLOCK_BOOTTIME`, in nanoseconds.
+/// Returns `CLOCK_BOOTTIME` in nanoseconds.
 fn boottime() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
@@ -207,7 +208,7 @@ fn relay_calls_without_arguments_or_reply_do_no_harm() {
     let host = TestHost::start_with(|options| options.relays = RelayEndpoints::Everywhere);
     let socket = host.producer_socket();
     for method in [1, 2] {
-        // The second service of this socket; without reply, then with.
+        // The second service of this socket; without a reply, then with one.
         for drop_reply in [true, false] {
             let call = frame::invoke_method(3, 2, method, drop_reply, 0, |_| {});
             assert!(send_raw(&socket, &call));

@@ -54,7 +54,7 @@ fn records(name: &str) -> Vec<Record> {
     records
 }
 
-/// Has sessions of two or three seconds last for a quarter or half of one: `duration_ms` and
+/// Shortens sessions of two or three seconds to a quarter or half of one. `duration_ms` and
 /// `trace_duration_ms` have the same number, and the varints the same length.
 fn shorten(frame: &[u8]) -> Vec<u8> {
     let mut frame = frame.to_vec();
@@ -77,12 +77,12 @@ fn shorten(frame: &[u8]) -> Vec<u8> {
 /// One client of the recording.
 struct Peer {
     socket: Socket,
-    /// Set if it is a producer that did not say which machine it is on.
+    /// Set if it is a producer that did not identify its machine.
     is_tcp: bool,
     binds: HashMap<u64, PortKind>,
     services: HashMap<u32, PortKind>,
     calls: HashMap<u64, (PortKind, u32)>,
-    /// Frames that came before they were asked for.
+    /// Frames that came before they were expected.
     early: VecDeque<(Vec<u8>, usize)>,
 }
 
@@ -98,7 +98,7 @@ impl Peer {
         }
     }
 
-    /// Remembers a request, to understand the answer.
+    /// Remembers a request, to interpret its answer.
     fn note(&mut self, frame: &Frame<'_>) {
         match frame.message {
             Message::SetPeerIdentity(_) => self.is_tcp = false,
@@ -125,7 +125,7 @@ impl Peer {
         }
     }
 
-    /// Returns whether this answers EnableTracing.
+    /// Returns true if this answers EnableTracing.
     fn ends_session(&self, answer: &Frame<'_>) -> bool {
         let enable = (PortKind::Consumer, consumer::Method::EnableTracing.id());
         self.calls.get(&answer.request_id) == Some(&enable)
@@ -143,8 +143,8 @@ impl Peer {
         assert_eq!(sent, bytes.len());
     }
 
-    /// Waits until the service has processed earlier messages: it answers a call of no service at
-    /// once.
+    /// Waits until the service has processed earlier messages: it answers a call of an unknown
+    /// service at once.
     fn sync(&mut self) {
         const UNUSED: u64 = 1 << 40;
         self.send(&frame::invoke_method(UNUSED, 0, 1, false, 0, |_| {}), None);
@@ -157,9 +157,8 @@ impl Peer {
         }
     }
 
-    /// The next frame, with the number of descriptors that came along. A producer over TCP that is
-    /// asked to flush for the sake of what is in its memory does so: upstream asks only those
-    /// behind relays.
+    /// Returns the next frame, with its number of descriptors. A producer over TCP that is asked to
+    /// flush its memory does so: upstream asks only producers behind relays.
     fn receive(&mut self) -> (Vec<u8>, usize) {
         loop {
             let received = match self.early.pop_front() {
@@ -184,7 +183,7 @@ impl Peer {
         }
     }
 
-    /// The next frame, with the number of descriptors that came along.
+    /// Returns the next frame, with its number of descriptors.
     fn receive_any(&self) -> (Vec<u8>, usize) {
         let (mut bytes, mut fds) = (vec![0; 4], 0);
         let mut filled = 0;
@@ -207,7 +206,7 @@ impl Peer {
     }
 }
 
-/// The number of a flush that no data source asked for.
+/// Returns the id of a flush that no data source asked for.
 fn flush_of_memory(frame: &Frame<'_>) -> Option<u64> {
     let Message::InvokeMethodReply { reply, .. } = frame.message else {
         return None;
@@ -219,7 +218,7 @@ fn flush_of_memory(frame: &Frame<'_>) -> Option<u64> {
     }
 }
 
-/// Returns the part of an answer that must be the same each time.
+/// Returns the part of an answer that is the same in each run.
 fn essence(kind: PortKind, method: u32, reply: &[u8]) -> String {
     match kind {
         PortKind::Producer => {
@@ -235,7 +234,7 @@ fn essence(kind: PortKind, method: u32, reply: &[u8]) -> String {
             let mut reply = consumer::Reply::decode(method, reply).unwrap();
             match &mut reply {
                 consumer::Reply::CloneSession(reply) => {
-                    // Half of the clone's own name is new each time.
+                    // Half of the clone's own uuid is new each time.
                     reply.uuid_msb = None;
                 }
                 consumer::Reply::QueryServiceState(reply) => {
@@ -262,7 +261,7 @@ fn forget_processes(state: &mut TracingServiceState) {
     }
 }
 
-/// The kinds of packets the service itself wrote into a reply.
+/// Collects the kinds of the service's own packets in a reply.
 fn kinds(reply: &ReadBuffersResponse, kinds: &mut BTreeSet<u32>) {
     use ferretto_proto::fields::trace_packet as packet;
     let envelope = [
@@ -323,7 +322,7 @@ impl Replay {
         }
     }
 
-    /// Returns a descriptor such as a client of this kind passes: memory, or a file for a trace.
+    /// Returns a descriptor as a client of this kind passes it: memory, or a file for a trace.
     fn descriptor(&self, record: &Record) -> OwnedFd {
         if record.connection[0] == b'P' {
             let region = Region::create(256 * 1024).unwrap();
@@ -332,7 +331,7 @@ impl Replay {
         tempfile::tempfile_in(self.host.folder()).unwrap().into()
     }
 
-    /// Producers that say nothing more are gone: the end of a session would wait for them.
+    /// Disconnects producers without further messages, which would delay the end of the session.
     fn end_producers(&mut self, records: &[Record]) {
         self.peers
             .retain(|connection, _| connection[0] == b'C' || occurs(*connection, records));
@@ -350,7 +349,8 @@ impl Replay {
             if record.to_service {
                 peer.note(&frame);
                 peer.send(&record.bytes, fd.as_ref());
-                // The recording tells in which order upstream saw the frames of all connections.
+                // The recording has the order in which upstream received the frames of all
+                // connections.
                 peer.sync();
             } else {
                 if peer.ends_session(&frame) {
@@ -363,7 +363,7 @@ impl Replay {
     }
 }
 
-/// Returns whether a connection is used again.
+/// Returns true if a connection is used again.
 fn occurs(connection: [u8; 2], records: &[Record]) -> bool {
     records.iter().any(|record| record.connection == connection)
 }

@@ -1,4 +1,4 @@
-//! Clients that misbehave harm nobody else.
+//! Clients that misbehave affect no other client.
 
 mod common;
 
@@ -20,12 +20,12 @@ fn sockets(host: &TestHost) -> [(Socket, &'static str); 2] {
     ]
 }
 
-/// A frame with this payload.
+/// Returns a frame with this payload.
 fn framed(payload: &[u8]) -> Vec<u8> {
     [&(payload.len() as u32).to_le_bytes()[..], payload].concat()
 }
 
-/// Bytes that look like anything, the same in every run.
+/// Returns pseudorandom bytes, the same in every run.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed;
     let next = |_| {
@@ -38,16 +38,15 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn garbage_on_either_socket_harms_nobody() {
+fn garbage_on_both_sockets_affects_no_other_client() {
     let host = TestHost::start();
     for seed in 0..50 {
         for (socket, _) in sockets(&host) {
-            // Raw noise, which soon announces an impossible frame.
+            // Raw noise, which soon announces a frame of impossible size.
             send_raw(&socket, &noise(seed, 10_000));
         }
         for (socket, name) in sockets(&host) {
-            // Noise in well-formed frames, then a good frame on the same
-            // connection.
+            // Noise in well-formed frames, then a valid frame on the same connection.
             for length in [1, 3, 17, 200] {
                 assert!(send_raw(
                     &socket,
@@ -68,7 +67,7 @@ fn garbage_on_either_socket_harms_nobody() {
 }
 
 #[test]
-fn garbage_from_other_machines_harms_nobody() {
+fn garbage_from_other_machines_affects_no_other_client() {
     let host = TestHost::start_with(|options| {
         options.producers.push("127.0.0.1:0".parse().unwrap());
         options.unidentified = true;
@@ -80,7 +79,7 @@ fn garbage_from_other_machines_harms_nobody() {
     };
     for seed in 0..50 {
         let socket = Socket::connect(&address).unwrap();
-        // An identity or nothing; then calls of the relay's methods, with malformed arguments.
+        // An identity or none, then calls of the relay's methods with malformed arguments.
         send_raw(
             &socket,
             &framed(&[b"\x42\x0b", &noise(seed, 11)[..]].concat()),
@@ -207,7 +206,7 @@ fn ipc_018_a_call_without_reply_gets_none() {
 }
 
 #[test]
-fn a_peer_that_dies_in_the_middle_of_a_frame_is_forgotten() {
+fn a_peer_that_dies_within_a_frame_is_removed() {
     let host = TestHost::start();
     for (socket, name) in sockets(&host) {
         let frame = bind_frame(name);
@@ -228,7 +227,7 @@ fn ipc_007_what_a_peer_sent_before_it_closed_still_counts() {
     let host = TestHost::start();
     let path = host.folder().join("trace");
     let mut consumer = host.consumer();
-    // A session whose only effect is that its file appears.
+    // A session whose only effect is the creation of its file.
     let request = enable("none", |config| {
         config.write_into_file = Some(true);
         config.output_path = Some(path.as_os_str().as_encoded_bytes().to_vec());
@@ -263,7 +262,7 @@ fn ipc_033_ipc_034_a_flood_of_descriptors_leaks_none() {
         }
     }
     host.assert_alive();
-    // With every connection ended, nobody but this test holds the pipe.
+    // Without connections, only this test has the pipe open.
     host.stop();
     drop(reader);
     let broken = rustix::io::write(&writer, b"x");
@@ -284,7 +283,7 @@ fn ipc_034_a_descriptor_that_no_frame_needs_is_closed() {
         sendmsg(&socket, &slices, &mut control, SendFlags::NOSIGNAL).unwrap();
         drop(reader);
         assert!(read_frame(&socket).is_some());
-        // Soon nobody holds the other end of the pipe any more.
+        // Waits until the other end of the pipe is closed.
         wait(&writer, PollFlags::empty());
         let broken = rustix::io::write(&writer, b"x");
         assert_eq!(broken, Err(rustix::io::Errno::PIPE), "{name}");
@@ -310,7 +309,7 @@ fn two_hundred_connections_are_served() {
 }
 
 #[test]
-fn a_thousand_idle_connections_keep_nobody_out() {
+fn a_thousand_idle_connections_block_no_others() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
@@ -340,7 +339,7 @@ fn ipc_038_relay_027_a_producer_that_never_reads_is_disconnected_and_serves_as_n
 }
 
 #[test]
-fn a_consumer_that_does_not_read_is_not_read_from_and_costs_a_bounded_amount() {
+fn a_consumer_that_does_not_read_uses_bounded_memory() {
     let limits = |options: &mut ferretto_host::HostOptions| {
         options.limits.consumer_high_water = 32 << 10;
         options.limits.consumer_queue = 1 << 20;
@@ -365,7 +364,7 @@ fn a_consumer_that_does_not_read_is_not_read_from_and_costs_a_bounded_amount() {
             Err(error) => panic!("{error}"),
         }
     }
-    // Once it reads, every request is answered.
+    // Once the client reads, every request is answered.
     for _ in 0..sent {
         assert!(read_frame(&socket).is_some());
     }
@@ -375,7 +374,7 @@ fn a_consumer_that_does_not_read_is_not_read_from_and_costs_a_bounded_amount() {
 #[test]
 fn ipc_039_a_consumer_that_stops_reading_is_disconnected_and_its_session_freed() {
     let host = TestHost::start_with(|options| {
-        // Its patience is over as soon as it runs.
+        // The timeout expires at once.
         options.limits.consumer_stall = 1_000_000;
         options.limits.consumer_high_water = 32 << 10;
     });
@@ -385,7 +384,7 @@ fn ipc_039_a_consumer_that_stops_reading_is_disconnected_and_its_session_freed()
         .invoke(&enable("none", |_| {}), None, true)
         .unwrap();
     let query = consumer::Request::QueryServiceState(Default::default());
-    // Asks until its answers pile up at the host.
+    // Sends requests until answers accumulate at the host.
     let notice = loop {
         consumer.0.invoke(&query, None, true).unwrap();
         if let Some(notice) = host.try_notice() {
@@ -411,7 +410,7 @@ fn the_connections_of_one_user_are_bounded() {
     for (socket, name) in &kept {
         assert!(is_served(socket, name));
     }
-    // A refused client sees the connection end; the operator is told once.
+    // A refused client sees the connection end; the operator is notified once.
     for _ in 0..50 {
         wait_closed(&host.producer_socket());
         wait_closed(&host.consumer_socket());
@@ -423,16 +422,16 @@ fn the_connections_of_one_user_are_bounded() {
     for (socket, name) in &kept {
         assert!(is_served(socket, name));
     }
-    // With room again, which the host may notice a moment later, all is well.
+    // Once there is room again, which the host may notice later, connections are accepted.
     drop(kept);
     while !is_served(&host.producer_socket(), "ProducerPort") {}
     host.assert_alive();
 }
 
 #[test]
-fn what_the_clients_of_one_user_leave_unread_is_bounded() {
+fn unread_bytes_of_one_user_s_clients_are_bounded() {
     let host = TestHost::start_with(|options| options.limits.held_per_user = 256 << 10);
-    // Each stays far below its own limit.
+    // Each client stays far below its own limit.
     let binds = bind_frame("ProducerPort").repeat(500);
     let mut idle = Vec::new();
     let notice = loop {
@@ -441,7 +440,7 @@ fn what_the_clients_of_one_user_leave_unread_is_bounded() {
             send_raw(&socket, &binds);
         }
         idle.push(socket);
-        // Served after those before, so that these have had their effect.
+        // This connection is served after those above, so that they have had their effect.
         let next = host.producer_socket();
         assert!(send_raw(&next, &bind_frame("ProducerPort")) && read_frame(&next).is_some());
         if let Some(notice) = host.try_notice() {
@@ -457,7 +456,7 @@ fn what_the_clients_of_one_user_leave_unread_is_bounded() {
 }
 
 #[test]
-fn frames_that_one_user_s_clients_do_not_finish_are_bounded() {
+fn unfinished_frames_of_one_user_s_clients_are_bounded() {
     let host = TestHost::start_with(|options| options.limits.held_per_user = 1 << 20);
     let mut unfinished = framed(&vec![0; MAX_PAYLOAD_SIZE]);
     unfinished.pop();

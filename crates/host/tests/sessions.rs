@@ -22,7 +22,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 type Producer = Client<producer::Port>;
 type Consumer = Client<consumer::Port>;
 
-/// The next command to a producer, with its descriptor.
+/// Returns the next command to a producer, with its descriptor.
 fn command(producer: &mut Producer) -> (Cmd, Option<OwnedFd>) {
     loop {
         let reply = producer.reply();
@@ -37,7 +37,7 @@ fn command(producer: &mut Producer) -> (Cmd, Option<OwnedFd>) {
     }
 }
 
-/// A producer with the data source `test`, ready for commands.
+/// Returns a producer with the data source `test`, ready for commands.
 fn ready_producer(host: &TestHost) -> Producer {
     let mut producer = host.producer();
     producer.initialize("tester");
@@ -115,7 +115,7 @@ fn ipc_035_ipc_045_a_producer_is_set_up_started_and_stopped_in_order_with_its_me
     assert!(!read_packets(&mut consumer).is_empty());
 }
 
-/// A memory file of this size with these seals.
+/// Returns a memory file of this size with these seals.
 fn memory(size: u64, seals: SealFlags) -> OwnedFd {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let fd = rustix::fs::memfd_create("test", flags).unwrap();
@@ -166,7 +166,7 @@ fn ipc_036_a_producer_s_memory_is_adopted_only_if_it_is_safe() {
         if adopted {
             continue;
         }
-        // The service's memory follows with the first session.
+        // The service's memory comes with the first session.
         producer.open_commands();
         producer.register("test");
         let mut consumer = host.consumer();
@@ -178,7 +178,7 @@ fn ipc_036_a_producer_s_memory_is_adopted_only_if_it_is_safe() {
             panic!("case {index}")
         };
     }
-    // Not a file at all.
+    // The descriptor is not a file.
     let mut producer = host.producer();
     assert!(!initialize_with(
         &mut producer,
@@ -215,7 +215,7 @@ fn ipc_042_a_producer_over_tcp_sends_its_chunks_inline() {
     };
     let buffer = setup.config.target_buffer;
 
-    // Chunk 0 of writer 1 with one packet, which holds a `for_testing` string.
+    // Chunk 0 of writer 1 with one packet, which contains a `for_testing` string.
     let packet = b"\xa2\x38\x09\x0a\x07remote!";
     let mut chunk = vec![0, 0, 0, 0, 1, 0, 1, 0];
     chunk.push(packet.len() as u8);
@@ -241,7 +241,7 @@ fn ipc_042_a_producer_over_tcp_sends_its_chunks_inline() {
     assert!(packets.windows(7).any(|window| window == b"remote!"));
 }
 
-/// Returns whether the bytes are whole `Trace.packet` fields.
+/// Returns true if the bytes are complete `Trace.packet` fields.
 fn is_whole_trace(bytes: &[u8]) -> bool {
     Fields::new(bytes).all(|field| {
         field.is_ok_and(|field| field.number == 1 && matches!(field.value, Value::Bytes(_)))
@@ -252,7 +252,7 @@ fn into_file(config: &mut ferretto_proto::TraceConfig) {
     config.write_into_file = Some(true);
 }
 
-/// Runs a session that writes into `fd`, and returns how it ended.
+/// Runs a session that writes into `fd`, and returns its result.
 fn write_into(consumer: &mut Consumer, fd: OwnedFd) -> ferretto_proto::EnableTracingResponse {
     let id = consumer
         .0
@@ -271,7 +271,7 @@ fn write_into(consumer: &mut Consumer, fd: OwnedFd) -> ferretto_proto::EnableTra
 }
 
 #[test]
-fn a_session_writes_into_the_file_it_was_given() {
+fn a_session_writes_into_the_given_file() {
     let host = TestHost::start();
     let mut consumer = host.consumer();
     let path = host.folder().join("given");
@@ -307,7 +307,7 @@ fn ipc_063_a_clone_of_a_session_that_writes_into_a_file() {
         config.file_write_period_ms = Some(100);
     });
     consumer.0.invoke(&request, None, true).unwrap();
-    // Something is written before long: the beginning of every trace.
+    // The packets at the beginning of every trace are soon written.
     while std::fs::metadata(&path).map_or(0, |file| file.len()) == 0 {
         std::thread::yield_now();
     }
@@ -317,7 +317,7 @@ fn ipc_063_a_clone_of_a_session_that_writes_into_a_file() {
     let begin = std::fs::read(&path).unwrap();
     assert!(is_whole_trace(&trace) && trace.starts_with(&begin[..100]));
 
-    // A pipe is not to be read again.
+    // A pipe cannot be read again.
     let (_reader, writer) = std::io::pipe().unwrap();
     let mut other = host.consumer();
     let request = enable("test", into_file);
@@ -385,10 +385,10 @@ fn a_full_disk_ends_the_session_and_not_the_service() {
 }
 
 #[test]
-fn a_pipe_nobody_reads_holds_up_one_session_only() {
+fn an_unread_pipe_blocks_only_its_session() {
     let host = TestHost::start();
     let (mut reader, writer) = std::io::pipe().unwrap();
-    // One page of room, filled before the session begins.
+    // A pipe of one page, filled before the session begins.
     rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
     assert_eq!(rustix::io::write(&writer, &[0; 4096]).unwrap(), 4096);
     let mut consumer = host.consumer();
@@ -400,7 +400,7 @@ fn a_pipe_nobody_reads_holds_up_one_session_only() {
     host.assert_alive();
     let other = write_into(&mut host.consumer(), tempfile::tempfile().unwrap().into());
     assert_eq!(other.error, None);
-    // Once there is room, the session ends as any other.
+    // Once there is room, the session ends normally.
     let drain = std::thread::spawn(move || {
         let mut trace = Vec::new();
         reader.read_to_end(&mut trace).unwrap();
@@ -447,12 +447,12 @@ fn ipc_053_a_producer_that_leaves_is_forgotten() {
     };
     assert_eq!(producers(&mut consumer), (1, 1));
     drop(producer);
-    // Connections are looked at in the order in which they changed.
+    // Connections are handled in the order of their events.
     while producers(&mut consumer) != (0, 0) {}
 }
 
 #[test]
-fn what_a_session_still_writes_when_the_service_stops_is_whole() {
+fn the_last_writes_of_a_session_are_complete_when_the_service_stops() {
     let host = TestHost::start();
     let path = host.folder().join("trace");
     let mut consumer = host.consumer();
@@ -465,7 +465,7 @@ fn what_a_session_still_writes_when_the_service_stops_is_whole() {
 }
 
 #[test]
-fn a_pipe_nobody_reads_does_not_hold_up_the_end() {
+fn an_unread_pipe_does_not_delay_the_end() {
     let host = TestHost::start_with(|options| {
         options.limits.file_patience = std::time::Duration::from_millis(1);
     });

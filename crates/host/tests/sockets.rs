@@ -1,4 +1,4 @@
-//! Socket files: their owners, their permissions, and their removal.
+//! Socket files: owners, permissions, and removal.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn the_socket_of_a_live_service_is_refused_and_keeps_working() {
 }
 
 #[test]
-fn a_host_that_cannot_start_leaves_nothing() {
+fn a_host_that_cannot_start_leaves_no_socket() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = HostOptions::in_folder(folder.path());
     options.consumer = Address::Path(folder.path().join("missing/consumer.sock"));
@@ -188,7 +188,7 @@ fn ipc_024_ipc_032_vsock_producers_are_served_like_those_over_tcp() {
     let Address::Vsock { port, .. } = address else {
         panic!()
     };
-    // Context 1 is this machine, where the kernel can do that.
+    // Context 1 is this machine, where the kernel supports it.
     match Socket::connect(&Address::Vsock { cid: 1, port }) {
         Err(error) => println!("skipped: no vsock connections within this machine: {error}"),
         Ok(socket) => {

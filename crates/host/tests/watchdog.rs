@@ -15,7 +15,7 @@ use ferretto_ipc::socket::Socket;
 
 const MIB: usize = 1 << 20;
 
-/// Looks whenever something happens.
+/// Returns limits that are checked whenever an event happens.
 fn attentive(scope: WatchdogScope, slack: usize) -> WatchdogLimits {
     WatchdogLimits {
         scope,
@@ -27,16 +27,16 @@ fn attentive(scope: WatchdogScope, slack: usize) -> WatchdogLimits {
 }
 
 #[test]
-fn a_service_that_runs_wild_ends_itself_and_says_why() {
+fn a_service_that_exceeds_its_limits_ends_with_a_reason() {
     for scope in [WatchdogScope::Own, WatchdogScope::Process] {
-        // Memory that nobody accounts for.
+        // Memory that is not accounted for.
         let leak = vec![1_u8; 100 * MIB];
         let folder = tempfile::tempdir().unwrap();
         let mut options = HostOptions::in_folder(folder.path());
         options.watchdog = Some(attentive(scope, 64 * MIB));
         let host = Host::bind(options).unwrap();
         let path = folder.path().join("producer.sock");
-        // It looks only when something happens.
+        // The host only checks when an event happens.
         let knocking = std::thread::spawn(move || while UnixStream::connect(&path).is_ok() {});
         let error = host.run().unwrap_err();
         knocking.join().unwrap();
@@ -88,10 +88,10 @@ fn a_user_who_exceeds_the_allowance_is_held_back_and_then_disconnected_by_name()
         "{name} was disconnected: clients of {me} have been held back for 0 s, most of all because of it"
     );
     assert_eq!(host.notice(), held_back);
-    // On a busy machine it may have had some rest in between.
+    // On a busy machine the user may have had a pause in between.
     let mut notices = std::iter::from_fn(|| Some(host.notice()));
     assert_eq!(notices.find(|it| *it != held_back), Some(disconnected));
-    // Others are served all the while.
+    // Other users are served all the while.
     let address = Address::Tcp {
         host: "127.0.0.1".to_owned(),
         port: host.port.unwrap(),

@@ -17,7 +17,7 @@ use ferretto_proto::clone_session_request::Selector;
 use ferretto_proto::{CloneSessionRequest, FlushRequest, ReadBuffersRequest};
 use ferretto_wire::encode;
 
-/// Forwards bytes of any number of connections, in pieces that are no frames.
+/// Forwards the bytes of any number of connections, in pieces other than frames.
 struct Bridge {
     path: PathBuf,
     thread: Option<JoinHandle<()>>,
@@ -69,13 +69,13 @@ fn copy(mut from: UnixStream, mut to: UnixStream, piece: usize) -> JoinHandle<()
     })
 }
 
-/// The page: as strict as it is. Anything but an expected, successful reply is an error.
+/// A client as strict as the page: everything but an expected, successful reply is an error.
 struct Page {
     stream: UnixStream,
     next_id: u64,
     service: u32,
     methods: HashMap<Vec<u8>, u32>,
-    /// Requests that may still be answered, and whether with several replies.
+    /// The open requests, with true for those with several replies.
     open: HashMap<u64, consumer::Method>,
 }
 
@@ -93,7 +93,7 @@ impl Page {
         };
         let id = page.send(3, &encode(|bind| bind.bytes(1, b"ConsumerPort")));
         assert_eq!(id, 1);
-        // Exactly one frame, before anything else.
+        // Exactly one frame, before all others.
         let bytes = page.read();
         let frame = Frame::decode(&bytes).unwrap();
         let Message::BindServiceReply {
@@ -111,7 +111,7 @@ impl Page {
         page
     }
 
-    /// Sends a frame with one message; the page writes no field it can do without.
+    /// Sends a frame with one message; the page omits all optional fields.
     fn send(&mut self, field: u32, message: &[u8]) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
@@ -150,7 +150,7 @@ impl Page {
         id
     }
 
-    /// The next reply, with whether others follow.
+    /// Returns the next reply, and true if others follow.
     fn reply(&mut self) -> (u64, consumer::Reply, bool) {
         let bytes = self.read();
         let frame = Frame::decode(&bytes).unwrap();
@@ -175,7 +175,7 @@ impl Page {
         )
     }
 
-    /// Calls a method and waits for all of its replies; other calls are still open.
+    /// Calls a method, and waits for all of its replies; other calls stay open.
     fn call(&mut self, request: &consumer::Request) -> Vec<consumer::Reply> {
         let id = self.invoke(request);
         let mut replies = Vec::new();
@@ -189,7 +189,7 @@ impl Page {
         }
     }
 
-    /// The packets of the session, or of its clone.
+    /// Returns the packets of the session, or of its clone.
     fn trace(&mut self) -> usize {
         let replies = self.call(&consumer::Request::ReadBuffers(
             ReadBuffersRequest::default(),
@@ -217,8 +217,8 @@ fn ipc_066_the_recording_page_works_through_a_bridge_of_bytes() {
     };
     assert_eq!(state.service_state.data_sources.len(), 1);
 
-    // No duration: it goes on until it is stopped, and the answer comes then. No producer would
-    // answer here, so none is asked.
+    // Without a duration, the session runs until it is stopped, which sends the answer. Here no
+    // producer would confirm a flush, so none is requested.
     let session = enable("other", |config| {
         config.unique_session_name = Some(b"page".to_vec());
     });

@@ -1,4 +1,4 @@
-//! New connections: accepting, refusing and closing them.
+//! Accepts, refuses and closes new connections.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::origin::Origin;
 
 /// The number of connections that one socket accepts in a turn.
 const ACCEPT_PER_TURN: usize = 16;
-/// The time to wait after accepting failed for want of descriptors.
+/// The time to wait after accepting failed for lack of descriptors.
 const ACCEPT_RETRY: u64 = 100_000_000;
 
 impl Reactor {
@@ -61,7 +61,7 @@ impl Reactor {
         }
     }
 
-    /// Has a connection from another machine secured, if they are to be.
+    /// Encrypts a connection from another machine, if an encryption is set.
     fn secure(&self, socket: &mut Socket) -> std::io::Result<()> {
         if let Some(security) = &self.security
             && !socket.is_unix()
@@ -111,7 +111,7 @@ impl Reactor {
         }
     }
 
-    /// Ends a connection that is not served. It may bring something nevertheless.
+    /// Ends a connection that is not served. It may contain descriptors nevertheless.
     fn turn_away(&mut self, origin: Origin, mut socket: Socket) {
         if !socket.shut_down() {
             self.account_of(origin)

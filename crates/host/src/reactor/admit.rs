@@ -1,4 +1,4 @@
-//! The admission of clients to the reactor: which ones are served, and which have to leave.
+//! Decides which clients are served, and which have to be disconnected.
 
 use std::sync::Arc;
 
@@ -11,14 +11,15 @@ use crate::notice::Notice;
 use crate::origin::Origin;
 
 impl Reactor {
-    /// The account of an origin.
+    /// Returns the account of an origin.
     pub(crate) fn account_of(&mut self, origin: Origin) -> Arc<Account> {
         let closer = &self.closer;
         self.admission.account(origin, || closer.account(origin))
     }
 
-    /// Returns true if one more connection from there is served; if not, the operator is told,
-    /// once. If descriptors become few, those who have the most lose a connection or two.
+    /// Returns true if one more connection of this origin is served. A refusal is reported to the
+    /// operator once. If descriptors become scarce, the origin with the most loses a connection or
+    /// two.
     pub(crate) fn admit(&mut self, origin: Origin) -> bool {
         let served = |user| [Origin::User(user), Origin::User(0)].contains(&origin);
         if !self.only_user.is_none_or(served) {
@@ -47,14 +48,14 @@ impl Reactor {
         true
     }
 
-    /// To be called when a connection is over.
+    /// Removes a connection from the counts. Call this when it ends.
     pub(crate) fn release(&mut self, origin: Origin, held: usize) {
         self.admission.changed(origin, held, 0);
         self.admission.release(origin);
     }
 
-    /// To be called after a client's queue or unfinished frame changed. If the clients of its user
-    /// have too much of both together, the one with the most has to go.
+    /// Accounts for a change of a client's queue or unfinished frame. If the clients of its user
+    /// hold too many bytes together, the one with the most is disconnected.
     pub(crate) fn account(&mut self, id: ClientId) {
         let Some(client) = self.clients.get_mut(&id) else {
             return;

@@ -1,4 +1,4 @@
-//! Reading: the bytes of a client, the frames in them, and the events that they are for the
+//! Reads the bytes of a client, splits them into frames, and turns these into events for the
 //! service.
 
 use ferretto_ipc::PassedFd;
@@ -12,12 +12,12 @@ use crate::client::Role;
 use crate::notice::Notice;
 use crate::remote::RemoteRefusal;
 
-/// The number of bytes read from a consumer before its answers are looked at: a short request can
-/// have a long answer.
+/// The number of bytes read from a consumer before its replies are checked: a short request can
+/// have a long reply.
 const CONSUMER_READ: usize = 4 * 1024;
 
 impl Reactor {
-    /// Reads some bytes from a client and passes on what it asks for. Returns whether there may be
+    /// Reads some bytes from a client, and passes on its requests. Returns true if there may be
     /// more.
     pub(super) fn read(&mut self, id: ClientId, piece: usize) -> bool {
         let mut total = 0;
@@ -26,14 +26,14 @@ impl Reactor {
                 return false;
             };
             if !client.may_read(&self.limits) {
-                // `flush` resumes it.
+                // `flush` resumes the reads.
                 return false;
             }
             let size = match client.role {
                 Role::Producer { .. } => piece.min(self.buffer.len()),
                 Role::Consumer => piece.min(CONSUMER_READ),
             };
-            // The kernel closes what there is no room for, on this thread.
+            // Without room for descriptors, the kernel would close them on this thread.
             if self.admission.is_scarce()
                 && client.socket.brings_descriptors(&mut self.buffer[..size])
             {
@@ -47,9 +47,9 @@ impl Reactor {
                         self.refuse_descriptors(id);
                         return false;
                     }
-                    // Less than there was room for: there is no more, and what comes is announced.
-                    // A receive also ends behind a descriptor, and the end of the stream comes by
-                    // itself.
+                    // The buffer was not filled, so there is no more, and the poller announces new
+                    // bytes. A receive also ends after a descriptor, and the end of the stream
+                    // needs another read.
                     if len < size && fd.is_none() && !client.peer_closed {
                         client.readable = false;
                         if client.socket.queued() > 0 {
@@ -62,7 +62,7 @@ impl Reactor {
                 }
                 Ok(Received::WouldBlock) => {
                     client.readable = false;
-                    // A layer has something to say for itself.
+                    // The encryption layer may have its own bytes to send.
                     if client.socket.queued() > 0 {
                         self.dirty.insert(id);
                     }
@@ -93,7 +93,7 @@ impl Reactor {
         self.lose(id);
     }
 
-    /// Takes `len` bytes in the buffer, received from a client.
+    /// Handles `len` bytes in the buffer, received from a client.
     fn receive(&mut self, id: ClientId, len: usize, fd: Option<PassedFd>) {
         let Some(client) = self.clients.get_mut(&id) else {
             return;
@@ -118,11 +118,11 @@ impl Reactor {
     }
 
     fn take_frame(&mut self, now: &Now, id: ClientId, payload: &[u8], fd: Option<PassedFd>) {
-        // An earlier frame may have cost the client its connection.
+        // An earlier frame may have ended the connection.
         let Some(client) = self.clients.get_mut(&id).filter(|client| !client.closing) else {
             return;
         };
-        // Commits, the most frequent request, skip the general path.
+        // Commits, the most frequent request, have a fast path.
         if client.announced
             && fd.is_none()
             && let Some(call) = client.connection.commit(payload, &mut self.commit)
@@ -176,7 +176,7 @@ impl Reactor {
     }
 }
 
-/// The event for a call.
+/// Returns the event for a call.
 fn request_event(client: ClientId, incoming: Incoming) -> Event {
     let Incoming {
         request_id,

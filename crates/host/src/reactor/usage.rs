@@ -8,11 +8,11 @@ use crate::notice::Notice;
 use crate::schedule::Excess;
 use crate::watchdog::{Explained, RunWild, Watchdog, WatchdogLimits};
 
-/// Less than this is not worth giving back, in bytes.
+/// The smallest amount of memory worth returning to the system, in bytes.
 const WORTH_RELEASING: u64 = 4 << 20;
 
 impl Reactor {
-    /// Reports a user who is held back, and ends the most expensive of its clients.
+    /// Reports a user who is held back, and disconnects the client with the most work.
     pub(super) fn restrain(&mut self, excess: Excess) {
         let Some(allowance) = &self.limits.cpu_per_user else {
             return;
@@ -54,7 +54,7 @@ impl Reactor {
         self.watchdog = Some(Watchdog::new(limits));
     }
 
-    /// Checks now and then that the process stays within its limits. `now` is `CLOCK_MONOTONIC`.
+    /// Checks periodically that the process stays within its limits. `now` is `CLOCK_MONOTONIC`.
     pub(crate) fn check_usage(&mut self, now: u64) -> Result<(), RunWild> {
         if !self.watchdog.as_ref().is_some_and(|dog| dog.is_due(now)) {
             return Ok(());
@@ -76,7 +76,7 @@ impl Reactor {
         }
     }
 
-    /// Gives freed memory back to the system.
+    /// Returns freed memory to the system.
     pub(super) fn give_memory_back(&mut self) {
         self.give_back = None;
         if ferretto_malloc::heap().is_some_and(|heap| heap.free >= WORTH_RELEASING) {

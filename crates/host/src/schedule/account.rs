@@ -2,28 +2,28 @@
 
 use crate::options::CpuAllowance;
 
-/// The work that a user who is held back may cause when that ends.
+/// The work that a user may cause when a pause ends.
 const SLICE: u64 = 20_000_000;
 
-/// The CPU time of a user against its allowance.
+/// The CPU time of a user compared to its allowance.
 #[derive(Debug, Default)]
 pub(super) struct Account {
-    /// Nanoseconds; negative if it had more than it may.
+    /// The remaining nanoseconds; negative if the user has exceeded its allowance.
     balance: i64,
-    /// When it was true; 0 before anything was charged.
+    /// The time of the balance; 0 before the first charge.
     at: u64,
-    /// Since when the user has used all it may, with no rest to speak of.
+    /// The time since which the user has been at its limit without a significant pause.
     excess_since: Option<u64>,
-    /// Counts these times.
+    /// The number of such periods.
     epoch: u64,
 }
 
-/// A user had more than it may.
+/// The consequence of an exceeded allowance.
 #[derive(Debug)]
 pub(super) struct Overdraft {
-    /// The time that it has to pause, in nanoseconds.
+    /// The time for which the user has to pause, in nanoseconds.
     pub(super) pause: u64,
-    /// Set if something is to be done about it besides.
+    /// Set if the excess has reached a new stage.
     pub(super) stage: Option<Stage>,
 }
 
@@ -31,19 +31,19 @@ pub(super) struct Overdraft {
 #[derive(Debug)]
 pub(super) enum Stage {
     Begins,
-    /// It has lasted longer than patience.
+    /// The excess has lasted longer than the patience.
     Lasts {
         epoch: u64,
     },
 }
 
 impl Account {
-    /// Returns the number of the present excess, or of the last one.
+    /// Returns the number of the current excess, or of the last one.
     pub(super) fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Deducts work; returns the consequence if that is more than the user may have.
+    /// Deducts work. Returns the consequence if the user has exceeded its allowance.
     pub(super) fn charge(
         &mut self,
         allowance: &CpuAllowance,
@@ -80,13 +80,13 @@ impl Account {
         Some(Overdraft { pause, stage })
     }
 
-    /// Returns true if the user may have all that it may have at most.
+    /// Returns true if the user has its full allowance.
     pub(super) fn is_full(&mut self, allowance: &CpuAllowance, now: u64) -> bool {
         self.refill(allowance, now);
         self.balance >= allowance.burst as i64
     }
 
-    /// Credits the time that has passed.
+    /// Adds the allowance for the time that has passed.
     fn refill(&mut self, allowance: &CpuAllowance, now: u64) {
         let passed = now.saturating_sub(self.at);
         let earned = passed / 100 * allowance.percent;

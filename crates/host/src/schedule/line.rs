@@ -1,15 +1,15 @@
-//! A queue in which who had least is next.
+//! A queue ordered by the work that each key has had, least first.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Keys in the order of the work each has had.
+/// Keys in the order of the work that each has had.
 #[derive(Debug)]
 pub(super) struct Line<K> {
     waiting: BinaryHeap<Reverse<(u64, u64, K)>>,
-    /// The work that the last one that was taken had had.
+    /// The work of the key that was taken last.
     now: u64,
-    /// Counts up, so that equals are taken in the order they came in.
+    /// A counter that keeps equal keys in the order of insertion.
     order: u64,
 }
 
@@ -24,7 +24,7 @@ impl<K: Ord> Default for Line<K> {
 }
 
 impl<K: Ord> Line<K> {
-    /// Inserts a key that has had so much work, and returns its position.
+    /// Inserts a key that has had this much work, and returns its position.
     pub(super) fn put(&mut self, had: u64, key: K) -> u64 {
         let had = had.max(self.now);
         self.order += 1;
@@ -32,19 +32,19 @@ impl<K: Ord> Line<K> {
         had
     }
 
-    /// Takes out the key that had least.
+    /// Takes the key with the least work.
     pub(super) fn take(&mut self) -> Option<K> {
         let Reverse((had, _, key)) = self.waiting.pop()?;
         self.now = had;
         Some(key)
     }
 
-    /// Takes a key out before it is its turn.
+    /// Removes a key before its turn.
     pub(super) fn remove(&mut self, key: &K) {
         self.waiting.retain(|Reverse((_, _, other))| other != key);
     }
 
-    /// Returns the position of the last key that was taken.
+    /// Returns the position of the key that was taken last.
     pub(super) fn now(&self) -> u64 {
         self.now
     }

@@ -1,9 +1,9 @@
-//! The order in which clients are served: users take turns, and so do the connections of each, by
-//! the work they cause.
+//! The order in which clients are served: users take turns by the work that they cause, and so do
+//! the connections of each user.
 //!
-//! Work is measured in nanoseconds. The user who had the least of it is served next. A user who was
-//! idle begins where the others are, so that nobody saves up. So the clients of one user, however
-//! many, delay those of another by no more than the piece of work under way.
+//! Work is measured in nanoseconds. The user with the least work is served next. A user who was
+//! idle starts at the position of the others, so that idle time is not saved up. So the clients of
+//! one user, however many, delay those of another by at most the current piece of work.
 //!
 //! A user may also have an allowance ([`CpuAllowance`]), and is not served for a while after
 //! exceeding it.
@@ -25,24 +25,24 @@ use user::User;
 
 pub(crate) use turn::Turn;
 
-/// An excess of a user that something is to be done about.
+/// A new stage of a user's excess.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Excess {
-    /// It is held back from now on.
+    /// The user is held back from now on.
     Begins {
         /// The user.
         origin: Origin,
     },
-    /// It was held back for so long that the connection with the most work has to go.
+    /// The user was held back for so long that the connection with the most work has to be closed.
     Lasts {
         /// The user.
         origin: Origin,
-        /// The excess it is, see [`Turn::excess`].
+        /// The number of the excess, see [`Turn::excess`].
         epoch: u64,
     },
 }
 
-/// All connections with something to read.
+/// All connections with bytes to read.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     allowance: Option<CpuAllowance>,
@@ -66,7 +66,7 @@ impl Schedule {
         }
     }
 
-    /// Has a connection served when it is its turn.
+    /// Schedules a connection to be served.
     pub(crate) fn line_up(&mut self, origin: Origin, id: ClientId, turn: &mut Turn) {
         if !turn.wait() {
             return;
@@ -80,25 +80,25 @@ impl Schedule {
         }
     }
 
-    /// Returns true if anyone can be served.
+    /// Returns true if a connection can be served.
     pub(crate) fn has_work(&self) -> bool {
         !self.line.is_empty()
     }
 
-    /// Returns how many connections wait, with those of users who are held back.
+    /// Returns the number of waiting connections, including those of users who are held back.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// Takes the next connection, with the number of bytes to read from it.
-    /// [`served`](Self::served) has to follow. The connection may be gone.
+    /// Takes the next connection, with the number of bytes to read from it. The caller then calls
+    /// [`served`](Self::served). The connection may be gone.
     pub(crate) fn next(&mut self) -> Option<(Origin, ClientId, usize)> {
         while let Some(origin) = self.line.take() {
             let Some(user) = self.users.get_mut(&origin) else {
                 continue;
             };
             if user.had > self.line.now() {
-                // It was charged for other things meanwhile.
+                // The user may have been charged for other work meanwhile.
                 user.had = self.line.put(user.had, origin);
                 continue;
             }
@@ -111,8 +111,8 @@ impl Schedule {
         None
     }
 
-    /// Counts the work of serving a connection. `turn` is that of the connection, unless it is
-    /// gone; `more` says that it has more to do.
+    /// Charges the work of serving a connection. `turn` is that of the connection, unless it is
+    /// gone; `more` is true if it has more to do.
     pub(crate) fn served(
         &mut self,
         (origin, id): (Origin, ClientId),
@@ -138,7 +138,7 @@ impl Schedule {
         }
     }
 
-    /// Counts work that was done for a user besides.
+    /// Charges other work that was done for a user.
     pub(crate) fn charge(&mut self, origin: Origin, work: u64) {
         let user = self.users.entry(origin).or_default();
         user.had = user.had.max(self.line.now()).saturating_add(work);
@@ -146,18 +146,17 @@ impl Schedule {
         self.unsettled += work;
     }
 
-    /// Returns the work that was counted since the last [`settle`](Self::settle).
+    /// Returns the work charged since the last [`settle`](Self::settle).
     pub(crate) fn unsettled(&self) -> u64 {
         self.unsettled
     }
 
-    /// Deducts the users' work from their allowances. `cpu` is the CPU time since the last call,
-    /// which is less than the time that was counted if other programs ran meanwhile, and more if
-    /// there was work besides. Returns the part that belongs to no user. `now` is
-    /// `CLOCK_MONOTONIC`.
+    /// Deducts the users' work from their allowances. `cpu` is the CPU time since the last call:
+    /// less than the charged time if other programs ran, and more if there was other work. Returns
+    /// the part that belongs to no user. `now` is `CLOCK_MONOTONIC`.
     pub(crate) fn settle(&mut self, now: u64, cpu: u64, mut report: impl FnMut(Excess)) -> u64 {
         let counted = std::mem::take(&mut self.unsettled);
-        // The shared work between pieces of work counts for no more than these.
+        // The shared work between pieces of work counts at most as much as these.
         let shared = cpu.min(counted.saturating_mul(2));
         let Some(allowance) = &self.allowance else {
             self.users.retain(|_, user| {
@@ -192,7 +191,7 @@ impl Schedule {
         cpu - shared
     }
 
-    /// Forgets users of whom there is nothing to remember.
+    /// Forgets users without a state worth keeping.
     fn forget(&mut self, now: u64) {
         let Some(allowance) = &self.allowance else {
             return;
@@ -206,7 +205,7 @@ impl Schedule {
         });
     }
 
-    /// Serves users again whose time has come.
+    /// Serves users again whose pause is over.
     pub(crate) fn release(&mut self, now: u64) {
         if self.held == 0 {
             return;
@@ -224,7 +223,7 @@ impl Schedule {
         }
     }
 
-    /// Returns when [`release`](Self::release) has something to do, in `CLOCK_MONOTONIC`.
+    /// Returns the time at which to call [`release`](Self::release), in `CLOCK_MONOTONIC`.
     pub(crate) fn next_release(&self) -> Option<u64> {
         if self.held == 0 {
             return None;

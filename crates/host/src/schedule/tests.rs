@@ -1,4 +1,4 @@
-//! The schedule in a time of its own.
+//! The schedule with virtual time.
 
 use ferretto_service::ClientId;
 
@@ -11,13 +11,13 @@ const SECOND: u64 = 1000 * MS;
 const MALLORY: Origin = Origin::User(666);
 const ALICE: Origin = Origin::User(1000);
 
-/// A service whose only work is that of connections, in a time of its own.
+/// A service whose only work is that of connections, with virtual time.
 struct World {
     schedule: Schedule,
     now: u64,
-    /// Of each connection: its user, its place, how long a piece of its work takes.
+    /// The user, the place and the time of a piece of work of each connection.
     clients: Vec<(Origin, Turn, u64)>,
-    /// The work done for each.
+    /// The work done for each connection.
     had: Vec<u64>,
     excesses: Vec<Excess>,
 }
@@ -39,14 +39,15 @@ impl World {
         self.clients.len() - 1
     }
 
-    /// Something comes from a connection.
+    /// Makes a connection readable.
     fn wake(&mut self, client: usize) {
         let (origin, place, _) = &mut self.clients[client];
         let id = ClientId(client as u64);
         self.schedule.line_up(*origin, id, place);
     }
 
-    /// Does the next piece of work; the connection has `more` afterwards. Returns which it was.
+    /// Does the next piece of work; the connection has `more` afterwards. Returns the index of the
+    /// connection.
     fn serve(&mut self, more: bool) -> Option<usize> {
         self.schedule.release(self.now);
         let (origin, id, _) = self.schedule.next()?;
@@ -59,7 +60,8 @@ impl World {
         Some(client)
     }
 
-    /// Everyone always has more, for so long. Returns how much time there was for none.
+    /// Runs for `time` with all connections always readable. Returns the time in which none could
+    /// be served.
     fn run(&mut self, time: u64) -> u64 {
         let end = self.now + time;
         let mut idle = 0;
@@ -93,7 +95,7 @@ impl World {
 }
 
 #[test]
-fn another_user_waits_for_the_piece_of_work_under_way_and_no_more() {
+fn another_user_waits_only_for_the_current_piece_of_work() {
     let mut world = World::new(None);
     for _ in 0..400 {
         let client = world.connect(MALLORY, 10 * MS);
@@ -138,7 +140,7 @@ fn users_share_by_work_and_not_by_connections_or_turns() {
 }
 
 #[test]
-fn so_do_the_connections_of_one_user() {
+fn the_connections_of_one_user_share_by_work() {
     let mut world = World::new(None);
     for piece in [1, 2, 5, 10, 20] {
         let client = world.connect(ALICE, piece * MS);
@@ -151,7 +153,7 @@ fn so_do_the_connections_of_one_user() {
 }
 
 #[test]
-fn who_was_idle_has_saved_nothing_up() {
+fn idle_users_save_up_no_time() {
     let mut world = World::new(None);
     let late = world.connect(MALLORY, MS);
     let early = world.connect(ALICE, MS);
@@ -167,12 +169,12 @@ fn who_was_idle_has_saved_nothing_up() {
 }
 
 #[test]
-fn work_besides_counts_too() {
+fn other_work_for_a_user_counts() {
     let mut world = World::new(None);
     let (one, other) = (world.connect(MALLORY, MS), world.connect(ALICE, MS));
     world.wake(one);
     world.wake(other);
-    // Of connections it makes and ends, for example.
+    // For example, the work of creating and closing connections.
     world.schedule.charge(MALLORY, 100 * MS);
     for _ in 0..100 {
         assert_eq!(world.serve(true), Some(other));
@@ -197,18 +199,18 @@ fn pieces_become_smaller_while_they_take_long() {
 }
 
 #[test]
-fn who_exceeds_the_allowance_is_held_back_to_it_and_others_are_not() {
+fn a_user_who_exceeds_the_allowance_is_held_back_and_others_are_not() {
     let mut world = World::new(Some(CpuAllowance::default()));
     let busy = world.connect(MALLORY, MS);
     world.wake(busy);
-    // The burst lets it have a whole CPU for a minute.
+    // The burst allows a whole CPU for a minute.
     assert_eq!(world.run(59 * SECOND), 0);
     assert_eq!(world.excesses, []);
     world.run(2 * SECOND);
     assert_eq!(world.excesses, [Excess::Begins { origin: MALLORY }]);
     let idle = world.run(100 * SECOND);
     assert!(idle.abs_diff(20 * SECOND) < 50 * MS, "{idle}");
-    // Half of the work is for another, and the other half is within the allowance.
+    // Half of the work is for another user, and the other half is within the allowance.
     let honest = world.connect(ALICE, MS);
     world.wake(honest);
     let before = world.had[busy];
@@ -219,7 +221,7 @@ fn who_exceeds_the_allowance_is_held_back_to_it_and_others_are_not() {
 }
 
 #[test]
-fn who_is_held_back_for_long_loses_what_it_uses_most_for() {
+fn a_user_held_back_for_long_loses_the_connection_with_the_most_work() {
     let mut world = World::new(Some(CpuAllowance::default()));
     let (busy, other) = (world.connect(MALLORY, MS), world.connect(MALLORY, MS));
     world.wake(other);
@@ -229,7 +231,7 @@ fn who_is_held_back_for_long_loses_what_it_uses_most_for() {
     world.wake(busy);
     world.run(61 * SECOND);
     assert_eq!(world.excesses.len(), 1);
-    // The other has a little to do, too.
+    // The other connection has little work.
     world.wake(other);
     world.now += SECOND;
     while world.serve(false) != Some(other) {
@@ -248,7 +250,7 @@ fn who_is_held_back_for_long_loses_what_it_uses_most_for() {
     let excess = |client: usize| world.clients[client].1.excess(epoch);
     assert!(excess(busy) > 100 * SECOND);
     assert_eq!(excess(other), MS);
-    // It is the same again for those that are left.
+    // The same happens again to the remaining ones.
     world.run(595 * SECOND);
     assert_eq!(world.excesses.len(), 2);
     world.run(10 * SECOND);
@@ -256,7 +258,7 @@ fn who_is_held_back_for_long_loses_what_it_uses_most_for() {
 }
 
 #[test]
-fn rest_is_credited_and_then_the_user_forgotten() {
+fn idle_time_is_credited_and_the_user_then_forgotten() {
     let mut world = World::new(Some(CpuAllowance::default()));
     let busy = world.connect(MALLORY, MS);
     world.wake(busy);
@@ -279,12 +281,12 @@ fn rest_is_credited_and_then_the_user_forgotten() {
 }
 
 #[test]
-fn time_that_other_programs_took_is_nobodys_work_and_work_besides_is_not_either() {
+fn time_of_other_programs_and_unrelated_work_belongs_to_no_user() {
     let mut world = World::new(Some(CpuAllowance::default()));
     let client = world.connect(ALICE, 100 * SECOND);
     world.wake(client);
     world.serve(true);
-    // Only a tenth of that time was spent here.
+    // Only a tenth of that time was spent in this process.
     let never = |excess| panic!("{excess:?}");
     assert_eq!(world.schedule.settle(world.now, 10 * SECOND, never), 0);
     world.clients[client].2 = SECOND;

@@ -1,36 +1,36 @@
-//! A user in the schedule: its connections that wait, and how it is served.
+//! A user in the schedule: its waiting connections, and the size of its pieces of work.
 
 use ferretto_service::ClientId;
 
 use super::account::Account;
 use super::line::Line;
 
-/// A piece of work that took longer is followed by a smaller one ...
+/// The duration above which the next piece of work is smaller.
 const LONG: u64 = 500_000;
-/// ... and one that took less by a larger one.
+/// The duration below which the next piece of work is larger.
 const SHORT: u64 = 100_000;
-/// The bytes that make a piece of work, at most and at least.
+/// The largest and the smallest number of bytes of a piece of work.
 const LARGEST_PIECE: usize = 32 * 1024;
 const SMALLEST_PIECE: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct User {
-    /// Its connections.
+    /// The waiting connections.
     pub(super) line: Line<ClientId>,
-    /// The work it has had.
+    /// The work that the user has had.
     pub(super) had: u64,
-    /// In the line of users, or being served.
+    /// Set if the user is in the line of users, or being served.
     pub(super) queued: bool,
-    /// Bytes to be read from its connections at a time; 0 before the first.
+    /// The number of bytes to read from a connection at a time; 0 before the first read.
     piece: usize,
-    /// Work that is not taken off the account yet.
+    /// The work that was not deducted from the allowance yet.
     pub(super) unsettled: u64,
     pub(super) account: Account,
     pub(super) held_until: Option<u64>,
 }
 
 impl User {
-    /// Returns how many bytes to read from a connection at a time.
+    /// Returns the number of bytes to read from a connection at a time.
     pub(super) fn piece(&self) -> usize {
         match self.piece {
             0 => LARGEST_PIECE,
@@ -38,7 +38,7 @@ impl User {
         }
     }
 
-    /// Makes the next piece smaller or larger, after one that took so long.
+    /// Makes the next piece smaller or larger, after one that took `work`.
     pub(super) fn adapt(&mut self, work: u64) {
         if work > LONG {
             self.piece = (self.piece() / 2).max(SMALLEST_PIECE);
@@ -47,7 +47,7 @@ impl User {
         }
     }
 
-    /// Returns true if one of its connections waits, and may be served.
+    /// Returns true if one of its connections waits and may be served.
     pub(super) fn has_turn(&self) -> bool {
         !self.line.is_empty() && self.held_until.is_none()
     }

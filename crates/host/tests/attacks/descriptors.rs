@@ -1,4 +1,4 @@
-//! Two users take all the descriptors they get, of a service that may open few.
+//! Two users use all the descriptors they can get, of a service with few.
 
 use std::os::fd::AsFd as _;
 
@@ -15,7 +15,7 @@ pub(crate) const ATTACK: Attack = Attack {
 
 fn run(target: &Target) {
     let bind = bind_frame("ProducerPort");
-    // In the middle of a frame the service keeps its descriptors.
+    // Within a frame, the service keeps the descriptors.
     let half = &bind[..9];
     let (reader, _writer) = rustix::pipe::pipe().unwrap();
     let mut sockets = Vec::new();

@@ -1,4 +1,4 @@
-//! Configurations of thousands of expressions, and sessions that want to be alone.
+//! Configs with thousands of expressions, and exclusive sessions.
 
 use ferretto_ipc::port::consumer;
 use ferretto_proto::{
@@ -25,7 +25,7 @@ fn run(target: &Target) {
                 continue;
             };
             if push(&socket, &bind_frame("ConsumerPort")) && push(&socket, config) {
-                // Answers that nobody reads.
+                // Answers that are never read.
                 push(&socket, &query.repeat(100));
                 read_frame(&socket);
                 sockets.push(socket);
@@ -45,7 +45,7 @@ fn enable(config: TraceConfig) -> Vec<u8> {
     call(&consumer::Request::EnableTracing(request), false)
 }
 
-/// A config as any other.
+/// Returns an ordinary config.
 fn plain() -> TraceConfig {
     let mut config = TraceConfig::default();
     config.buffers.push(trace_config::BufferConfig {
@@ -63,7 +63,7 @@ fn plain() -> TraceConfig {
     config
 }
 
-/// As many expressions as fit a frame, each as large as it gets.
+/// Returns a config with as many expressions as fit a frame, each as large as possible.
 fn expressions() -> TraceConfig {
     let mut config = plain();
     let expression = |number: u32| format!("(\\w{{9}}|{number}){{9}}").into_bytes();

@@ -1,5 +1,5 @@
-//! A producer with a long name that offers what the honest session records and takes it back, again
-//! and again: its consumer is told of each data source that comes and goes.
+//! A producer with a long name that registers and unregisters the honest session's data source
+//! again and again: its consumer is notified each time.
 
 use ferretto_ipc::port::producer::{Port, Request};
 use ferretto_proto::{
@@ -13,7 +13,7 @@ use crate::honest::DATA_SOURCE;
 
 pub(crate) const ATTACK: Attack = Attack::by_nobody(run);
 
-/// As long as it may be.
+/// The longest allowed name.
 const NAME: usize = 4096;
 const ROUND: usize = 200;
 

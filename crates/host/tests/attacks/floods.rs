@@ -1,5 +1,4 @@
-//! Requests that cost the sender little: triggers, calls without a reply, writers that are
-//! announced again and again.
+//! Cheap requests: triggers, calls without a reply, repeated registrations of writers.
 
 use ferretto_ipc::port::producer;
 use ferretto_proto::{
@@ -14,7 +13,7 @@ pub(crate) const ATTACK: Attack = Attack {
     ..Attack::by_nobody(run)
 };
 
-/// Of each user.
+/// The number of connections of each user.
 const CONNECTIONS: usize = 50;
 
 fn run(target: &Target) {

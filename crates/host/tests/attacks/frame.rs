@@ -1,4 +1,4 @@
-//! The frame of all attacks: a service, the honest two, attackers as other processes, and the
+//! The framework of all attacks: a service, honest clients, attackers as other processes, and the
 //! measurements.
 #![allow(dead_code, reason = "each attack uses a part")]
 
@@ -21,31 +21,32 @@ use crate::ATTACKS;
 use crate::honest::{Honest, Latencies};
 use crate::service::{CONSUMERS, PRODUCERS, Service, ServiceOptions};
 
-/// The time that all attacks together may take.
+/// The variable with the duration of all attacks together.
 const SECONDS_VARIABLE: &str = "ATTACK_SECONDS";
-/// The time that the honest two may wait at worst, in milliseconds.
+/// The variable with the longest time that the honest clients may wait, in milliseconds.
 const WORST_VARIABLE: &str = "ATTACK_WORST_MS";
-/// The growth of the service that is allowed, in MiB, in place of the attack's own limit: with a
-/// sanitizer, freed memory is kept.
+/// The variable with the allowed growth of the service in MiB, in place of the attack's own limit:
+/// sanitizers keep freed memory.
 const KEPT_VARIABLE: &str = "ATTACK_KEPT_MIB";
-/// Tells a process which attack to make, and for how many milliseconds.
+/// The variable that tells a process which attack to make, and for how many milliseconds.
 const ATTACK_VARIABLE: &str = "FERRETTO_TEST_ATTACK";
 const TIME_VARIABLE: &str = "FERRETTO_TEST_ATTACK_MS";
 
-/// The time that an attack lasts in an ordinary test.
+/// The duration of an attack in an ordinary test.
 const SHORT: Duration = Duration::from_millis(500);
-/// On a machine that is busy with other things, too. Attacks that succeed make it much more.
+/// The longest wait on a machine that is also busy with other work. Successful attacks cause much
+/// longer ones.
 const WORST: Duration = Duration::from_secs(3);
-/// The time that it may take until attackers have ended and memory is given back.
+/// The time until attackers have ended and memory is returned.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The time that attackers wait for room to send.
+/// The time for which attackers wait until they can send.
 const SOON: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 20_000_000,
 };
 
-/// The users that attackers are.
+/// The users of attackers.
 pub(crate) const NOBODY: u32 = 65_534;
 pub(crate) const TWO: &[u32] = &[NOBODY, 65_533];
 pub(crate) const EIGHT: &[u32] = &[
@@ -54,19 +55,19 @@ pub(crate) const EIGHT: &[u32] = &[
 
 /// One attack.
 pub(crate) struct Attack {
-    /// As whom it is made: a process for each.
+    /// The users that attack, each in a process of its own.
     pub(crate) users: &'static [u32],
-    /// The attack, in each of these processes. It goes on while [`Target::goes_on`], and at its end
-    /// the process ends.
+    /// The attack, run in each of these processes. It lasts while [`Target::goes_on`] returns true;
+    /// the process ends with it.
     pub(crate) run: fn(&Target),
     /// The options of the service.
     pub(crate) service: ServiceOptions,
-    /// By how many MiB the service may be larger afterwards than it was before.
+    /// The growth of the service's memory in MiB that is allowed.
     pub(crate) kept_mib: u64,
 }
 
 impl Attack {
-    /// An attack by nobody on a service as it is by default.
+    /// Returns an attack by the user nobody on a service with default options.
     pub(crate) const fn by_nobody(run: fn(&Target)) -> Self {
         Self {
             users: &[NOBODY],
@@ -77,30 +78,30 @@ impl Attack {
     }
 }
 
-/// The service that is attacked, and the end of the attack.
+/// The attacked service, and the end of the attack.
 pub(crate) struct Target {
     until: Instant,
 }
 
 impl Target {
-    /// Returns true if there is time left. An attack that is made of rounds does one in any case.
+    /// Returns true if there is time left. An attack that consists of rounds does at least one.
     pub(crate) fn goes_on(&self) -> bool {
         Instant::now() < self.until
     }
 
-    /// Waits until the time is over: with what was set up still there.
+    /// Waits until the time is over, with all connections still open.
     pub(crate) fn hold(&self) {
         while let Some(left) = self.until.checked_duration_since(Instant::now()) {
             std::thread::sleep(left);
         }
     }
 
-    /// A new connection; `None` if it is refused for now.
+    /// Opens a connection; `None` if it is refused for now.
     pub(crate) fn producer_socket(&self) -> Option<Socket> {
         connect(PRODUCERS)
     }
 
-    /// As above.
+    /// Opens a connection; `None` if it is refused for now.
     pub(crate) fn consumer_socket(&self) -> Option<Socket> {
         connect(CONSUMERS)
     }
@@ -111,13 +112,13 @@ fn connect(variable: &str) -> Option<Socket> {
     Socket::connect(&address).ok()
 }
 
-/// The frame of a call.
+/// Returns the frame of a call.
 pub(crate) fn call<M: PortMessage>(request: &M, drop_reply: bool) -> Vec<u8> {
     let (method, size) = (request.method().id(), request.encoded_len());
     frame::invoke_method(1, 1, method, drop_reply, size, |out| request.encode(out))
 }
 
-/// Sends bytes, for as long as there is room for them soon. Returns whether all were taken.
+/// Sends bytes, as long as there is soon room for them. Returns true if all were taken.
 pub(crate) fn push(socket: &Socket, mut bytes: &[u8]) -> bool {
     while !bytes.is_empty() {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
@@ -136,7 +137,7 @@ pub(crate) fn push(socket: &Socket, mut bytes: &[u8]) -> bool {
 }
 
 /// Attacks, in the process of an attacker: the test [`attacker_main`](crate::attacker_main) is its
-/// entry.
+/// entry point.
 pub(crate) fn attacker_main() {
     let Ok(name) = env::var(ATTACK_VARIABLE) else {
         return;
@@ -147,9 +148,9 @@ pub(crate) fn attacker_main() {
     (attack.run)(&Target { until });
 }
 
-/// Makes an attack, prints the measurements of the honest two, and asserts that it failed.
+/// Makes an attack, prints the measurements of the honest clients, and asserts that it failed.
 pub(crate) fn run(name: &str, attack: &Attack) {
-    // One after the other: they would be in each other's way.
+    // One attack at a time: they would disturb each other.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
 
@@ -173,7 +174,7 @@ pub(crate) fn run(name: &str, attack: &Attack) {
     let deadline = Instant::now() + PATIENCE;
     let mut after = service.memory();
     while after > limit && Instant::now() < deadline {
-        // A service that does nothing gives nothing back.
+        // An idle service returns no memory.
         honest.serve_for(Duration::from_millis(50));
         after = service.memory();
     }
@@ -208,7 +209,7 @@ fn time() -> Duration {
     })
 }
 
-/// A number of the environment.
+/// Returns a number from the environment.
 fn number(variable: &str) -> Option<u64> {
     let text = env::var(variable).ok()?;
     Some(text.parse().expect("a number"))
@@ -233,7 +234,7 @@ struct Attackers {
 }
 
 impl Attackers {
-    /// `None` if they cannot be.
+    /// Starts the attackers; `None` if that is not possible.
     fn start(name: &str, attack: &Attack, service: &Service, time: Duration) -> Option<Self> {
         let mut attackers = Self {
             children: Vec::new(),
@@ -263,7 +264,7 @@ impl Attackers {
         Some(attackers)
     }
 
-    /// Waits until all have ended; returns whether they succeeded, and how long that took.
+    /// Waits until all have ended. Returns true if they succeeded, and the time that took.
     fn wait(mut self) -> (bool, Duration) {
         let mut success = true;
         let deadline = self.begin + PATIENCE + time();
@@ -289,14 +290,14 @@ impl Attackers {
 impl Drop for Attackers {
     fn drop(&mut self) {
         for child in &mut self.children {
-            // Ended already, usually.
+            // The child has usually ended already.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// This program again, with one of its tests as its main function.
+/// Returns a command that runs this program with one of its tests as its main function.
 pub(crate) fn this_program(test: &str) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
     command
@@ -306,7 +307,7 @@ pub(crate) fn this_program(test: &str) -> Command {
     command
 }
 
-/// Milliseconds with a digit behind the point.
+/// Returns milliseconds with one decimal.
 fn milliseconds(time: Duration) -> String {
     format!("{:.1}", time.as_secs_f64() * 1e3)
 }

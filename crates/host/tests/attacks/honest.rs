@@ -1,4 +1,4 @@
-//! A producer and a consumer that do nothing wrong, and how long they wait for the service.
+//! A producer and a consumer that behave correctly, and the times that they wait for the service.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,10 +14,10 @@ use crate::service::Service;
 
 /// The data source of the honest producer.
 pub(crate) const DATA_SOURCE: &str = "honest";
-/// The time that either is silent between two requests: the service is to be kept busy by others.
+/// The pause between two requests of each client: the attackers should keep the service busy.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// The times that requests took, in ascending order.
+/// The durations of requests, in ascending order.
 #[derive(Default)]
 pub(crate) struct Latencies {
     pub(crate) producer: Vec<Duration>,
@@ -37,7 +37,7 @@ impl Latencies {
 
 type Times = Arc<Mutex<Vec<Duration>>>;
 
-/// The two, each on a thread.
+/// The two clients, each on a thread.
 pub(crate) struct Honest {
     over: Arc<AtomicBool>,
     times: [Times; 2],
@@ -45,7 +45,7 @@ pub(crate) struct Honest {
 }
 
 impl Honest {
-    /// Starts them, with a session under way.
+    /// Starts both clients, with a session.
     pub(crate) fn start(service: &Service) -> Self {
         let mut producer = Client::<producer::Port>::bind(service.producer_socket());
         producer.initialize(DATA_SOURCE);
@@ -98,7 +98,7 @@ impl Honest {
         self.threads.push(std::thread::spawn(run));
     }
 
-    /// Lets them be for a while, in which each is served at least once.
+    /// Lets the clients run for a while, in which each is served at least once.
     pub(crate) fn serve_for(&self, time: Duration) {
         let count = |times: &Times| times.lock().unwrap().len();
         let before = self.times.each_ref().map(count);
@@ -116,7 +116,7 @@ impl Honest {
         }
     }
 
-    /// Takes the times that their requests took since the last call.
+    /// Takes the durations of requests since the last call.
     pub(crate) fn take_latencies(&self) -> Latencies {
         let [producer, consumer] = self.times.each_ref().map(|times| {
             let mut times = std::mem::take(&mut *times.lock().unwrap());
@@ -126,7 +126,7 @@ impl Honest {
         Latencies { producer, consumer }
     }
 
-    /// Ends them, and asserts that nothing was refused to them.
+    /// Ends both, and asserts that no request was refused.
     pub(crate) fn end(self) {
         self.over.store(true, Ordering::Relaxed);
         for thread in self.threads {

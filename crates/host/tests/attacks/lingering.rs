@@ -1,4 +1,4 @@
-//! Sockets that linger when they are closed, passed wherever a descriptor can be.
+//! Sockets that linger when they are closed, passed in every possible place.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ pub(crate) const ATTACK: Attack = Attack {
     ..Attack::by_nobody(run)
 };
 
-/// The number of connections that each has at a time.
+/// The number of simultaneous connections of each attacker.
 const CONNECTIONS: usize = 50;
 
 fn run(target: &Target) {
@@ -21,7 +21,7 @@ fn run(target: &Target) {
     let mut passed = 0_u64;
     loop {
         for (bytes, count) in [
-            // An answer comes back, or half a frame stays, or the connection ends.
+            // A reply comes back, or half a frame stays, or the connection ends.
             (&bind[..], 1),
             (&bind[..9], 1),
             (&bind[..], 3),

@@ -14,7 +14,7 @@ mod frame;
 mod honest;
 mod service;
 
-/// Declares the file of each attack, its test, and the table by which its process finds it.
+/// Declares the file and the test of each attack, and the table by which its process finds it.
 macro_rules! attacks {
     ($($name:ident)*) => {
         $(mod $name;)*

@@ -1,6 +1,5 @@
-//! Commits of the largest chunks, again and again, by as many producers as there can be: each is a
-//! few bytes to send, and much to copy. Their memory is made to look full again while the service
-//! reads it.
+//! Repeated commits of the largest chunks, by as many producers as possible: each is a few bytes to
+//! send, and much to copy. Their memory is marked as complete again while the service reads it.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,7 +52,7 @@ fn run(target: &Target) {
                 producers.iter().for_each(|(_, memory)| fill(memory));
             }
         });
-        // A part of a commit that was sent is continued with the next.
+        // A partly sent commit is continued with the next one.
         let mut sent = vec![0; producers.len()];
         while target.goes_on() {
             for ((socket, _), sent) in producers.iter().zip(&mut sent) {
@@ -66,9 +65,9 @@ fn run(target: &Target) {
     });
 }
 
-/// Has all chunks look complete.
+/// Marks all chunks as complete.
 fn fill(memory: &OwnedFd) {
-    // The page is one chunk, which is complete; then a chunk of writer 1 with one fragment.
+    // The page is one complete chunk; then a chunk of writer 1 with one fragment.
     let mut header = (1_u32 << 28 | 3).to_le_bytes().to_vec();
     header.extend([0; 4]);
     header.extend(7_u32.to_le_bytes());
@@ -78,7 +77,7 @@ fn fill(memory: &OwnedFd) {
     }
 }
 
-/// One more producer and its memory; `None` if it is refused.
+/// Connects another producer with its memory; `None` if it is refused.
 fn producer(target: &Target) -> Option<(Socket, OwnedFd)> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let memory = rustix::fs::memfd_create("replayed", flags).unwrap();

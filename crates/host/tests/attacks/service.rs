@@ -1,4 +1,4 @@
-//! The service that is attacked: the daemon proper, in a process of its own.
+//! The attacked service: the daemon in a process of its own.
 
 use std::fs::{Permissions, set_permissions};
 use std::io::Read as _;
@@ -23,7 +23,7 @@ const SERVICE_VARIABLE: &str = "FERRETTO_TEST_SERVICE";
 
 /// The options of a service.
 pub(crate) struct ServiceOptions {
-    /// The number of descriptors it may open; 0 for as many as this process may.
+    /// The limit of descriptors; 0 for that of this process.
     pub(crate) descriptors: u64,
 }
 
@@ -32,7 +32,7 @@ impl ServiceOptions {
 }
 
 /// Serves, in the process of the service: the test [`service_main`](crate::service_main) is its
-/// entry.
+/// entry point.
 pub(crate) fn main() {
     let Ok(descriptors) = std::env::var(SERVICE_VARIABLE) else {
         return;
@@ -55,7 +55,7 @@ pub(crate) fn main() {
     ferretto_host::traced::run(options, |_| ()).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// A running service that anyone may connect to.
+/// A running service that all users may connect to.
 pub(crate) struct Service {
     folder: tempfile::TempDir,
     child: Child,
@@ -66,7 +66,7 @@ impl Service {
         let folder = tempfile::tempdir().unwrap();
         set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
         let (mut reader, writer) = std::io::pipe().unwrap();
-        // Inherited by the child under the same number.
+        // The child inherits it under the same number.
         rustix::io::fcntl_setfd(&writer, rustix::io::FdFlags::empty()).unwrap();
         let mut command = this_program("service_main");
         command
@@ -86,7 +86,7 @@ impl Service {
         service
     }
 
-    /// Tells a program where the service is.
+    /// Passes the service's addresses to a program.
     pub(crate) fn address(&self, command: &mut Command) {
         address(command, self.folder.path().into());
     }
@@ -99,12 +99,12 @@ impl Service {
         Socket::connect(&Address::Path(self.folder.path().join("c"))).unwrap()
     }
 
-    /// Bytes of memory in use.
+    /// Returns the memory in use in bytes.
     pub(crate) fn memory(&self) -> u64 {
         self.status("VmRSS:")
     }
 
-    /// The most that was in use since [`forget_peak`](Self::forget_peak).
+    /// Returns the largest memory in use since [`forget_peak`](Self::forget_peak).
     pub(crate) fn peak(&self) -> u64 {
         self.status("VmHWM:")
     }
@@ -122,8 +122,7 @@ impl Service {
         kib << 10
     }
 
-    /// Returns the time that its threads have run, and the time they have waited for a CPU that
-    /// others had.
+    /// Returns the time that its threads have run, and the time they have waited for a CPU.
     pub(crate) fn times(&self) -> [Duration; 2] {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
         let mut times = [Duration::ZERO; 2];
@@ -142,7 +141,7 @@ impl Service {
         assert!(ended.is_none(), "the service ended: {ended:?}");
     }
 
-    /// Ends it as an operator would.
+    /// Ends the service as an operator does.
     pub(crate) fn end(mut self) {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         assert!(self.child.wait().unwrap().success());

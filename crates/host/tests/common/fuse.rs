@@ -1,5 +1,5 @@
-//! A file system that is a program and does not answer: a process that asks for the state of its
-//! file, or is the last to close it, waits.
+//! A file system whose server never answers: a process that queries the state of its file, or
+//! closes it for the last time, blocks.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -20,16 +20,16 @@ const INIT: u32 = 26;
 const ROOT: u64 = 1;
 const ENOSYS: i32 = 38;
 
-/// Such a file system, mounted in a folder.
+/// The file system, mounted in a folder.
 pub(crate) struct Fuse {
     folder: PathBuf,
     server: Option<JoinHandle<()>>,
-    /// Its file, opened.
+    /// Its open file.
     file: Option<OwnedFd>,
 }
 
 impl Fuse {
-    /// Mounts it, or says why that cannot be.
+    /// Mounts the file system. The error is the reason why that is not possible.
     pub(crate) fn mount(folder: PathBuf) -> Result<Self, String> {
         let device = File::options().read(true).write(true).open("/dev/fuse");
         let device = device.map_err(|error| format!("/dev/fuse: {error}"))?;
@@ -55,7 +55,7 @@ impl Fuse {
         Ok(fuse)
     }
 
-    /// A descriptor of its file. Closing one waits.
+    /// Returns a descriptor of the file. Closing one blocks.
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_ref().unwrap().as_fd()
     }
@@ -63,7 +63,7 @@ impl Fuse {
 
 impl Drop for Fuse {
     fn drop(&mut self) {
-        // Pending requests fail, so that no process waits any longer.
+        // Pending requests fail, so that blocked processes continue.
         unmount(&self.folder, UnmountFlags::FORCE | UnmountFlags::DETACH).unwrap();
         let ended = self.server.take().map(JoinHandle::join);
         assert!(std::thread::panicking() || matches!(ended, Some(Ok(()))));
@@ -107,7 +107,7 @@ fn init(major: u32, minor: u32) -> Vec<u8> {
     body
 }
 
-/// Inode, sizes and times that do not matter, and the mode.
+/// Encodes an inode, a mode, and arbitrary sizes and times.
 fn attributes(node: u64, mode: u32) -> Vec<u8> {
     let mut body = node.to_ne_bytes().to_vec();
     body.resize(60, 0);
@@ -119,7 +119,7 @@ fn attributes(node: u64, mode: u32) -> Vec<u8> {
 
 fn entry() -> Vec<u8> {
     let mut body = 2_u64.to_ne_bytes().to_vec();
-    // Nothing of it is valid for any time.
+    // No attribute may be cached.
     body.resize(40, 0);
     body.extend(attributes(2, 0o100_666));
     body

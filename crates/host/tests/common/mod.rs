@@ -1,4 +1,4 @@
-//! A host on sockets in a temporary folder, and clients that wait.
+//! A host on sockets in a temporary folder, and blocking clients.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 pub(crate) mod fuse;
@@ -88,7 +88,7 @@ impl TestHost {
         Client::bind(self.consumer_socket())
     }
 
-    /// The next notice, waited for.
+    /// Waits for the next notice.
     pub(crate) fn notice(&self) -> String {
         self.notices.lock().unwrap().recv_timeout(PATIENCE).unwrap()
     }
@@ -97,7 +97,7 @@ impl TestHost {
         self.notices.lock().unwrap().try_recv().ok()
     }
 
-    /// Proves that the host still serves both sockets.
+    /// Checks that the host still serves both sockets.
     pub(crate) fn assert_alive(&self) {
         let mut producer = self.producer();
         producer.initialize("alive");
@@ -114,7 +114,7 @@ impl TestHost {
 
     /// Ends the host and checks its remains, before its folder is removed.
     pub(crate) fn stop_after(mut self, check: impl FnOnce() -> bool) {
-        // A connection made now is served after those made before.
+        // A connection made now is served after the earlier ones.
         self.assert_alive();
         self.join();
         assert!(check());
@@ -149,7 +149,7 @@ pub(crate) fn wait(fd: impl AsFd, flags: PollFlags) {
     );
 }
 
-/// A client that waits for answers.
+/// A client that blocks until answers arrive.
 pub(crate) struct Client<P: Port>(pub(crate) Connection<P>);
 
 impl<P: Port> Client<P> {
@@ -163,7 +163,7 @@ impl<P: Port> Client<P> {
         client
     }
 
-    /// The next event, waited for.
+    /// Waits for the next event.
     pub(crate) fn event(&mut self) -> Event<P> {
         loop {
             if let Some(event) = self.0.poll_event() {
@@ -179,7 +179,7 @@ impl<P: Port> Client<P> {
         }
     }
 
-    /// The next reply, waited for.
+    /// Waits for the next reply.
     pub(crate) fn reply(&mut self) -> Reply<P> {
         match self.event() {
             Event::Reply(reply) => reply,
@@ -187,8 +187,7 @@ impl<P: Port> Client<P> {
         }
     }
 
-    /// Calls a method and returns its reply; replies to earlier calls are
-    /// dropped.
+    /// Calls a method and returns its reply; replies to earlier calls are dropped.
     pub(crate) fn call(&mut self, request: &P::Request) -> Reply<P> {
         let id = self.0.invoke(request, None, true).unwrap();
         loop {
@@ -235,7 +234,7 @@ impl Client<producer::Port> {
     }
 }
 
-/// A request for a session with one small buffer and one data source.
+/// Returns a request for a session with one small buffer and one data source.
 pub(crate) fn enable(
     data_source: &str,
     change: impl FnOnce(&mut TraceConfig),
@@ -260,8 +259,7 @@ pub(crate) fn enable(
     })
 }
 
-/// Sends bytes as they are, waiting for room. Returns whether the other side
-/// took them all.
+/// Sends bytes unchanged, waiting for room. Returns true if the other side took all.
 pub(crate) fn send_raw(socket: &Socket, mut bytes: &[u8]) -> bool {
     while !bytes.is_empty() {
         wait(socket, PollFlags::OUT);
@@ -275,7 +273,7 @@ pub(crate) fn send_raw(socket: &Socket, mut bytes: &[u8]) -> bool {
     true
 }
 
-/// The payload of the next frame; `None` when the other side closed.
+/// Returns the payload of the next frame; `None` if the other side has closed.
 pub(crate) fn read_frame(socket: &Socket) -> Option<Vec<u8>> {
     let header = read_exact(socket, 4)?;
     let size = u32::from_le_bytes(header.try_into().unwrap());

@@ -1,4 +1,4 @@
-//! Descriptors that do harm where they are closed, and how they are passed.
+//! Descriptors that block when they are closed, and ways to pass them.
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, Write as _};
@@ -11,7 +11,7 @@ use ferretto_ipc::socket::Socket;
 use ferretto_ipc::{CloseHere, Disposal as _};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg, sockopt};
 
-/// Sends bytes together with these descriptors. Returns whether that was possible.
+/// Sends bytes with these descriptors. Returns true if that was possible.
 pub(crate) fn pass(socket: &Socket, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
     let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -25,8 +25,8 @@ const BACKLOG: usize = 100;
 /// The number of listeners for them.
 const LISTENERS: usize = 8;
 
-/// Makes sockets whose last owner waits when it closes them: up to a minute, for bytes that nobody
-/// takes.
+/// Creates sockets that block their last owner when it closes them: up to a minute, for bytes that
+/// are never read.
 #[derive(Default)]
 pub(crate) struct Lingering {
     listeners: VecDeque<TcpListener>,
@@ -34,11 +34,11 @@ pub(crate) struct Lingering {
 }
 
 impl Lingering {
-    /// A new one. That before the 800 before lingers no more.
+    /// Creates a socket. The one created 800 calls before no longer lingers.
     pub(crate) fn socket(&mut self) -> OwnedFd {
         if self.made.is_multiple_of(BACKLOG) {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            // As little as can be is taken from its connections.
+            // The smallest buffer keeps its connections from sending.
             sockopt::set_socket_recv_buffer_size(&listener, 1).unwrap();
             self.listeners.push_front(listener);
             self.listeners.truncate(LISTENERS);
@@ -55,14 +55,14 @@ impl Lingering {
     }
 }
 
-/// Passes some, and closes them here. Returns whether they could be passed.
+/// Passes descriptors and closes them here. Returns true if they could be passed.
 pub(crate) fn give(socket: &Socket, bytes: &[u8], fds: Vec<OwnedFd>) -> bool {
     let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
     let passed = pass(socket, bytes, &borrowed);
     for fd in fds {
         match passed {
             true => drop(fd),
-            // This would be the thread that waits.
+            // Closing it here would block this thread.
             false => CloseHere.close(fd),
         }
     }
