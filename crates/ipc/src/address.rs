@@ -6,52 +6,50 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The longest filesystem path a UNIX socket may have, in bytes.
+/// The largest length of a UNIX socket's filesystem path, in bytes.
 ///
-/// `sun_path` holds 108 bytes; upstream keeps one for the terminating NUL and
-/// refuses a string that fills the rest.
+/// `sun_path` has 108 bytes; upstream reserves one for the terminating NUL, and refuses a string
+/// that fills the rest.
 pub const MAX_SOCKET_PATH: usize = 106;
 
 /// The address of a listening or connecting socket.
 ///
-/// The family is chosen from the text alone, in upstream's order: `@name`,
-/// `vsock://cid:port`, anything whose part after the last colon is a number
-/// (`host:port`, `[v6]:port`), and otherwise a filesystem path.
+/// The text alone determines the family, in upstream's order: `@name`, `vsock://cid:port`, a text
+/// with a number after its last colon (`host:port`, `[v6]:port`), and otherwise a filesystem path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// A socket file. A path longer than [`MAX_SOCKET_PATH`] fails when used.
     Path(PathBuf),
-    /// A name in the abstract namespace, without the leading `@` and without
-    /// any NUL.
+    /// A name in the abstract namespace, without the leading `@` and without NULs.
     Abstract(Vec<u8>),
     /// A TCP host (name or number, IPv6 without brackets) and port.
     Tcp {
-        /// Name or numeric address; resolved when used.
+        /// The name or numeric address; resolved when used.
         host: String,
-        /// Port number.
+        /// The port number.
         port: u16,
     },
     /// A virtual machine socket.
     Vsock {
-        /// Context id; `u32::MAX` means any.
+        /// The context id; `u32::MAX` means any.
         cid: u32,
-        /// Port number.
+        /// The port number.
         port: u32,
     },
 }
 
-/// Why a text is not an address.
+/// The reason why a text is not an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressError {
     /// The text is empty.
     Empty,
-    /// `@` without a name.
+    /// The text is `@` without a name.
     EmptyAbstractName,
-    /// A NUL byte inside the text.
+    /// The text contains a NUL byte.
     NulByte,
-    /// A colon and a number, but not `host:port` or `[host]:port`.
+    /// The text ends with a colon and a number, but is not `host:port` or `[host]:port`.
     MalformedTcp(String),
-    /// `vsock://` without two parts.
+    /// The text after `vsock://` does not have two parts.
     MalformedVsock(String),
 }
 
@@ -105,14 +103,13 @@ impl Address {
         Self::parse(text.as_bytes())
     }
 
-    /// Splits a comma-separated list of addresses; empty items are dropped.
+    /// Parses a comma-separated list of addresses; empty items are dropped.
     ///
-    /// Only a service reads its producer name as a list; clients use theirs
-    /// whole.
+    /// Only a service parses its producer name as a list; clients use theirs as a whole.
     ///
     /// # Errors
     ///
-    /// The first item that is not an address.
+    /// Returns the error of the first item that is not an address.
     pub fn parse_list(text: &[u8]) -> Result<Vec<Self>, AddressError> {
         text.split(|&byte| byte == b',')
             .filter(|item| !item.is_empty())
@@ -120,7 +117,7 @@ impl Address {
             .collect()
     }
 
-    /// Returns whether descriptors and peer credentials travel over this address.
+    /// Returns true if descriptors and peer credentials can be sent over this address.
     pub fn is_unix(&self) -> bool {
         matches!(self, Self::Path(_) | Self::Abstract(_))
     }
@@ -150,7 +147,7 @@ fn lossy(text: &[u8]) -> String {
     String::from_utf8_lossy(text).into_owned()
 }
 
-/// Returns whether the whole text is a decimal integer, as the family test wants it.
+/// Returns true if the whole text is a decimal integer, by which the family is determined.
 fn is_integer(text: &[u8]) -> bool {
     let digits = match text {
         [b'-' | b'+', rest @ ..] => rest,
@@ -188,8 +185,8 @@ fn parse_vsock(text: &[u8]) -> Option<Address> {
     })
 }
 
-/// The low 32 bits of the result of C's `strtoul`, so that `-1` means "any" and text that is no
-/// number means 0.
+/// Returns the low 32 bits of the result of C's `strtoul`, so that `-1` means "any", and text
+/// without a number means 0.
 fn low_bits(text: &[u8]) -> u32 {
     let text = text.trim_ascii_start();
     let (negative, digits) = match text {
@@ -295,7 +292,7 @@ mod tests {
             ])
         );
         assert_eq!(Address::parse_list(b""), Ok(vec![]));
-        // A client takes its value whole.
+        // A client uses its value as a whole.
         assert_eq!(
             parse("/tmp/a,/tmp/b"),
             Ok(Address::Path("/tmp/a,/tmp/b".into()))

@@ -9,24 +9,24 @@ use crate::passed::PassedFd;
 use crate::port::{Method as _, Port, PortMessage};
 use crate::socket::{QueueError, RECEIVE_BUFFER_SIZE, ReceiveError, Received, Socket};
 
-/// The number of bytes that one [`Connection::process`] reads at most, so that a busy service
-/// cannot keep it from returning.
+/// The largest number of bytes that one call of [`Connection::process`] reads, so that it returns
+/// even with a busy service.
 const MAX_READ_PER_CALL: usize = 1024 * 1024;
 
-/// The receive buffer's size at first; it grows when it proves too small.
+/// The initial size of the receive buffer; it grows when it is too small.
 const MIN_RECEIVE_BUFFER: usize = 8 * 1024;
 
-/// An event on a connection. They come in order.
+/// An event on a connection. Events are in order.
 #[derive(Debug)]
 pub enum Event<P: Port> {
-    /// The service knows the port: methods can be called now.
+    /// The service has the port: methods can be called now.
     Bound,
-    /// The service does not know the port.
+    /// The service does not have the port.
     BindFailed,
     /// An answer to a call.
     Reply(Reply<P>),
-    /// The connection is gone. Every call still open was answered before,
-    /// with `Err`. This comes once and is the last event.
+    /// The connection is gone. All open calls were answered with `Err` before. This is the last
+    /// event.
     Disconnected(DisconnectReason),
 }
 
@@ -37,16 +37,15 @@ pub struct Reply<P: Port> {
     pub request_id: u64,
     /// The method called.
     pub method: P::Method,
-    /// The answer, unless the service refused or the connection was lost.
+    /// The reply; an error if the service refused the call or the connection was lost.
     pub result: Result<P::Reply, Rejected>,
-    /// Set if further answers follow.
+    /// Set if further replies follow.
     pub has_more: bool,
-    /// The descriptor that came with the answer.
+    /// The descriptor that came with the reply.
     pub fd: Option<OwnedFd>,
 }
 
-/// A call was refused, its answer could not be understood, or the connection
-/// was lost before it came.
+/// The error of a call that was refused, whose reply is malformed, or whose connection was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejected;
 
@@ -56,7 +55,7 @@ ferretto_wire::error_text! {
     }
 }
 
-/// Why a connection ended.
+/// The reason why a connection ended.
 #[derive(Debug)]
 pub enum DisconnectReason {
     /// The service closed it.
@@ -67,7 +66,7 @@ pub enum DisconnectReason {
     Receive(ReceiveError),
     /// Sending failed.
     Send(io::Error),
-    /// The service does not read what this side sends.
+    /// The service does not read the messages of this side.
     Overflow(QueueError),
 }
 
@@ -88,16 +87,16 @@ ferretto_wire::error_text! {
     from { Frame(FrameTooLarge), Receive(ReceiveError) }
 }
 
-/// Why a call was not made.
+/// The reason why a call was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvokeError {
     /// The port is not bound yet, or could not be bound.
     NotBound,
     /// The connection is gone.
     Disconnected,
-    /// The service is older than the method. Nothing was sent.
+    /// The service is older than the method. No request was sent.
     UnknownMethod(&'static str),
-    /// The request does not fit a frame. Nothing was sent.
+    /// The request does not fit a frame. No request was sent.
     TooLarge {
         /// The name of the method.
         method: &'static str,
@@ -130,9 +129,9 @@ enum State<M> {
 
 /// A connection to one port of a service.
 ///
-/// Everything is non-blocking: wait until [`fd`](AsFd::as_fd) is readable, or
-/// writable while [`wants_write`](Self::wants_write), then call
-/// [`process`](Self::process) and take the events.
+/// It never blocks: wait until [`fd`](AsFd::as_fd) is readable, or writable while
+/// [`wants_write`](Self::wants_write) returns true, then call [`process`](Self::process) and take
+/// the events.
 #[derive(Debug)]
 pub struct Connection<P: Port> {
     socket: Socket,
@@ -145,13 +144,13 @@ pub struct Connection<P: Port> {
 }
 
 impl<P: Port> Connection<P> {
-    /// Starts binding the port over a connected socket.
+    /// Starts to bind the port over a connected socket.
     pub fn new(socket: Socket) -> Self {
         Self::start(socket, None)
     }
 
-    /// Like [`new`](Self::new), but says first on whose behalf the connection
-    /// speaks, as relays do.
+    /// Like [`new`](Self::new), but first sends the identity of the process that the connection
+    /// represents, as relays do.
     pub fn with_identity(socket: Socket, identity: &Identity<'_>) -> Self {
         Self::start(socket, Some(frame::set_peer_identity(identity)))
     }
@@ -173,8 +172,8 @@ impl<P: Port> Connection<P> {
         connection
     }
 
-    /// Calls a method, with a descriptor if it takes one, and returns the id
-    /// that its replies will carry. With `wants_reply` false no reply comes.
+    /// Calls a method, with a descriptor if it takes one, and returns the id of its replies. If
+    /// `wants_reply` is false, there is no reply.
     ///
     /// # Errors
     ///
@@ -218,7 +217,7 @@ impl<P: Port> Connection<P> {
         Ok(request_id)
     }
 
-    /// Returns whether the service knows a method. False until bound.
+    /// Returns true if the service has a method. Returns false until the port is bound.
     pub fn supports(&self, method: P::Method) -> bool {
         matches!(&self.state, State::Bound { methods, .. } if methods.contains_key(&method))
     }
@@ -253,12 +252,12 @@ impl<P: Port> Connection<P> {
         self.buffer = buffer;
     }
 
-    /// The next thing that happened.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event<P>> {
         self.events.pop_front()
     }
 
-    /// Returns whether [`poll_event`](Self::poll_event) has something to return.
+    /// Returns true if [`poll_event`](Self::poll_event) has an event.
     pub fn has_event(&self) -> bool {
         !self.events.is_empty()
     }
@@ -269,41 +268,40 @@ impl<P: Port> Connection<P> {
             return;
         }
         if let Err(error) = self.socket.flush() {
-            // Messages that the service sent before it went away are still read; the read then
-            // reports the end.
+            // Messages that the service sent before it closed are still read; the read then reports
+            // the end.
             if error.kind() != io::ErrorKind::BrokenPipe {
                 self.close(DisconnectReason::Send(error));
             }
         }
     }
 
-    /// Returns whether [`process`](Self::process) should be called when the socket is writable.
+    /// Returns true if [`process`](Self::process) should be called when the socket is writable.
     pub fn wants_write(&self) -> bool {
         self.socket.queued() > 0 && !matches!(self.state, State::Closed)
     }
 
-    /// The memory held by frames not yet sent, in bytes.
+    /// Returns the memory of unsent frames in bytes.
     pub fn queued(&self) -> usize {
         self.socket.queued()
     }
 
-    /// Sets how much memory unsent frames may hold, in bytes. Beyond it the
-    /// connection is given up.
+    /// Sets the largest memory of unsent frames in bytes. Beyond it, the connection is closed.
     pub fn set_out_limit(&mut self, limit: usize) {
         self.socket.set_out_limit(limit);
     }
 
-    /// Returns whether descriptors can be sent and received.
+    /// Returns true if descriptors can be sent and received.
     pub fn is_unix(&self) -> bool {
         self.socket.is_unix()
     }
 
-    /// Returns whether calls can be made.
+    /// Returns true if methods can be called.
     pub fn is_bound(&self) -> bool {
         matches!(self.state, State::Bound { .. })
     }
 
-    /// Returns whether the connection has ended.
+    /// Returns true if the connection has ended.
     pub fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
     }
@@ -344,7 +342,7 @@ impl<P: Port> Connection<P> {
             } => {
                 self.handle_reply(frame.request_id, success.then_some(reply), has_more, fd);
             }
-            // Upstream leaves the caller waiting; failing the call is kinder.
+            // Upstream lets the caller wait for ever; here the call fails.
             Message::RequestError { .. } => self.handle_reply(frame.request_id, None, false, fd),
             _ => {}
         }
@@ -390,7 +388,7 @@ impl<P: Port> Connection<P> {
             Some(bytes) => P::Reply::decode(method, bytes).map_err(|_| Rejected),
             None => Err(Rejected),
         };
-        // A refusal ends the call, even if it announces more.
+        // A refusal ends the call, even if `has_more` is set.
         let has_more = has_more && reply.is_some();
         if !has_more {
             self.pending.remove(&id);

@@ -1,5 +1,5 @@
-//! The service's side of a connection: frames in, requests out; replies in,
-//! frames out. Knows nothing of sockets.
+//! The service's side of a connection: decodes requests from frames, and encodes replies as frames.
+//! It is independent of sockets.
 
 use std::sync::Arc;
 
@@ -11,27 +11,28 @@ use crate::passed::PassedFd;
 use crate::port::commit::Commit;
 use crate::port::{self, Method as _, PortKind, PortMessage};
 
-/// The text upstream sends.
+/// The text that upstream sends.
 const UNKNOWN_REQUEST: &str = "unknown request";
 
-/// The user of a remote peer that did not say: no user of this machine. Upstream takes it for root.
+/// The user id of a remote peer that has not identified itself: no user of this machine. Upstream
+/// treats it as root.
 pub const NOBODY: u32 = 65_534;
 
 /// The process at the other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// User id; [`NOBODY`] for a remote peer that did not say.
+    /// The user id; [`NOBODY`] for a remote peer that has not identified itself.
     pub uid: u32,
-    /// Process id; −1 if unknown.
+    /// The process id; −1 if unknown.
     pub pid: i32,
-    /// 0 for this machine.
+    /// The id of the machine; 0 for this one.
     pub machine_id: u32,
-    /// For people; may be empty.
+    /// The name of the machine, for humans; may be empty.
     pub machine_name: Vec<u8>,
 }
 
 impl Peer {
-    /// A remote peer that has not said who it is.
+    /// Returns a remote peer that has not identified itself.
     pub fn unidentified() -> Self {
         Self {
             uid: NOBODY,
@@ -45,19 +46,19 @@ impl Peer {
 /// A request of any port.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
-    /// To `ProducerPort`.
+    /// A request to `ProducerPort`.
     Producer(port::producer::Request),
-    /// To `ConsumerPort`. Boxed because it is rare and large, and the others
-    /// are frequent and small.
+    /// A request to `ConsumerPort`. Boxed because it is rare and large, while the others are
+    /// frequent and small.
     Consumer(Box<port::consumer::Request>),
-    /// To `RelayPort`. Boxed for the same reason.
+    /// A request to `RelayPort`. Boxed for the same reason.
     Relay(Box<port::relay::Request>),
 }
 
 /// A method call by the peer.
 #[derive(Debug)]
 pub struct Incoming {
-    /// To be repeated in each reply.
+    /// The id to repeat in each reply.
     pub request_id: u64,
     /// Set if the peer wants no reply.
     pub drop_reply: bool,
@@ -67,29 +68,29 @@ pub struct Incoming {
     pub fd: Option<PassedFd>,
 }
 
-/// The parts of a call that its reply needs.
+/// The fields of a call that its reply needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// To be repeated in each reply.
+    /// The id to repeat in each reply.
     pub request_id: u64,
     /// Set if the peer wants no reply.
     pub drop_reply: bool,
 }
 
-/// An action that follows from received bytes. They come in order.
+/// An action for received bytes. Actions are in order.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "the large one is the usual one")]
 pub enum Action {
     /// The peer calls a method.
     Invoke(Incoming),
-    /// A frame is to be sent: the answer to a bind or to a bad request.
+    /// Send a frame: the answer to a bind or to an invalid request.
     Send(Vec<u8>),
 }
 
 /// The service's side of one connection.
 ///
-/// Keeps no memory of requests: as upstream, binding is not required before calling, and ids are
-/// neither checked nor remembered. A peer can make it hold no more than one unfinished frame.
+/// It does not remember requests: as in upstream, calls need no binding before, and ids are neither
+/// checked nor stored. A peer can make it store at most one unfinished frame.
 #[derive(Debug)]
 pub struct Connection {
     services: Arc<[PortKind]>,
@@ -98,7 +99,7 @@ pub struct Connection {
     remote: Option<Remote>,
 }
 
-/// The fields of connections from elsewhere.
+/// The state of connections from other machines.
 #[derive(Debug)]
 struct Remote {
     local_host: String,
@@ -106,10 +107,10 @@ struct Remote {
 }
 
 impl Connection {
-    /// A connection over a UNIX socket, whose peer the kernel vouches for.
+    /// Creates a connection over a UNIX socket, whose peer the kernel vouches for.
     ///
-    /// `services` are those that its listening address exposes; their ids are their positions,
-    /// counted from 1.
+    /// `services` are those of its listening address; their ids are their positions, counted from
+    /// 1.
     pub fn local(services: Arc<[PortKind]>, peer: Peer) -> Self {
         Self {
             services,
@@ -119,11 +120,10 @@ impl Connection {
         }
     }
 
-    /// A connection over another kind of socket, whose peer may say who it is,
-    /// once.
+    /// Creates a connection over another kind of socket, whose peer may identify itself once.
     ///
-    /// `local_host` is this end's address without the port: it stands in for
-    /// the machine id hint of a peer that has none.
+    /// `local_host` is this end's address without the port: it replaces the machine id hint of a
+    /// peer without one.
     pub fn remote(services: Arc<[PortKind]>, local_host: String) -> Self {
         let remote = Some(Remote {
             local_host,
@@ -137,40 +137,41 @@ impl Connection {
         }
     }
 
-    /// Returns the process at the other end. May change until the first method is called.
+    /// Returns the process at the other end. It may change until the first call of a method.
     pub fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    /// Returns true if nobody knows whose process this is: a remote peer that has not said.
+    /// Returns true for a remote peer that has not identified itself.
     pub fn is_unidentified(&self) -> bool {
         let remote = self.remote.as_ref();
         remote.is_some_and(|remote| !remote.identified)
     }
 
-    /// Returns whether shared memory cannot be used with this peer.
+    /// Returns true if shared memory cannot be used with this peer.
     pub fn is_remote(&self) -> bool {
         self.remote.is_some()
     }
 
-    /// The memory that an unfinished frame takes, in bytes.
+    /// Returns the memory of an unfinished frame in bytes.
     pub fn held(&self) -> usize {
         self.decoder.held()
     }
 
-    /// Takes out the decoder that cuts received bytes into frames, for a caller that goes through
-    /// them with [`commit`](Self::commit) and [`take_frame`](Self::take_frame) and [puts it
+    /// Takes the decoder that splits received bytes into frames, for a caller that processes them
+    /// with [`commit`](Self::commit) and [`take_frame`](Self::take_frame) and [puts it
     /// back](Self::put_back).
     pub fn take_decoder(&mut self) -> FrameDecoder {
         std::mem::take(&mut self.decoder)
     }
 
-    /// Puts the decoder back that was [taken out](Self::take_decoder).
+    /// Puts back the decoder from [`take_decoder`](Self::take_decoder).
     pub fn put_back(&mut self, decoder: FrameDecoder) {
         self.decoder = decoder;
     }
 
-    /// Reads a frame into `commit` if it is a [usual](Commit::read) commit of a producer.
+    /// Reads a frame into `commit` if it is a producer's commit with the [common](Commit::read)
+    /// content.
     pub fn commit(&self, payload: &[u8], commit: &mut Commit) -> Option<Call> {
         let Frame {
             request_id,
@@ -193,7 +194,7 @@ impl Connection {
         })
     }
 
-    /// Returns the action for a frame; `None` if it is malformed, or asks for nothing.
+    /// Returns the action for a frame; `None` if it is malformed or requires no action.
     pub fn take_frame(&mut self, payload: &[u8], fd: Option<PassedFd>) -> Option<Action> {
         let Self {
             services,
@@ -205,16 +206,15 @@ impl Connection {
         dispatch(services, payload, fd, &mut identify).ok()?
     }
 
-    /// Takes the bytes and the descriptor of one receive, and calls `act` with the action for each
-    /// frame completed by it.
+    /// Handles the bytes and the descriptor of one receive, and calls `act` with the action for
+    /// each frame that they complete.
     ///
-    /// Malformed frames are ignored. A descriptor on a frame that is not a
-    /// call is closed.
+    /// Malformed frames are ignored. A descriptor on a frame that is not a call is closed.
     ///
     /// # Errors
     ///
-    /// When the peer announces a frame that is too large. Then nothing of this
-    /// receive has taken effect, and the connection must be closed.
+    /// Fails if the peer announces a frame that is too large. This receive then has no effect, and
+    /// the connection must be closed.
     pub fn receive(
         &mut self,
         bytes: &[u8],
@@ -295,7 +295,7 @@ fn decode_request(
     })
 }
 
-/// The service with this id.
+/// Returns the service with this id.
 fn kind(services: &[PortKind], id: u32) -> Option<PortKind> {
     let index = usize::try_from(id).ok()?.checked_sub(1)?;
     services.get(index).copied()
@@ -319,13 +319,13 @@ fn identify(peer: &mut Peer, remote: &mut Option<Remote>, identity: &Identity<'_
     };
 }
 
-/// The id of a machine from its hint: the low half of the 64-bit FNV-1a hash,
-/// never 0, which is this machine.
+/// Returns the id of a machine from its hint: the low half of the 64-bit FNV-1a hash, but never 0,
+/// which is this machine.
 pub fn machine_id(hint: &[u8]) -> u32 {
     (Fnv1a::hash(hint) as u32).max(1)
 }
 
-/// A reply does not fit a frame, so no receiver would accept it.
+/// The error of a reply that does not fit a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyTooLarge {
     /// The name of the method.
@@ -340,12 +340,11 @@ ferretto_wire::error_text! {
     }
 }
 
-/// The frame of a method's reply. With `has_more`, others to the same request
-/// follow.
+/// Encodes the frame of a method's reply. With `has_more`, others to the same request follow.
 ///
 /// # Errors
 ///
-/// When the reply is larger than [`max_reply_size`].
+/// Fails if the reply is larger than [`max_reply_size`].
 pub fn reply_frame<M: PortMessage>(
     request_id: u64,
     reply: &M,
@@ -363,12 +362,12 @@ pub fn reply_frame<M: PortMessage>(
     }))
 }
 
-/// The frame of a method that refused its request.
+/// Encodes the frame of a method that refused its request.
 pub fn rejection_frame(request_id: u64) -> Vec<u8> {
     frame::method_rejected(request_id)
 }
 
-/// The largest encoded reply to this request that fits a frame, in bytes.
+/// Returns the size of the largest encoded reply to this request that fits a frame, in bytes.
 pub const fn max_reply_size(request_id: u64) -> usize {
     frame::max_message_size(request_id)
 }
@@ -399,7 +398,7 @@ mod tests {
         actions
     }
 
-    /// The one frame sent in answer.
+    /// Returns the single frame sent in answer.
     fn answer(connection: &mut Connection, bytes: &[u8]) -> Vec<u8> {
         match actions(connection, bytes).as_slice() {
             [Action::Send(frame)] => frame.clone(),
@@ -493,7 +492,7 @@ mod tests {
                 assert_eq!(answer(&mut connection, &call), frame::method_failed(5));
             }
         }
-        // Still usable.
+        // The connection is still usable.
         assert_eq!(
             actions(
                 &mut connection,
@@ -563,7 +562,7 @@ mod tests {
             actions(&mut connection, &frame::set_peer_identity(&identity));
             connection.peer().clone()
         };
-        // Says nothing about the process, so it does not count as the one.
+        // Says nothing about the process, so it does not count as the identification.
         assert_eq!(say(-1, -1, b"").machine_id, machine_id(b"10.0.0.1"));
         let peer = say(42, 1000, b"test_machine_id_hint");
         assert_eq!(

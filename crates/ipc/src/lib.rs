@@ -1,22 +1,21 @@
 //! Frames, RPC tables, descriptor passing and addresses of the tracing sockets.
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! * Byte for byte upstream's protocol, in both directions and towards older
-//!   and newer peers: methods are looked up by name.
-//! * No input from a peer makes it panic, block, or hold more memory than one frame. Sending never
-//!   blocks; bytes that a peer does not read are held up to a limit, beyond which the connection is
-//!   given up.
-//! * A descriptor stays with the frame it was sent with, and is closed where that may take time.
+//! * The protocol is upstream's byte for byte, in both directions, and works with older and newer
+//!   peers: methods are looked up by name.
+//! * No input from a peer makes it panic, block, or use more memory than one frame. Sending never
+//!   blocks: bytes that a peer does not read are buffered up to a limit, beyond which the
+//!   connection is closed.
+//! * A descriptor stays with its frame, and is closed where blocking is allowed.
 //!
-//! # Types to know
+//! # Main types
 //!
-//! [`host::Connection`] is the service's side of one connection, and
-//! [`client::Connection`] the other side. The former is free of I/O; the
-//! latter drives a [`socket::Socket`]. Requests and replies are the enums in
-//! [`port`], for example [`port::producer::Request`].
+//! [`host::Connection`] is the service's side of a connection, and [`client::Connection`] the
+//! client's. The former does no input or output; the latter uses a [`socket::Socket`]. Requests and
+//! replies are the enums in [`port`], for example [`port::producer::Request`].
 //!
-//! Sockets are found through [`address::Address`] and the names in [`names`].
+//! Sockets are found by an [`address::Address`], and the names in [`names`].
 #![forbid(unsafe_code)]
 
 pub mod address;

@@ -1,4 +1,4 @@
-//! This machine, as others know it.
+//! The identity of this machine for other machines.
 
 use std::env;
 use std::fs;
@@ -12,26 +12,26 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use crate::frame::Identity;
 use crate::names;
 
-/// Replaces the machine id hint: for machines that share a kernel, such as containers, and are to
-/// be told apart nevertheless.
+/// The variable that replaces the machine id hint, to distinguish machines that share a kernel,
+/// such as containers.
 pub const MACHINE_ID_VARIABLE: &str = "FERRETTO_MACHINE_ID";
 
-/// Different at each boot, and the same for all processes.
+/// The file with a value that is different at each boot, and the same for all processes.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// The identity of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// The text that the host makes its id of; empty if there is none, then the host takes the
+    /// The text from which the host computes the machine's id. If it is empty, the host uses the
     /// address of the connection.
     pub id_hint: Vec<u8>,
-    /// Its name, for people and for configs.
+    /// The name, for humans and for configs.
     pub name: Vec<u8>,
 }
 
 impl Machine {
-    /// This machine. The environment may say otherwise: see [`MACHINE_ID_VARIABLE`] and
-    /// [`MACHINE_NAME_VARIABLE`](names::MACHINE_NAME_VARIABLE).
+    /// Returns the identity of this machine. Environment variables can replace it: see
+    /// [`MACHINE_ID_VARIABLE`] and [`MACHINE_NAME_VARIABLE`](names::MACHINE_NAME_VARIABLE).
     pub fn this() -> Self {
         let id_hint = match env::var_os(MACHINE_ID_VARIABLE) {
             Some(hint) if !hint.is_empty() => hint.as_bytes().to_vec(),
@@ -43,7 +43,7 @@ impl Machine {
         }
     }
 
-    /// Returns the identity of one of its processes.
+    /// Returns the identity of a process of the machine.
     pub fn identity(&self, pid: i32, uid: u32) -> Identity<'_> {
         Identity {
             pid,
@@ -55,7 +55,7 @@ impl Machine {
 }
 
 /// Returns an identifier of this machine and this boot: the content of the kernel's file, or a hash
-/// of the folder's time of creation and the machine's names. Empty if neither can be read.
+/// of the folder's creation time and the machine's names. Empty if neither can be read.
 fn id_of_boot(kernels: &Path, made_at_boot: &Path) -> Vec<u8> {
     let content = fs::read(kernels).unwrap_or_default();
     match content.trim_ascii() {
@@ -64,7 +64,7 @@ fn id_of_boot(kernels: &Path, made_at_boot: &Path) -> Vec<u8> {
     }
 }
 
-/// Returns the hash that upstream's programs take.
+/// Returns the hash that upstream's programs compute.
 fn hash_of_boot(made_at_boot: &Path) -> Option<Vec<u8>> {
     let status = statx(CWD, made_at_boot, AtFlags::empty(), StatxFlags::BTIME).ok()?;
     let made = status.stx_btime;
@@ -72,7 +72,7 @@ fn hash_of_boot(made_at_boot: &Path) -> Option<Vec<u8>> {
         .update(&made.tv_sec.to_ne_bytes())
         .update(&made.tv_nsec.to_ne_bytes())
         .update(&[0; 4]);
-    // As the kernel has them, each in 65 bytes.
+    // The names in the kernel's format, 65 bytes each.
     let name = rustix::system::uname();
     for part in [
         name.sysname(),
@@ -90,7 +90,7 @@ fn hash_of_boot(made_at_boot: &Path) -> Option<Vec<u8>> {
     Some(format!("{:x}", hash.finish()).into_bytes())
 }
 
-/// Returns a description of this machine, without the size of its pages.
+/// Returns a description of this machine, without its page size.
 pub fn system_info() -> SystemInfo {
     let name = rustix::system::uname();
     let utsname = Utsname {
@@ -110,7 +110,7 @@ pub fn system_info() -> SystemInfo {
     }
 }
 
-/// Returns how many CPUs the machine can have, also those that are offline now.
+/// Returns the number of CPUs that the machine can have, including those that are offline.
 fn configured_cpus() -> Option<u32> {
     let folder = fs::read_dir("/sys/devices/system/cpu").ok()?;
     let is_cpu = |name: &str| {
@@ -136,7 +136,7 @@ mod tests {
         let hashed = id_of_boot(&file("none"), Path::new("/dev"));
         assert!(!hashed.is_empty() && hashed.iter().all(u8::is_ascii_hexdigit));
         assert_eq!(hashed, id_of_boot(&file("none"), Path::new("/dev")));
-        // Then the host takes the address.
+        // The host then uses the address.
         assert_eq!(id_of_boot(&file("none"), &file("none")), b"");
     }
 }

@@ -10,17 +10,17 @@ use rustix::fs::{Access, access};
 
 use crate::address::{Address, AddressError};
 
-/// Replaces the producer socket name; a service reads it as a comma-separated
+/// The variable that replaces the producer socket name; a service parses it as a comma-separated
 /// list.
 pub const PRODUCER_SOCKET_VARIABLE: &str = "PERFETTO_PRODUCER_SOCK_NAME";
-/// Replaces the consumer socket name.
+/// The variable that replaces the consumer socket name.
 pub const CONSUMER_SOCKET_VARIABLE: &str = "PERFETTO_CONSUMER_SOCK_NAME";
 /// The variable with the address that a relay connects to. It has no default.
 pub const RELAY_SOCKET_VARIABLE: &str = "PERFETTO_RELAY_SOCK_NAME";
-/// Replaces the machine name reported with traces.
+/// The variable that replaces the machine name reported with traces.
 pub const MACHINE_NAME_VARIABLE: &str = "PERFETTO_MACHINE_NAME";
 
-/// The directory used when this process may enter it.
+/// The folder of the sockets, if this process may enter it.
 const RUN_DIRECTORY: &str = "/run/perfetto/";
 
 /// One of the two sockets of a service.
@@ -45,43 +45,42 @@ impl Role {
     }
 }
 
-/// Returns true if sockets in this folder are where everybody looks for them first.
+/// Returns true if sockets in this folder are the first choice of all programs.
 pub fn is_run_directory(folder: &Path) -> bool {
     folder == Path::new(RUN_DIRECTORY)
 }
 
-/// Returns whether the run directory can be used. Decided once per process, so that a directory
-/// that appears later does not split clients and service.
+/// Returns true if the run directory can be used. This is decided once per process, so that client
+/// and service of a process use the same names even if the directory appears later.
 fn run_directory() -> bool {
     static USABLE: OnceLock<bool> = OnceLock::new();
     *USABLE.get_or_init(|| access(RUN_DIRECTORY, Access::EXEC_OK).is_ok())
 }
 
-/// The producer socket's name as text, from the environment or the default.
+/// Returns the producer socket's name as text, from the environment or the default.
 pub fn producer_socket_name() -> OsString {
     Role::Producer.name(env::var_os(PRODUCER_SOCKET_VARIABLE), run_directory())
 }
 
-/// The consumer socket's name as text, from the environment or the default.
+/// Returns the consumer socket's name as text, from the environment or the default.
 pub fn consumer_socket_name() -> OsString {
     Role::Consumer.name(env::var_os(CONSUMER_SOCKET_VARIABLE), run_directory())
 }
 
-/// The address a producer connects to. The name is not split at commas.
+/// Returns the address that a producer connects to. The name is not split at commas.
 ///
 /// # Errors
 ///
-/// When the variable does not hold an address.
+/// Fails if the variable does not contain an address.
 pub fn producer_address() -> Result<Address, AddressError> {
     Address::from_os_str(&producer_socket_name())
 }
 
-/// The addresses a service listens on for producers.
+/// Returns the addresses at which a service listens for producers.
 ///
 /// # Errors
 ///
-/// When the variable holds no address ([`AddressError::Empty`]) or a
-/// malformed one.
+/// Fails if the variable contains no address ([`AddressError::Empty`]) or a malformed one.
 pub fn producer_addresses() -> Result<Vec<Address>, AddressError> {
     split_producer_name(&producer_socket_name())
 }
@@ -90,8 +89,7 @@ pub fn producer_addresses() -> Result<Vec<Address>, AddressError> {
 ///
 /// # Errors
 ///
-/// When the name holds no address ([`AddressError::Empty`]) or a malformed
-/// one.
+/// Fails if the name contains no address ([`AddressError::Empty`]) or a malformed one.
 pub fn split_producer_name(name: &OsStr) -> Result<Vec<Address>, AddressError> {
     let addresses = Address::parse_list(name.as_bytes())?;
     if addresses.is_empty() {
@@ -101,28 +99,28 @@ pub fn split_producer_name(name: &OsStr) -> Result<Vec<Address>, AddressError> {
     }
 }
 
-/// The address of the consumer socket, for service and consumers alike.
+/// Returns the address of the consumer socket, for service and consumers alike.
 ///
 /// # Errors
 ///
-/// When the variable does not hold an address.
+/// Fails if the variable does not contain an address.
 pub fn consumer_address() -> Result<Address, AddressError> {
     Address::from_os_str(&consumer_socket_name())
 }
 
-/// The address a relay connects to; `None` when none is given.
+/// Returns the address that a relay connects to; `None` if there is none.
 ///
 /// # Errors
 ///
-/// When the variable does not hold an address.
+/// Fails if the variable does not contain an address.
 pub fn relay_address() -> Result<Option<Address>, AddressError> {
     env::var_os(RELAY_SOCKET_VARIABLE)
         .map(|name| Address::from_os_str(&name))
         .transpose()
 }
 
-/// The name of this machine, as bytes: the environment's, else its host name. Upstream takes the
-/// name of the system, so all its machines have the same.
+/// Returns the name of this machine as bytes: the environment's, or its host name. Upstream uses
+/// the name of the system, so that all its machines have the same name.
 pub fn machine_name() -> Vec<u8> {
     match env::var_os(MACHINE_NAME_VARIABLE) {
         Some(name) => name.as_bytes().to_vec(),

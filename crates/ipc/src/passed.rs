@@ -1,4 +1,4 @@
-//! Descriptors that the other side of a connection passed.
+//! Descriptors that a peer passed.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,44 +6,42 @@ use std::sync::Arc;
 
 use rustix::net::sockopt;
 
-/// Someone who closes descriptors that others passed.
+/// A way to close descriptors that a peer passed.
 ///
-/// Closing may wait for the sender: for data that a socket has not sent, or for the server of a
-/// file system. So a thread that has other things to do leaves it to another one.
+/// Closing can block: on data that a socket has not sent, or on the server of a file system. A
+/// thread with other work leaves it to another one.
 pub trait Disposal: fmt::Debug + Send + Sync {
-    /// A descriptor has arrived.
+    /// Called when a descriptor has arrived.
     fn arrived(&self) {}
 
-    /// It is needed, and is its new owner's to close.
+    /// Called when a descriptor is taken by an owner, which closes it.
     fn taken(&self) {}
 
-    /// It is not needed.
+    /// Called with a descriptor to close.
     fn close(&self, fd: OwnedFd);
 }
 
-/// Closes descriptors on the thread that drops them, without waiting for data that sockets have not
-/// sent.
+/// Closes descriptors on the thread that drops them, without waiting for unsent data of sockets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CloseHere;
 
 impl Disposal for CloseHere {
     fn close(&self, fd: OwnedFd) {
-        // Nothing else can linger, and the sender could have done this itself.
+        // No other kind of close blocks unless the sender could do the same otherwise.
         let _ = sockopt::set_socket_linger(&fd, None);
     }
 }
 
-/// A descriptor that the other side of a connection passed. Dropping it leaves it to the
-/// connection's [`Disposal`].
+/// A descriptor that a peer passed. If it is dropped, the connection's [`Disposal`] closes it.
 #[derive(Debug)]
 pub struct PassedFd {
-    /// There until it is taken or dropped.
+    /// The descriptor, until it is taken or dropped.
     fd: Option<OwnedFd>,
     disposal: Option<Arc<dyn Disposal>>,
 }
 
 impl PassedFd {
-    /// A descriptor that has just arrived.
+    /// Wraps a descriptor that has just arrived.
     pub fn new(fd: OwnedFd, disposal: Option<Arc<dyn Disposal>>) -> Self {
         if let Some(disposal) = &disposal {
             disposal.arrived();
@@ -54,12 +52,12 @@ impl PassedFd {
         }
     }
 
-    /// Returns the descriptor itself. Its kind should be known by now, or the thread be one that
-    /// may wait.
+    /// Returns the descriptor. The caller should have checked its kind, or be on a thread that may
+    /// block.
     ///
     /// # Panics
     ///
-    /// Never: it is there until this is called.
+    /// Never panics: the descriptor is present until this call.
     pub fn into_fd(mut self) -> OwnedFd {
         if let Some(disposal) = &self.disposal {
             disposal.taken();
@@ -69,7 +67,7 @@ impl PassedFd {
 }
 
 impl From<OwnedFd> for PassedFd {
-    /// One that is closed where it is dropped.
+    /// Wraps a descriptor that is closed where it is dropped.
     fn from(fd: OwnedFd) -> Self {
         Self::new(fd, None)
     }

@@ -1,5 +1,5 @@
-//! Recorded conversations with upstream: everything in them is understood, and this crate's
-//! encoding is the same to the byte.
+//! Recorded conversations with upstream: all their frames can be decoded, and this crate encodes
+//! them byte for byte the same.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -62,9 +62,9 @@ fn records(path: &Path) -> Vec<Record> {
     records
 }
 
-/// Decodes, encodes, decodes again. Upstream writes fields in the order of
-/// their declaration and pads lengths, so the bytes may differ while the
-/// message may not. Returns whether the bytes were the same too.
+/// Decodes, encodes, decodes again. Upstream writes fields in the order of their declaration and
+/// pads lengths, so that the bytes may differ, but not the message. Returns true if the bytes were
+/// the same too.
 fn round_trip<M: PortMessage + PartialEq>(method: M::Method, bytes: &[u8]) -> bool {
     let message = M::decode(method, bytes).unwrap();
     let mut encoded = Vec::new();
@@ -77,7 +77,7 @@ fn round_trip<M: PortMessage + PartialEq>(method: M::Method, bytes: &[u8]) -> bo
     encoded == bytes
 }
 
-/// The services that a connection has bound, and the requests so far.
+/// The services that a connection has bound, and its requests so far.
 #[derive(Default)]
 struct Client {
     services: HashMap<u32, PortKind>,
@@ -203,7 +203,7 @@ fn every_message_survives_decoding_and_encoding() {
             same += usize::from(identical);
         }
     }
-    // The rest have fields declared out of order or padded lengths.
+    // The others have fields declared out of order, or padded lengths.
     assert!(
         total > 150 && same * 10 >= total * 7,
         "{same} of {total} identical"
@@ -283,10 +283,10 @@ fn replies_made_from_messages_are_upstreams_frames() {
                     let reply = relay::Reply::decode(method, reply).unwrap();
                     host::reply_frame(id, &reply, has_more).unwrap()
                 }
-                // Their contents are not canonical; covered above.
+                // Their contents are not canonical; another test covers them.
                 PortKind::Consumer => continue,
             };
-            // SetupDataSource and its like have fields declared out of order.
+            // SetupDataSource and others have fields declared out of order.
             if written.len() < 30 {
                 assert_eq!(written, record.bytes, "{name}");
                 seen += 1;

@@ -1,5 +1,4 @@
-//! No bytes from a peer make either side panic, and how they are cut into
-//! receives makes no difference.
+//! No bytes from a peer make either side panic, and their division into receives does not matter.
 
 use std::sync::Arc;
 
@@ -10,10 +9,10 @@ use ferretto_ipc::port::{PortKind, consumer};
 use ferretto_ipc::socket::Socket;
 use proptest::prelude::*;
 
-/// A recorded conversation, of which the records' own headers are noise.
+/// A recorded conversation; the headers of its records act as noise.
 const RECORDED: &[u8] = include_bytes!("data/clone_session.frames");
 
-/// Bytes that resemble frames: recorded ones with damage, or anything.
+/// Returns bytes that resemble frames: recorded ones with errors, or arbitrary bytes.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let damaged = (
         0..RECORDED.len(),
@@ -78,8 +77,7 @@ proptest! {
             }
         }
         prop_assert_eq!(expected, result);
-        // Of a receive with an impossible header nothing counts, and where
-        // receives begin depends on the cuts.
+        // A receive with an impossible header has no effect, and its start depends on the cuts.
         if expected.is_ok() {
             prop_assert_eq!(whole, cut);
         }

@@ -5,7 +5,7 @@ use ferretto_proto::{InitializeConnectionResponse, RegisterDataSourceResponse};
 
 type Client = Connection<producer::Port>;
 
-/// A client and the other end of its socket, with the bind frame read.
+/// Returns a client and the other end of its socket, with the bind frame read.
 fn client() -> (Client, Socket) {
     let (near, far) = Socket::pair().unwrap();
     let client = Client::new(near);
@@ -105,7 +105,7 @@ fn ipc_020_replies_with_unknown_ids_are_ignored() {
 fn ipc_021_missing_success_is_failure() {
     let (mut client, mut far) = bound();
     let id = client.invoke(&sync(), None, true).unwrap();
-    // A reply with `has_more` alone does not keep a refused call open.
+    // A reply with only `has_more` does not keep a refused call open.
     answer(
         &mut client,
         &mut far,
@@ -216,7 +216,7 @@ fn an_oversize_frame_from_the_service_ends_the_connection() {
 }
 
 #[test]
-fn a_service_that_does_not_read_is_given_up_at_the_limit() {
+fn a_service_that_does_not_read_is_disconnected_at_the_limit() {
     let (mut client, _far) = bound();
     client.set_out_limit(1 << 16);
     let big = producer::Request::ActivateTriggers(ferretto_proto::ActivateTriggersRequest {
@@ -234,7 +234,7 @@ fn a_service_that_does_not_read_is_given_up_at_the_limit() {
 }
 
 #[test]
-fn a_request_that_fits_no_frame_is_refused() {
+fn a_request_larger_than_a_frame_is_refused() {
     let (mut client, _far) = bound();
     let huge = producer::Request::ActivateTriggers(ferretto_proto::ActivateTriggersRequest {
         trigger_names: vec![vec![b'x'; frame::MAX_FRAME_SIZE]],

@@ -1,12 +1,12 @@
-//! Cutting a byte stream into frames, with each descriptor on its own frame.
+//! Splits a byte stream into frames, with each descriptor on its own frame.
 
 use std::fmt;
 
 use super::{HEADER_SIZE, MAX_PAYLOAD_SIZE};
 use crate::passed::PassedFd;
 
-/// A peer announced a frame larger than the limit. The connection is beyond
-/// repair and must be closed.
+/// The error of a frame larger than the limit. The connection cannot be used any more and must be
+/// closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameTooLarge {
     /// The payload size in the frame's header.
@@ -30,25 +30,23 @@ impl fmt::Display for FrameTooLarge {
 
 impl std::error::Error for FrameTooLarge {}
 
-/// Returns true if a size is the beginning of a TLS record: a handshake or an alert, and the
-/// version.
+/// Returns true if a size is the start of a TLS record: a handshake or an alert, and the version.
 fn is_tls(size: u32) -> bool {
     let [kind, version, ..] = size.to_le_bytes();
     matches!((kind, version), (0x15 | 0x16, 3))
 }
 
-/// Cuts received bytes into frames.
+/// Splits received bytes into frames.
 ///
-/// Whole frames are handed out straight from the caller's buffer; only an
-/// unfinished one is kept, in memory that grows with the bytes that really
-/// arrived and is at most one frame. An idle decoder owns no memory.
+/// Complete frames are passed on from the caller's buffer. Only an unfinished frame is stored, in
+/// memory that grows with the received bytes and is at most one frame. An idle decoder uses no
+/// memory.
 ///
 /// # Descriptors
 ///
-/// The kernel ends a receive after the bytes that were sent together with a
-/// descriptor. As each frame is sent by one call, a received descriptor
-/// belongs to the last frame that starts in the same receive, or, if none
-/// does, to the one under way.
+/// The kernel ends a receive after the bytes that were sent with a descriptor. Each frame is sent
+/// by one call, so a received descriptor belongs to the last frame that starts in the same receive,
+/// or, if none does, to the current one.
 #[derive(Debug, Default)]
 pub struct FrameDecoder {
     partial: Vec<u8>,
@@ -56,20 +54,20 @@ pub struct FrameDecoder {
 }
 
 impl FrameDecoder {
-    /// A decoder at the start of a stream.
+    /// Creates a decoder at the start of a stream.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the bytes and the descriptor of one receive, and calls `deliver`
-    /// with the payload and descriptor of each frame completed by it.
+    /// Decodes the bytes and the descriptor of one receive, and calls `deliver` with the payload
+    /// and the descriptor of each frame that they complete.
     ///
     /// Empty frames are skipped.
     ///
     /// # Errors
     ///
-    /// [`FrameTooLarge`] as soon as such a header is complete; then nothing
-    /// of this receive was delivered.
+    /// Returns [`FrameTooLarge`] as soon as such a header is complete; no frame of this receive was
+    /// delivered then.
     pub fn decode(
         &mut self,
         input: &[u8],
@@ -121,19 +119,18 @@ impl FrameDecoder {
         Ok(())
     }
 
-    /// Returns whether a frame has begun and not ended.
+    /// Returns true if a frame has started and not ended.
     pub fn is_mid_frame(&self) -> bool {
         !self.partial.is_empty()
     }
 
-    /// The memory that the unfinished frame takes, in bytes.
+    /// Returns the memory of the unfinished frame in bytes.
     pub fn held(&self) -> usize {
         self.partial.capacity()
     }
 
-    /// Checks every header that the input completes, and returns the position
-    /// (counted from the start of the unfinished frame) of the frame that owns
-    /// a descriptor received with this input.
+    /// Checks every header that the input completes. Returns the position (counted from the start
+    /// of the unfinished frame) of the frame that owns a descriptor received with this input.
     fn scan(&self, input: &[u8]) -> Result<usize, FrameTooLarge> {
         let kept = self.partial.len();
         let total = kept + input.len();
@@ -162,8 +159,7 @@ impl FrameDecoder {
         Ok(owner)
     }
 
-    /// Moves bytes into the unfinished frame; returns how many when that
-    /// finished it.
+    /// Moves bytes into the unfinished frame; returns their number if they complete it.
     fn complete_partial(&mut self, input: &[u8]) -> Option<usize> {
         let mut taken = 0;
         while self.partial.len() < HEADER_SIZE {
@@ -174,7 +170,7 @@ impl FrameDecoder {
         let missing = end - self.partial.len();
         let available = missing.min(input.len() - taken);
         if self.partial.capacity() < self.partial.len() + available {
-            // Twice as much as before, but never more than the frame.
+            // Twice the current size, but never more than the frame.
             let wanted = available.max(self.partial.len()).min(missing);
             self.partial.reserve_exact(wanted);
         }
@@ -222,7 +218,7 @@ mod tests {
         Ok(frames)
     }
 
-    /// A descriptor that can be told apart by its inode.
+    /// Returns a descriptor that can be identified by its inode.
     fn descriptor() -> PassedFd {
         rustix::pipe::pipe().unwrap().0.into()
     }

@@ -1,6 +1,5 @@
-//! Writing frames, byte for byte as upstream writes them: members in
-//! declaration order, flags always present, lengths above 127 of a nested
-//! message in four redundant bytes.
+//! Encodes frames byte for byte as upstream does: members in declaration order, flags always
+//! present, lengths of nested messages above 127 in four redundant bytes.
 
 use ferretto_proto::fields::ipc_frame as fields;
 use ferretto_proto::fields::ipc_frame::bind_service_reply::{self, method_info};
@@ -9,14 +8,14 @@ use ferretto_wire::{encode_varint, redundant_length, varint_length};
 
 use super::{HEADER_SIZE, Identity, MAX_PAYLOAD_SIZE};
 
-/// A frame under construction in its own buffer.
+/// A frame that is being encoded, with its buffer.
 #[derive(Debug)]
 struct FrameEncoder {
     bytes: Vec<u8>,
 }
 
 impl FrameEncoder {
-    /// Starts a frame with one member, whose fields `write` appends.
+    /// Encodes a frame with one member, whose fields `write` appends.
     fn frame(
         request_id: u64,
         member: u32,
@@ -30,8 +29,7 @@ impl FrameEncoder {
         frame.varint(fields::REQUEST_ID, request_id);
         frame.nested(member, write);
         let size = frame.bytes.len() - HEADER_SIZE;
-        // Frames that do not fit are refused by the out queue, so a clamped
-        // length is never seen by anyone.
+        // The out queue refuses frames that do not fit, so a clamped length is never sent.
         let size = u32::try_from(size).unwrap_or(u32::MAX);
         frame.bytes[..HEADER_SIZE].copy_from_slice(&size.to_le_bytes());
         frame.bytes
@@ -62,7 +60,7 @@ impl FrameEncoder {
         self.bytes.extend_from_slice(value);
     }
 
-    /// A byte string of known length that `write` appends itself.
+    /// Appends a byte string of known length, which `write` appends.
     fn bytes_with(&mut self, field: u32, length: usize, write: impl FnOnce(&mut Vec<u8>)) {
         self.tag(field, 2);
         self.raw_varint(length as u64);
@@ -86,7 +84,7 @@ impl FrameEncoder {
     }
 }
 
-/// A `BindService` frame.
+/// Encodes a `BindService` frame.
 pub fn bind_service(request_id: u64, service_name: &str) -> Vec<u8> {
     FrameEncoder::frame(
         request_id,
@@ -98,7 +96,7 @@ pub fn bind_service(request_id: u64, service_name: &str) -> Vec<u8> {
     )
 }
 
-/// The reply to a bind of a service that exists.
+/// Encodes the reply to a bind of a service that exists.
 pub fn bind_service_reply(request_id: u64, service_id: u32, methods: &[(u32, &str)]) -> Vec<u8> {
     FrameEncoder::frame(request_id, fields::MSG_BIND_SERVICE_REPLY, 512, |frame| {
         frame.bool(bind_service_reply::SUCCESS, true);
@@ -112,13 +110,13 @@ pub fn bind_service_reply(request_id: u64, service_id: u32, methods: &[(u32, &st
     })
 }
 
-/// The reply to a bind of a service that does not exist.
+/// Encodes the reply to a bind of a service that does not exist.
 pub fn bind_service_failed(request_id: u64) -> Vec<u8> {
     FrameEncoder::frame(request_id, fields::MSG_BIND_SERVICE_REPLY, 0, |_| {})
 }
 
-/// An `InvokeMethod` frame. `write` appends the encoded request, which is
-/// `args_size` bytes long.
+/// Encodes an `InvokeMethod` frame. `write` appends the encoded request, which is `args_size` bytes
+/// long.
 pub fn invoke_method(
     request_id: u64,
     service_id: u32,
@@ -135,8 +133,8 @@ pub fn invoke_method(
     })
 }
 
-/// An `InvokeMethodReply` with the method's answer. `write` appends the
-/// encoded reply, which is `reply_size` bytes long.
+/// Encodes an `InvokeMethodReply` with the method's reply. `write` appends the encoded reply, which
+/// is `reply_size` bytes long.
 pub fn method_reply(
     request_id: u64,
     has_more: bool,
@@ -155,22 +153,22 @@ pub fn method_reply(
     )
 }
 
-/// The reply of a method that refused the request.
+/// Encodes the reply of a method that refused the request.
 pub fn method_rejected(request_id: u64) -> Vec<u8> {
     FrameEncoder::frame(request_id, fields::MSG_INVOKE_METHOD_REPLY, 0, |frame| {
         frame.bool(invoke_method_reply::HAS_MORE, false)
     })
 }
 
-/// The reply to a call that reached no method: unknown service or method, or
-/// undecodable arguments.
+/// Encodes the reply to a call that reached no method: unknown service or method, or malformed
+/// arguments.
 pub fn method_failed(request_id: u64) -> Vec<u8> {
     FrameEncoder::frame(request_id, fields::MSG_INVOKE_METHOD_REPLY, 0, |frame| {
         frame.bool(invoke_method_reply::SUCCESS, false)
     })
 }
 
-/// A `RequestError` frame.
+/// Encodes a `RequestError` frame.
 pub fn request_error(request_id: u64, error: &str) -> Vec<u8> {
     FrameEncoder::frame(
         request_id,
@@ -182,7 +180,7 @@ pub fn request_error(request_id: u64, error: &str) -> Vec<u8> {
     )
 }
 
-/// A `SetPeerIdentity` frame, whose request id is always 0.
+/// Encodes a `SetPeerIdentity` frame, whose request id is always 0.
 pub fn set_peer_identity(identity: &Identity<'_>) -> Vec<u8> {
     let capacity = identity.machine_id_hint.len() + identity.machine_name.len();
     FrameEncoder::frame(0, fields::SET_PEER_IDENTITY, capacity, |frame| {
@@ -193,7 +191,7 @@ pub fn set_peer_identity(identity: &Identity<'_>) -> Vec<u8> {
     })
 }
 
-/// The size of the largest encoded reply that still fits a frame.
+/// Returns the size of the largest encoded reply that fits a frame.
 pub(crate) const fn max_message_size(request_id: u64) -> usize {
     // Tags and lengths: request id, member, two flags and the byte string.
     let overhead =
@@ -201,7 +199,7 @@ pub(crate) const fn max_message_size(request_id: u64) -> usize {
     MAX_PAYLOAD_SIZE - overhead
 }
 
-/// The size of the largest encoded request that still fits a frame.
+/// Returns the size of the largest encoded request that fits a frame.
 pub(crate) const fn max_request_size(request_id: u64, service_id: u32, method_id: u32) -> usize {
     let ids = varint_length(service_id as u64) + varint_length(method_id as u64) + 2;
     let overhead =
@@ -214,7 +212,7 @@ mod tests {
     use super::super::MAX_FRAME_SIZE;
     use super::*;
 
-    /// The bytes of a dump in upstream's layout.
+    /// Returns the bytes of a dump in upstream's layout.
     fn hex(text: &str) -> Vec<u8> {
         text.split_whitespace()
             .map(|byte| u8::from_str_radix(byte, 16).unwrap())

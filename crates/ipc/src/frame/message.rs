@@ -1,13 +1,13 @@
 //! The contents of a frame, borrowed from its bytes.
 //!
-//! Decoding follows upstream: malformed bytes at the top level void the
-//! frame, while a malformed member keeps the fields before the damage; a
-//! field of the wrong wire type counts as absent; repeated members merge.
+//! Decoding follows upstream: malformed bytes at the top level void the frame, while a malformed
+//! member keeps the fields before the error. A field of the wrong wire type counts as absent.
+//! Repeated members are merged.
 
 use ferretto_proto::fields::ipc_frame as fields;
 use ferretto_wire::{DecodeError, Field, Fields};
 
-/// One `IPCFrame`.
+/// An `IPCFrame`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frame<'a> {
     /// Chosen by the client and echoed by the host.
@@ -16,8 +16,7 @@ pub struct Frame<'a> {
     pub message: Message<'a>,
 }
 
-/// The member of a frame. Where a frame holds several, the first in the order
-/// of this list counts.
+/// The member of a frame. If a frame has several, the first in the order of this list applies.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message<'a> {
     /// Client to host: look up a service.
@@ -27,16 +26,16 @@ pub enum Message<'a> {
     },
     /// Client to host: call a method.
     InvokeMethod {
-        /// From the bind reply.
+        /// The id of the service, from the bind reply.
         service_id: u32,
-        /// From the bind reply.
+        /// The id of the method, from the bind reply.
         method_id: u32,
         /// The encoded request.
         args: &'a [u8],
         /// Set if the client wants no reply.
         drop_reply: bool,
     },
-    /// Relay to host: on whose behalf the connection speaks.
+    /// Relay to host: the identity of the process that the connection represents.
     SetPeerIdentity(Identity<'a>),
     /// Host to client: the answer to a bind.
     BindServiceReply {
@@ -49,32 +48,32 @@ pub enum Message<'a> {
     },
     /// Host to client: the answer to a call.
     InvokeMethodReply {
-        /// Set if `reply` is the method's answer.
+        /// Set if `reply` is the method's reply.
         success: bool,
-        /// Set if more answers to this request follow.
+        /// Set if more replies to this request follow.
         has_more: bool,
         /// The encoded reply.
         reply: &'a [u8],
     },
-    /// Host to client: the frame was not understood.
+    /// Host to client: the frame was invalid.
     RequestError {
-        /// Why.
+        /// The reason.
         error: &'a [u8],
     },
     /// None of the above.
     Unknown,
 }
 
-/// The peer a relay speaks for.
+/// The process that a relay represents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Identity<'a> {
-    /// Process id on its own machine; −1 if unknown.
+    /// The process id on its own machine; −1 if unknown.
     pub pid: i32,
-    /// User id; −1 if unknown.
+    /// The user id; −1 if unknown.
     pub uid: i32,
-    /// Stable for one boot of the machine; may be empty.
+    /// A text that is constant for one boot of the machine; may be empty.
     pub machine_id_hint: &'a [u8],
-    /// For people; not unique.
+    /// The name of the machine, for humans; not unique.
     pub machine_name: &'a [u8],
 }
 
@@ -83,8 +82,8 @@ impl<'a> Frame<'a> {
     ///
     /// # Errors
     ///
-    /// When the top level of the message is malformed. Upstream ignores such a
-    /// frame and goes on.
+    /// Fails if the top level of the message is malformed. Upstream ignores such a frame and
+    /// continues.
     pub fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
         let mut request_id = 0;
         let mut members: [Option<&'a [u8]>; 6] = [None; 6];
@@ -96,7 +95,7 @@ impl<'a> Frame<'a> {
                 fields::MSG_BIND_SERVICE..=fields::SET_PEER_IDENTITY => {
                     let slot = &mut members[(field.number - fields::MSG_BIND_SERVICE) as usize];
                     repeated |= slot.is_some();
-                    // A number here is present but reads as empty.
+                    // A number in its place is present but counts as empty.
                     *slot = Some(field.as_bytes().unwrap_or_default());
                 }
                 _ => {}
@@ -301,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_member_keeps_what_came_before_the_damage() {
+    fn a_malformed_member_keeps_the_fields_before_the_error() {
         let frame = Frame::decode(b"\x10\x01\x2a\x05\x08\x01\x10\x05\xff").unwrap();
         let kept = Message::InvokeMethod {
             service_id: 1,
@@ -317,8 +316,8 @@ mod tests {
         let frame = Frame::decode(
             b"\x10\x03\x32\x8d\x80\x80\x00\x08\x01\x10\x01\x1a\x87\x80\x80\x00abcdefg",
         );
-        // The member's length (13) is shorter than its contents here, so the
-        // reply is cut; with the right length it is whole.
+        // The member's length (13) is shorter than its contents here, so that the reply is
+        // truncated; with the right length it is complete.
         assert!(frame.is_err());
         let frame = Frame::decode(
             b"\x10\x03\x32\x90\x80\x80\x00\x08\x01\x10\x01\x1a\x87\x80\x80\x00abcdefg",
@@ -333,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_members_the_first_known_one_counts_and_repetitions_merge() {
+    fn the_first_known_member_applies_and_repetitions_are_merged() {
         let frame = Frame::decode(b"\x2a\x02\x08\x01\x1a\x03\x0a\x01x\x2a\x02\x10\x02").unwrap();
         assert_eq!(frame.message, Message::BindService { service_name: b"x" });
         let frame = Frame::decode(b"\x2a\x02\x08\x01\x2a\x02\x10\x02").unwrap();

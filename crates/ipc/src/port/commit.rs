@@ -1,4 +1,4 @@
-//! Decoding commits, which producers send most.
+//! Decodes commits, the most frequent request of producers.
 
 mod usual;
 
@@ -7,14 +7,14 @@ use ferretto_proto::commit_data_request::{ChunkToPatch, ChunksToMove};
 use ferretto_proto::fields::commit_data_request as field;
 use ferretto_wire::{Fields, Value};
 
-/// A complete chunk of the shared memory.
+/// A complete chunk in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// The page.
+    /// The index of the page.
     pub page: u32,
-    /// The chunk's place in the page.
+    /// The index of the chunk in the page.
     pub chunk: u32,
-    /// The buffer it is meant for.
+    /// The target buffer.
     pub target_buffer: u32,
 }
 
@@ -28,10 +28,10 @@ impl From<&ChunksToMove> for Move {
     }
 }
 
-/// The offset in a chunk, and the bytes to put there if they have the right size.
+/// The offset in a chunk, and the bytes to write there if they have the right size.
 pub type Patch = (u32, Option<[u8; 4]>);
 
-/// Returns a patch as it is in a [`Commit`].
+/// Returns a patch in the form of [`Commit`].
 pub fn patch(patch: &chunk_to_patch::Patch) -> Patch {
     let data = patch.data.as_deref().and_then(|data| data.try_into().ok());
     (patch.offset.unwrap_or(0), data)
@@ -40,13 +40,13 @@ pub fn patch(patch: &chunk_to_patch::Patch) -> Patch {
 /// A chunk with patches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PatchedChunk {
-    /// The buffer the chunk is in.
+    /// The buffer that contains the chunk.
     pub target_buffer: u32,
-    /// Its writer.
+    /// The writer of the chunk.
     pub writer_id: u32,
-    /// Its number.
+    /// The id of the chunk.
     pub chunk_id: u32,
-    /// More patches of it will come.
+    /// Set if more patches for it will come.
     pub has_more_patches: bool,
 }
 
@@ -61,24 +61,24 @@ impl From<&ChunkToPatch> for PatchedChunk {
     }
 }
 
-/// A usual commit, laid flat: the memory of one can be used again for the next.
+/// A common commit in flat form, whose memory can be reused for the next one.
 #[derive(Debug, Default)]
 pub struct Commit {
-    /// Chunks to copy out of the shared memory.
+    /// Chunks to copy from shared memory.
     pub moves: Vec<Move>,
-    /// With how many patches there are up to the end of each.
+    /// The patched chunks, each with the number of patches up to its end.
     patched: Vec<(PatchedChunk, usize)>,
     patches: Vec<Patch>,
-    /// A flush that is done.
+    /// A completed flush.
     pub flush_request_id: Option<u64>,
 }
 
-/// Entries of each kind that memory is kept for from one commit to the next.
+/// The number of entries of each kind whose memory is kept between commits.
 const KEPT: usize = 1024;
 
 impl Commit {
-    /// Decodes a commit. Returns false, with unspecified content, if there is something unusual in
-    /// it: chunks without shared memory, an unknown field, a number out of range, an error.
+    /// Decodes a commit. Returns false, with unspecified content, if the commit has uncommon
+    /// content: chunks without shared memory, an unknown field, a number out of range, an error.
     pub fn read(&mut self, bytes: &[u8]) -> bool {
         self.moves.clear();
         self.moves.shrink_to(KEPT);
@@ -90,7 +90,7 @@ impl Commit {
         self.add(bytes).is_some()
     }
 
-    /// The chunks to change, each with its patches.
+    /// Returns the chunks to change, each with its patches.
     pub fn patched_chunks(&self) -> impl Iterator<Item = (PatchedChunk, &[Patch])> {
         let mut start = 0;
         self.patched.iter().map(move |&(chunk, end)| {
@@ -113,7 +113,7 @@ impl Commit {
         Some(())
     }
 
-    /// Decodes the part that is encoded as producers encode it, and returns the rest.
+    /// Decodes the part that has the common encoding of producers, and returns the rest.
     fn add_usual<'a>(&mut self, mut bytes: &'a [u8]) -> &'a [u8] {
         loop {
             if let Some((chunk, rest)) = usual::chunk_to_move(bytes) {
@@ -256,7 +256,7 @@ mod tests {
             )
     }
 
-    /// The flat form of a commit, made of the message that the generated code has decoded.
+    /// Returns the flat form of a commit decoded by the generated code.
     fn flat(request: &CommitDataRequest) -> (Vec<Move>, Vec<(PatchedChunk, Vec<Patch>)>) {
         let moves = request.chunks_to_move.iter().map(Move::from);
         let patched = request
@@ -279,7 +279,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn commits_decode_as_the_generated_code_does_it(
+        fn commits_decode_as_by_the_generated_code(
             chunks_to_move in vec(a_chunk_to_move(), 0..5),
             chunks_to_patch in vec(a_chunk_to_patch(), 0..5),
             flush_request_id in any::<Option<u64>>(),
@@ -291,7 +291,7 @@ mod tests {
                 ..Default::default()
             };
             let mut commit = Commit::default();
-            // Its earlier content does not matter.
+            // Earlier content does not matter.
             for _ in 0..2 {
                 prop_assert!(commit.read(&request.encode_to_vec()));
                 agree(&commit, &request);
@@ -299,7 +299,7 @@ mod tests {
         }
 
         #[test]
-        fn damaged_commits_do_too_or_are_left_to_it(
+        fn damaged_commits_decode_alike_or_are_left_to_the_generated_code(
             moved in a_chunk_to_move(),
             patched in a_chunk_to_patch(),
             at: prop::sample::Index,

@@ -19,15 +19,15 @@ define_port! {
         ChangeTraceConfig(ChangeTraceConfigRequest) -> ChangeTraceConfigResponse;
         /// Leaves the session running without this consumer.
         Detach(DetachRequest) -> DetachResponse;
-        /// Takes a detached session over.
+        /// Attaches to a detached session.
         Attach(AttachRequest) -> AttachResponse;
-        /// Counters of the session.
+        /// Returns counters of the session.
         GetTraceStats(GetTraceStatsRequest) -> GetTraceStatsResponse;
         /// Subscribes to events of the session.
         ObserveEvents(ObserveEventsRequest) -> ObserveEventsResponse as stream;
-        /// Producers, data sources and sessions.
+        /// Returns the producers, data sources and sessions.
         QueryServiceState(QueryServiceStateRequest) -> QueryServiceStateResponse as stream;
-        /// Asks for the capabilities of the service.
+        /// Returns the capabilities of the service.
         QueryCapabilities(QueryCapabilitiesRequest) -> QueryCapabilitiesResponse;
         /// Obsolete; kept for its id.
         SaveTraceForBugreport(SaveTraceForBugreportRequest) -> SaveTraceForBugreportResponse;

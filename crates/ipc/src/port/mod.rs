@@ -1,38 +1,36 @@
 //! The three services and their methods, with typed requests and replies.
 //!
-//! Each port is a module with the same contents: `SERVICE_NAME`, [`Method`]s
-//! with upstream's ids, an enum `Request` and an enum `Reply` with one variant
-//! per method that holds its message, and a type `Port` tying them together
-//! for code that is generic over ports.
+//! Each port is a module with the same contents: `SERVICE_NAME`; [`Method`]s with upstream's ids;
+//! the enums `Request` and `Reply` with one variant per method, which contains the message; and a
+//! type `Port` for code that is generic over ports.
 //!
-//! A method's id is its position in upstream's service definition. A host announces that table; a
-//! client looks methods up by name in the table that its host announces, so that either side may be
-//! older or newer.
+//! A method's id is its position in upstream's service definition. A host announces its table of
+//! methods, in which clients look up methods by name. So either side may be older or newer.
 
 use std::fmt;
 
-/// The method of one port.
+/// A method of one port.
 pub trait Method: Copy + Eq + std::hash::Hash + fmt::Debug + Send + 'static {
-    /// Every method of the port, in the order of their ids, which start at 1.
+    /// The methods of the port, in the order of their ids, which start at 1.
     const ALL: &'static [Self];
 
-    /// The id a host of this crate announces.
+    /// Returns the id that a host of this crate announces.
     fn id(self) -> u32;
 
-    /// The name that clients look up.
+    /// Returns the name by which clients look up the method.
     fn name(self) -> &'static str;
 
-    /// Returns whether a request may have several replies.
+    /// Returns true if a request may have several replies.
     fn is_stream(self) -> bool;
 
-    /// The method with this id in a host of this crate.
+    /// Returns the method with this id in a host of this crate.
     fn from_id(id: u32) -> Option<Self> {
         Self::ALL
             .get(usize::try_from(id).ok()?.checked_sub(1)?)
             .copied()
     }
 
-    /// The method with this name.
+    /// Returns the method with this name.
     fn from_name(name: &[u8]) -> Option<Self> {
         Self::ALL
             .iter()
@@ -46,10 +44,10 @@ pub trait PortMessage: Sized + fmt::Debug + Send + 'static {
     /// The methods of the port.
     type Method: Method;
 
-    /// The method this message belongs to.
+    /// Returns the method of the message.
     fn method(&self) -> Self::Method;
 
-    /// The size of the encoded message in bytes.
+    /// Returns the size of the encoded message in bytes.
     fn encoded_len(&self) -> usize;
 
     /// Appends the encoded message.
@@ -59,28 +57,28 @@ pub trait PortMessage: Sized + fmt::Debug + Send + 'static {
     ///
     /// # Errors
     ///
-    /// When the bytes are not such a message.
+    /// Fails if the bytes are not such a message.
     fn decode(method: Self::Method, bytes: &[u8]) -> Result<Self, DecodeError>;
 }
 
-/// One of the services, as a type.
+/// A service, as a type.
 pub trait Port: fmt::Debug + Send + 'static {
-    /// The name it is bound by.
+    /// The name by which the service is bound.
     const SERVICE_NAME: &'static str;
     /// Its methods.
     type Method: Method;
-    /// The requests that clients send.
+    /// The requests of clients.
     type Request: PortMessage<Method = Self::Method>;
     /// The replies of hosts.
     type Reply: PortMessage<Method = Self::Method>;
 }
 
-/// A message could not be decoded.
+/// The error of a malformed message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeError {
     /// The name of the method.
     pub method: &'static str,
-    /// The error in the bytes.
+    /// The reason.
     pub reason: String,
 }
 
@@ -90,19 +88,19 @@ ferretto_wire::error_text! {
     }
 }
 
-/// The services that a listening address exposes, or a client binds.
+/// A service of a listening address, or bound by a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PortKind {
-    /// For processes that record data.
+    /// The service for processes that record data.
     Producer,
-    /// For those who configure sessions and read traces.
+    /// The service for programs that configure sessions and read traces.
     Consumer,
-    /// For relays of other machines.
+    /// The service for relays of other machines.
     Relay,
 }
 
 impl PortKind {
-    /// The name the service is bound by.
+    /// Returns the name by which the service is bound.
     pub fn service_name(self) -> &'static str {
         match self {
             Self::Producer => producer::SERVICE_NAME,
@@ -111,7 +109,7 @@ impl PortKind {
         }
     }
 
-    /// Ids and names of the methods, in order.
+    /// Returns the ids and names of the methods, in order.
     pub fn methods(self) -> Vec<(u32, &'static str)> {
         fn table<M: Method>() -> Vec<(u32, &'static str)> {
             M::ALL
@@ -142,7 +140,7 @@ macro_rules! define_port {
 
         use super::{DecodeError, Method as _, PortMessage};
 
-        /// The name the service is bound by.
+        /// The name by which the service is bound.
         pub const SERVICE_NAME: &str = $service;
 
         /// The methods; the discriminants are the ids on the wire.
@@ -200,19 +198,19 @@ macro_rules! define_port {
         }
 
         impl $name {
-            /// The method this message belongs to.
+            /// Returns the method of the message.
             pub fn method(&self) -> Method {
                 match self {
                     $(Self::$method(_) => Method::$method,)+
                 }
             }
 
-            /// The name of the method this message belongs to.
+            /// Returns the name of the message's method.
             pub fn method_name(&self) -> &'static str {
                 self.method().name()
             }
 
-            /// The size of the encoded message in bytes.
+            /// Returns the size of the encoded message in bytes.
             pub fn encoded_len(&self) -> usize {
                 match self {
                     $(Self::$method(message) => message.encoded_len() as usize,)+
@@ -230,7 +228,7 @@ macro_rules! define_port {
             ///
             /// # Errors
             ///
-            /// When the bytes are not such a message.
+            /// Fails if the bytes are not such a message.
             pub fn decode(method: Method, bytes: &[u8]) -> Result<Self, DecodeError> {
                 let fail = |error: ferretto_proto::DecodeError| DecodeError {
                     method: method.name(),

@@ -1,5 +1,5 @@
-//! Additions of this project's service to `TracingServiceState`: use and losses of buffers, and the
-//! relation of other machines' clocks to its own. Other readers skip them.
+//! Additions of this project's service to `TracingServiceState`: usage and losses of buffers, and
+//! the clock offsets of other machines. Other readers skip them.
 
 use ferretto_proto::tracing_service_state::TracingSession;
 use ferretto_proto::{TracingServiceState, UnknownFields};
@@ -9,30 +9,30 @@ use ferretto_wire::{Fields, Value, encode};
 const BUFFER: u32 = 15_520;
 /// A machine whose clock was compared.
 const MACHINE: u32 = 15_521;
-/// Machines that one state tells of.
+/// The largest number of machines in a state.
 pub const MAX_MACHINES: usize = 256;
 
-/// The use of a buffer.
+/// The usage of a buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferUse {
-    /// Its size, in bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// The bytes in it, at most its size.
+    /// The number of used bytes, at most the size.
     pub used: u64,
-    /// Bytes that made room for others before they were read, and chunks there was none for.
+    /// The number of bytes that were overwritten before they were read.
     pub overwritten: u64,
-    /// The number of chunks there was no room for.
+    /// The number of chunks for which there was no room.
     pub discarded: u64,
 }
 
 /// The clock of another machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MachineState {
-    /// Its id.
+    /// The id of the machine.
     pub id: u32,
-    /// By how much its boot time is ahead of the service's, in nanoseconds.
+    /// The offset of its boot time from the service's, in nanoseconds.
     pub offset: i64,
-    /// By how much that may be wrong.
+    /// The largest error of the offset.
     pub error: u64,
 }
 
@@ -51,7 +51,7 @@ pub fn add_buffers(session: &mut TracingSession, buffers: &[BufferUse]) {
     session.unknown_fields = UnknownFields::decode_from_slice(&bytes).unwrap_or_default();
 }
 
-/// Returns the buffers of a session, if the service tells of them.
+/// Returns the buffers of a session, if the service reports them.
 pub fn buffers(session: &TracingSession) -> Vec<BufferUse> {
     let buffer = |bytes: &[u8]| BufferUse {
         size: number(bytes, 1),
@@ -81,7 +81,7 @@ pub fn add_machines(
     state.unknown_fields = UnknownFields::decode_from_slice(&bytes).unwrap_or_default();
 }
 
-/// Returns the machines whose clocks were compared, if the service tells of them.
+/// Returns the machines whose clocks were compared, if the service reports them.
 pub fn machines(state: &TracingServiceState) -> Vec<MachineState> {
     let machine = |bytes: &[u8]| MachineState {
         id: number(bytes, 1) as u32,

@@ -1,4 +1,4 @@
-//! Connecting to an address.
+//! Connects to an address.
 
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -13,15 +13,15 @@ use super::vsock::connect_vsock;
 use super::{Security, Socket};
 use crate::address::{Address, MAX_SOCKET_PATH};
 
-/// The time that a TCP connection may take to come about.
+/// The timeout of a TCP connection attempt.
 const TCP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection could not be made.
+/// The error of a failed connection attempt.
 #[derive(Debug)]
 pub struct ConnectError {
     /// The address to connect to.
     pub address: Address,
-    /// Why not.
+    /// The reason.
     pub source: io::Error,
 }
 
@@ -37,16 +37,15 @@ ferretto_wire::error_text! {
 impl Socket {
     /// Connects to a service.
     ///
-    /// Connecting to a UNIX socket does not block: a full backlog is an error.
-    /// A TCP connection is waited for, for at most ten seconds, a vsock
-    /// connection for at most two.
+    /// A connection to a UNIX socket never blocks: a full backlog is an error. A TCP connection
+    /// takes at most ten seconds, a vsock connection at most two.
     ///
-    /// One to another machine is secured as all of this [process](super::process_security).
+    /// A connection to another machine is encrypted as [configured](super::process_security) for
+    /// the process.
     ///
     /// # Errors
     ///
-    /// See [`ConnectError`]. Without the feature `vsock`, those addresses are
-    /// not supported.
+    /// See [`ConnectError`]. Without the feature `vsock`, vsock addresses are not supported.
     pub fn connect(address: &Address) -> Result<Self, ConnectError> {
         let failed = |source| ConnectError {
             address: address.clone(),
@@ -59,7 +58,8 @@ impl Socket {
         Self::connect_with(address, security.as_deref())
     }
 
-    /// Like [`connect`](Self::connect), secured like this if it is to another machine.
+    /// Like [`connect`](Self::connect), but with this encryption for a connection to another
+    /// machine.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ impl Socket {
     }
 }
 
-/// The kernel's form of a UNIX address.
+/// Returns the kernel's form of a UNIX address.
 pub(super) fn unix_address(address: &Address) -> io::Result<SocketAddrUnix> {
     match address {
         Address::Path(path) if path.as_os_str().as_bytes().len() > MAX_SOCKET_PATH => {

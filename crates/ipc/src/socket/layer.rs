@@ -8,23 +8,23 @@ use std::sync::{Arc, OnceLock};
 use super::out_queue::OutQueue;
 use crate::address::Address;
 
-/// Names the folder with the certificates that connections with other machines are to be secured
-/// by.
+/// The variable with the folder of the certificates for connections with other machines.
 pub const TLS_VARIABLE: &str = "FERRETTO_TLS";
 
 static PROCESS: OnceLock<Arc<dyn Security>> = OnceLock::new();
 
-/// Has connections of this process with other machines secured like this, unless it is said
-/// otherwise for one. Only the first call has an effect.
+/// Sets the encryption of this process's connections with other machines, for those without their
+/// own. Only the first call has an effect.
 pub fn set_process_security(security: Arc<dyn Security>) {
     let _ = PROCESS.set(security);
 }
 
-/// Returns how connections of this process with other machines are secured; `None` if they are not.
+/// Returns the encryption of this process's connections with other machines; `None` if there is
+/// none.
 ///
 /// # Errors
 ///
-/// If the environment asks for it, and this program cannot.
+/// Fails if the environment asks for encryption, and this program does not support it.
 pub fn process_security() -> io::Result<Option<Arc<dyn Security>>> {
     let is_wanted = || std::env::var_os(TLS_VARIABLE).is_some_and(|folder| !folder.is_empty());
     match PROCESS.get() {
@@ -40,61 +40,61 @@ pub fn process_security() -> io::Result<Option<Arc<dyn Security>>> {
     }
 }
 
-/// Makes the layers of connections to other machines.
+/// Creates the layers of connections with other machines.
 pub trait Security: Send + Sync + fmt::Debug {
-    /// Makes the layer of a connection that this side has made to an address.
+    /// Creates the layer of a connection from this side to an address.
     ///
     /// # Errors
     ///
-    /// If nobody can be known by that address.
+    /// Fails if no certificate can be valid for that address.
     fn connecting(&self, to: &Address) -> io::Result<Box<dyn Layer>>;
 
-    /// Makes the layer of a connection that the other side has made.
+    /// Creates the layer of a connection from the other side.
     ///
     /// # Errors
     ///
-    /// If the system refuses.
+    /// Fails if the system refuses.
     fn accepting(&self) -> io::Result<Box<dyn Layer>>;
 }
 
-/// The state of one connection. Nothing here waits.
+/// The state of one connection. No method blocks.
 pub trait Layer: Send + fmt::Debug {
-    /// Reads the available bytes from the socket, until the buffer is full: 0 bytes are the end,
-    /// `None` is nothing at the moment.
+    /// Reads the available bytes from the socket, until the buffer is full. 0 bytes are the end of
+    /// the stream; `None` means no bytes at the moment.
     ///
     /// # Errors
     ///
-    /// When the connection is of no further use.
+    /// Fails if the connection cannot be used any more.
     fn receive(&mut self, socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<usize>>;
 
-    /// Returns true if a receive would bring something although nothing arrives.
+    /// Returns true if a receive would return bytes although the socket has none.
     fn holds_data(&self) -> bool;
 
-    /// Sends, and returns how many bytes were taken: none if there is no room at the moment. Bytes
-    /// that were taken may still be [unsent](Self::unsent).
+    /// Sends bytes, and returns the number of bytes taken, which is 0 if there is no room at the
+    /// moment. Taken bytes may still be [unsent](Self::unsent).
     ///
     /// # Errors
     ///
-    /// When the connection is of no further use.
+    /// Fails if the connection cannot be used any more.
     fn send(&mut self, socket: BorrowedFd<'_>, bytes: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Returns how many bytes wait for the socket to be writable, at least roughly. An empty
+    /// Returns the approximate number of bytes that wait for the socket to be writable. An empty
     /// [`send`](Self::send) sends them.
     fn unsent(&self) -> usize;
 
-    /// Tells the other side that nothing more comes. Returns whether that is sent.
+    /// Ends the stream. Returns true once that is sent.
     ///
     /// # Errors
     ///
-    /// When the connection is of no further use.
+    /// Fails if the connection cannot be used any more.
     fn finish(&mut self, socket: BorrowedFd<'_>) -> io::Result<bool>;
 
-    /// Returns true if the other side has proved that it may have this name; `None` if nobody has
-    /// to prove that.
+    /// Returns true if the other side has proved that it may use this name; `None` if no proof is
+    /// required.
     fn vouches_for(&self, name: &[u8]) -> Option<bool>;
 }
 
-/// Sends as much of a queue as goes, and returns whether nothing is left.
+/// Sends as much of a queue as possible. Returns true if the queue is empty.
 pub(super) fn flush(
     layer: &mut dyn Layer,
     socket: BorrowedFd<'_>,

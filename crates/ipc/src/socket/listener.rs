@@ -1,4 +1,4 @@
-//! Listening at an address without harming a service that already does.
+//! Listens at an address without replacing the socket of a running service.
 
 use std::io;
 use std::net::TcpListener;
@@ -16,37 +16,37 @@ use super::local::local_address;
 use super::vsock::bind_vsock;
 use crate::address::Address;
 
-/// The backlog: as long as the system allows.
+/// The backlog: the largest that the system allows.
 const BACKLOG: i32 = 4096;
-/// The number of times that the lock on a folder is tried, and the interval.
+/// The number of attempts to lock a folder, and the interval.
 const LOCK_ATTEMPTS: u32 = 100;
 const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Why an address cannot be listened at.
+/// The reason why listening at an address failed.
 #[derive(Debug)]
 pub enum BindError {
-    /// Someone answers at this address. Their socket was left alone.
+    /// A service answers at this address. Its socket was left alone.
     InUse {
         /// The address.
         address: Address,
     },
-    /// The path exists and is no socket. It was left alone.
+    /// The path exists and is not a socket. It was left alone.
     NotASocket {
         /// The path.
         path: PathBuf,
     },
-    /// The socket could not be made ready for its clients. It is gone again.
+    /// Preparing the socket for its clients failed. The socket was removed.
     Prepare {
         /// The address.
         address: Address,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
     /// The system refused.
     Io {
         /// The address.
         address: Address,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
 }
@@ -68,32 +68,31 @@ ferretto_wire::error_text! {
 
 /// A listening, non-blocking socket.
 ///
-/// A socket file is removed when the listener is dropped, unless another
-/// service has replaced it in the meantime.
+/// Its socket file is removed when the listener is dropped, unless another service has replaced the
+/// file.
 #[derive(Debug)]
 pub struct Listener {
     fd: OwnedFd,
     address: Address,
-    /// Device and inode of the socket file.
+    /// The path, device and inode of the socket file.
     file: Option<(PathBuf, u64, u64)>,
 }
 
 impl Listener {
     /// Binds and listens.
     ///
-    /// A socket file left behind by a service that no longer runs is replaced;
-    /// one that still answers is never touched.
+    /// The socket file of a service that no longer runs is replaced; one that still answers is left
+    /// alone.
     ///
     /// # Errors
     ///
-    /// See [`BindError`]. Without the feature `vsock`, those addresses are not
-    /// supported.
+    /// See [`BindError`]. Without the feature `vsock`, vsock addresses are not supported.
     pub fn bind(address: &Address) -> Result<Self, BindError> {
         Self::bind_prepared(address, || Ok(()))
     }
 
-    /// Like [`bind`](Self::bind), and calls `prepare` when the socket exists but nobody can connect
-    /// yet: the time to set its permissions.
+    /// Like [`bind`](Self::bind), but calls `prepare` when the socket exists and clients cannot
+    /// connect yet, which is the time to set its permissions.
     ///
     /// # Errors
     ///
@@ -113,7 +112,7 @@ impl Listener {
             },
         };
         if !address.is_unix() {
-            // Clients must not find a socket that does not serve the request.
+            // Checked first: clients must not find a socket without the requested encryption.
             super::process_security().map_err(io_error)?;
         }
         let (fd, _lock) = match address {
@@ -146,12 +145,12 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Listens on a stream socket that the parent process has bound. Its file, if it has one, is
+    /// Listens on a stream socket that the parent process has bound. Its file, if there is one, is
     /// not removed.
     ///
     /// # Errors
     ///
-    /// When the descriptor is not such a socket.
+    /// Fails if the descriptor is not such a socket.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
         let Some(address) = local_address(fd.as_fd()) else {
             let reason = "it is not bound to an address of a known kind";
@@ -171,25 +170,25 @@ impl Listener {
         })
     }
 
-    /// Returns the address at which this listens.
+    /// Returns the address of the listener.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// The TCP port, which the system chose if the address said 0.
+    /// Returns the TCP port, which the system chose if the address has port 0.
     pub fn local_port(&self) -> Option<u16> {
         let address = rustix::net::getsockname(&self.fd).ok()?;
         Some(std::net::SocketAddr::try_from(address).ok()?.port())
     }
 
-    /// Takes the next connection; `None` when there is none.
+    /// Accepts the next connection; `None` if there is none.
     ///
-    /// A connection that its peer gave up already is skipped.
+    /// A connection that its peer has already closed is skipped.
     ///
     /// # Errors
     ///
-    /// When the process or the system is out of descriptors or memory. The
-    /// connection then stays in the backlog.
+    /// Fails if the process or the system is out of descriptors or memory. The connection then
+    /// stays in the backlog.
     pub fn accept(&self) -> io::Result<Option<Socket>> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         loop {
@@ -204,15 +203,14 @@ impl Listener {
 }
 
 impl Listener {
-    /// Removes the socket file, if it is still ours. Nobody can connect then, except who did
-    /// already.
+    /// Removes the socket file, unless another service has replaced it. New clients cannot connect
+    /// then.
     pub fn remove_file(&mut self) {
         if let Some((path, device, inode)) = self.file.take()
             && rustix::fs::lstat(&path)
                 .is_ok_and(|status| (status.st_dev, status.st_ino) == (device, inode))
         {
-            // Nobody is left to tell if this fails, and a stale file does no
-            // harm: the next service replaces it.
+            // An error has no consequence: the next service replaces the stale file.
             let _ = rustix::fs::unlink(&path);
         }
     }
@@ -230,10 +228,10 @@ impl Drop for Listener {
     }
 }
 
-/// Keeps other services from starting in the same folder meanwhile: between
-/// its bind and its listen, theirs would look stale.
+/// Keeps other services from starting in the same folder: between bind and listen, a socket looks
+/// stale.
 ///
-/// Anyone who may read the folder can hold the lock, so it is not insisted on.
+/// Everyone who may read the folder can hold the lock, so that starting does not depend on it.
 fn lock_folder(path: &Path) -> Option<OwnedFd> {
     let folder = path
         .parent()
@@ -250,13 +248,13 @@ fn lock_folder(path: &Path) -> Option<OwnedFd> {
     None
 }
 
-/// Makes room for a socket file, unless the present one is in use.
+/// Removes a stale socket file, but not one in use.
 fn clear_stale(path: &Path, address: &Address) -> Result<(), BindError> {
     let io_error = |source: io::Error| BindError::Io {
         address: address.clone(),
         source,
     };
-    // Also catches a path that is too long before anything is touched.
+    // This also detects a path that is too long before any change.
     unix_address(address).map_err(io_error)?;
     match rustix::fs::lstat(path) {
         Err(Errno::NOENT) => return Ok(()),
@@ -269,7 +267,7 @@ fn clear_stale(path: &Path, address: &Address) -> Result<(), BindError> {
         Ok(_) => {}
     }
     match connect_unix(address) {
-        // Its backlog being full also means that it is alive.
+        // A full backlog also means that the service is running.
         Ok(_) => Err(BindError::InUse {
             address: address.clone(),
         }),
@@ -287,14 +285,14 @@ fn clear_stale(path: &Path, address: &Address) -> Result<(), BindError> {
     }
 }
 
-/// Binds; nobody can connect yet.
+/// Binds without listening.
 fn bind_unix(address: &Address) -> io::Result<OwnedFd> {
     let socket = unix_socket()?;
     rustix::net::bind(&socket, &unix_address(address)?)?;
     Ok(socket)
 }
 
-/// The standard library sets `SO_REUSEADDR`, as upstream does.
+/// Binds. The standard library sets `SO_REUSEADDR`, as upstream does.
 fn bind_tcp(host: &str, port: u16) -> io::Result<OwnedFd> {
     let listener = TcpListener::bind((host, port))?;
     listener.set_nonblocking(true)?;
@@ -328,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_connects_before_a_socket_is_prepared_and_a_failure_leaves_nothing() {
+    fn no_client_connects_before_the_preparation_and_a_failure_removes_the_socket() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sock");
         let refused = || {
@@ -370,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_services_that_start_at_once_one_gets_the_address() {
+    fn one_of_many_concurrently_starting_services_gets_the_address() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sock");
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
@@ -389,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_socket_is_left_alone() {
+    fn a_file_that_is_not_a_socket_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("precious");
         std::fs::write(&path, "data").unwrap();

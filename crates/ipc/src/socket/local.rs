@@ -1,4 +1,4 @@
-//! The name at which a socket is bound.
+//! The local address of a socket.
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -10,7 +10,7 @@ use rustix::net::{SocketAddrUnix, getsockname};
 use super::vsock::vsock_address;
 use crate::address::Address;
 
-/// The address of this end; `None` if it has none, or one of a kind that is not used here.
+/// Returns the address of this end; `None` if it has none, or one of an unsupported kind.
 pub(super) fn local_address(socket: BorrowedFd<'_>) -> Option<Address> {
     if let Some((cid, port)) = vsock_address(socket) {
         return Some(Address::Vsock { cid, port });

@@ -33,19 +33,19 @@ use crate::frame::MAX_FRAME_SIZE;
 use crate::passed::{CloseHere, Disposal, PassedFd};
 use out_queue::OutQueue;
 
-/// The out queue's limit unless set otherwise, in bytes.
+/// The default limit of the out queue, in bytes.
 pub const DEFAULT_OUT_LIMIT: usize = 8 * 1024 * 1024;
 /// A good size for the buffer given to [`Socket::receive`].
 pub const RECEIVE_BUFFER_SIZE: usize = MAX_FRAME_SIZE;
 
-/// The time that a TCP connection is silent before the other machine is asked whether it is still
-/// there, the time it may take to answer, and the number of times that it is asked again.
+/// The idle time after which a TCP connection is probed, the interval of the probes, and their
+/// number.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_COUNT: u32 = 3;
 
-/// Has the connection end, within a minute, when the other machine is gone without a word. Upstream
-/// would wait for ever.
+/// Makes the connection end, within a minute, when the other machine has vanished. Upstream waits
+/// for ever.
 fn notice_lost_peers(fd: &OwnedFd) -> io::Result<()> {
     sockopt::set_socket_keepalive(fd, true)?;
     sockopt::set_tcp_keepidle(fd, KEEPALIVE_IDLE)?;
@@ -53,47 +53,47 @@ fn notice_lost_peers(fd: &OwnedFd) -> io::Result<()> {
     Ok(sockopt::set_tcp_keepcnt(fd, KEEPALIVE_COUNT)?)
 }
 
-/// The most descriptors that may come with one message: as many as fit where upstream makes room
-/// for one.
+/// The largest number of descriptors accepted with one message: as many as fit where upstream makes
+/// room for one.
 const MOST_PASSED: usize = 2;
-/// The most that the kernel lets anyone send.
+/// The largest number of descriptors that the kernel allows in a message.
 const MOST_SENT: usize = 253;
-/// Room for all of them. The kernel closes descriptors without room before a receive returns, which
-/// may take as long as the sender likes.
+/// The room for all of these. The kernel closes descriptors without room before a receive returns,
+/// which can take as long as the sender likes.
 const CONTROL_SIZE: usize = rustix::cmsg_space!(ScmRights(MOST_SENT));
-/// The number of reads from a connection that ends: more than its queue can hold.
+/// The number of reads from a connection that is closed: more than its queue can hold.
 const MOST_UNREAD: usize = 4096;
 
-/// The process at the other end, as the kernel saw it when it connected.
+/// The process at the other end, as recorded by the kernel when it connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// User id.
+    /// The user id.
     pub uid: u32,
-    /// Process id; 0 if it is not visible from this process.
+    /// The process id; 0 if it is not visible from this process.
     pub pid: i32,
 }
 
 /// The result of a receive.
 #[derive(Debug)]
 pub enum Received {
-    /// Bytes, at the start of the buffer, and possibly a descriptor that was
-    /// sent with the last of the calls that these bytes come from.
+    /// Bytes at the start of the buffer, possibly with a descriptor that was sent with the last of
+    /// them.
     Data {
         /// The number of bytes.
         len: usize,
         /// The descriptor, closed on exec.
         fd: Option<PassedFd>,
     },
-    /// Nothing to read now.
+    /// No bytes at the moment.
     WouldBlock,
     /// The peer closed its end.
     Closed,
 }
 
-/// Why a receive failed. The connection is of no further use.
+/// The reason why a receive failed. The connection cannot be used any more.
 #[derive(Debug)]
 pub enum ReceiveError {
-    /// Three descriptors or more came at once; all are closed.
+    /// Three or more descriptors came at once; all are closed.
     TooManyDescriptors,
     /// The system refused.
     Io(io::Error),
@@ -118,16 +118,16 @@ pub struct Socket {
     is_unix: bool,
     out: OutQueue,
     disposal: Option<Arc<dyn Disposal>>,
-    /// Locked by one thread at a time; receiving takes a shared reference.
+    /// The layer, if there is one. It has a lock because receiving takes a shared reference.
     layer: Option<Mutex<Box<dyn Layer>>>,
 }
 
 impl Socket {
-    /// Takes a connected stream socket and makes it non-blocking.
+    /// Wraps a connected stream socket and makes it non-blocking.
     ///
     /// # Errors
     ///
-    /// When the descriptor is not a socket.
+    /// Fails if the descriptor is not a socket.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&fd, true)?;
         rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC)?;
@@ -146,11 +146,11 @@ impl Socket {
         })
     }
 
-    /// Two sockets connected to each other.
+    /// Creates two connected sockets.
     ///
     /// # Errors
     ///
-    /// When the system has no descriptors left.
+    /// Fails if the system has no descriptors left.
     pub fn pair() -> io::Result<(Self, Self)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (one, other) =
@@ -158,19 +158,18 @@ impl Socket {
         Ok((Self::from_fd(one)?, Self::from_fd(other)?))
     }
 
-    /// Returns whether descriptors and credentials travel over this socket.
+    /// Returns true if descriptors and credentials can be sent over this socket.
     pub fn is_unix(&self) -> bool {
         self.is_unix
     }
 
-    /// The credentials of the process that connected; `None` unless this is a
-    /// UNIX socket.
+    /// Returns the credentials of the process that connected; `None` unless this is a UNIX socket.
     pub fn credentials(&self) -> Option<Credentials> {
         if !self.is_unix {
             return None;
         }
         let peer = rustix::net::sockopt::socket_peercred(&self.fd).ok()?;
-        // A peer in a foreign pid namespace has pid 0 here.
+        // A peer in another pid namespace has pid 0 here.
         let pid = peer.pid.as_raw_pid();
         Some(Credentials {
             uid: peer.uid.as_raw(),
@@ -178,8 +177,7 @@ impl Socket {
         })
     }
 
-    /// The text form of this end's address, without the port. Empty for UNIX
-    /// sockets.
+    /// Returns this end's address as text, without the port. Empty for UNIX sockets.
     pub fn local_host(&self) -> String {
         match local::local_address(self.fd.as_fd()) {
             Some(Address::Tcp { host, .. }) if host.contains(':') => format!("[{host}]"),
@@ -189,10 +187,10 @@ impl Socket {
         }
     }
 
-    /// Reads the bytes that have arrived, at most as much as `buffer` holds.
+    /// Reads the available bytes, at most as many as `buffer` holds.
     ///
-    /// Of two descriptors received together the first is kept, as upstream
-    /// does. All others are left to the [`Disposal`] that was set.
+    /// Of two descriptors received together, the first is kept, as in upstream. All others are
+    /// passed to the [`Disposal`].
     ///
     /// # Errors
     ///
@@ -231,7 +229,7 @@ impl Socket {
                 for received in fds {
                     count += 1;
                     let received = PassedFd::new(received, self.disposal.clone());
-                    // The rest is disposed of.
+                    // The others are disposed of.
                     fd.get_or_insert(received);
                 }
             }
@@ -240,7 +238,7 @@ impl Socket {
             return Err(ReceiveError::TooManyDescriptors);
         }
         if message.flags.contains(ReturnFlags::CTRUNC) {
-            // This process may not open as many as came.
+            // The process has too few free descriptors.
             return Err(ReceiveError::Io(Errno::MFILE.into()));
         }
         match message.bytes {
@@ -249,39 +247,39 @@ impl Socket {
         }
     }
 
-    /// Returns true if a receive into such a buffer would bring descriptors. The bytes in the
-    /// buffer are only a preview: they are still to be received.
+    /// Returns true if a receive into this buffer would bring descriptors. The bytes in the buffer
+    /// are only a preview: they are still to be received.
     pub fn brings_descriptors(&self, buffer: &mut [u8]) -> bool {
         if !self.is_unix {
             return false;
         }
         let mut slices = [IoSliceMut::new(buffer)];
         let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
-        // There is no room for them.
+        // Without room, descriptors are only detected.
         let mut control = RecvAncillaryBuffer::default();
         rustix::net::recvmsg(&self.fd, &mut slices, &mut control, flags)
             .is_ok_and(|message| message.flags.contains(ReturnFlags::CTRUNC))
     }
 
-    /// Has descriptors that arrive disposed of in this way, if they are not needed. Otherwise they
-    /// are closed where they are dropped.
+    /// Sets the disposal of descriptors that are not needed. The default is to close them where
+    /// they are dropped.
     pub fn set_disposal(&mut self, disposal: Arc<dyn Disposal>) {
         self.disposal = Some(disposal);
     }
 
-    /// Ends the connection for the other side. It can send nothing more from here on, and
-    /// descriptors that it has sent are still to be closed: by [`close`](Self::close), or by
-    /// dropping this. Queued frames are dropped. Never blocks.
+    /// Ends the connection for the other side, which can send nothing more. Descriptors that it has
+    /// already sent remain to be closed by [`close`](Self::close), or by dropping this. Queued
+    /// frames are dropped. Never blocks.
     ///
-    /// Returns whether that is done at once, because nothing was sent.
+    /// Returns true if there is nothing to close, since nothing was sent.
     pub fn shut_down(&mut self) -> bool {
         self.out = OutQueue::new(0);
         let _ = rustix::net::shutdown(&self.fd, Shutdown::Both);
         !self.is_unix || rustix::io::ioctl_fionread(&self.fd).is_ok_and(|unread| unread == 0)
     }
 
-    /// Closes this, and descriptors that the other side has sent and nobody has received. That may
-    /// take time, if less than the other side has asked for.
+    /// Closes the socket and all descriptors that were sent but not received. This may block, but
+    /// not as long as the other side requested.
     pub fn close(mut self) {
         self.shut_down();
         self.set_disposal(Arc::new(CloseHere));
@@ -294,7 +292,7 @@ impl Socket {
         }
     }
 
-    /// Queues a frame. Nothing is sent before [`flush`](Self::flush).
+    /// Queues a frame. It is sent by [`flush`](Self::flush).
     ///
     /// A descriptor is dropped unless this is a UNIX socket.
     ///
@@ -305,12 +303,12 @@ impl Socket {
         self.out.push(frame, fd.filter(|_| self.is_unix))
     }
 
-    /// Sends as much of the queue as the peer takes, and returns whether the
-    /// queue is empty now. Never blocks.
+    /// Sends as much of the queue as the peer takes. Returns true if the queue is empty. Never
+    /// blocks.
     ///
     /// # Errors
     ///
-    /// When the connection is broken.
+    /// Fails if the connection is broken.
     pub fn flush(&mut self) -> io::Result<bool> {
         if let Some(layer) = &mut self.layer {
             let layer = layer.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -339,12 +337,12 @@ impl Socket {
         rustix::net::sendmsg(&self.fd, &slices, &mut control, flags)
     }
 
-    /// Sends bytes that are no frame, past the queue, and returns how many of them were taken: none
-    /// if there is no room at the moment. Never blocks.
+    /// Sends bytes other than frames, bypassing the queue, and returns the number of bytes taken,
+    /// which is 0 if there is no room at the moment. Never blocks.
     ///
     /// # Errors
     ///
-    /// When the connection is broken.
+    /// Fails if the connection is broken.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if let Some(layer) = &mut self.layer {
             let layer = layer.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -361,12 +359,11 @@ impl Socket {
         }
     }
 
-    /// Says that nothing more will be written. Returns whether that is done; if not, there was no
-    /// room for it.
+    /// Ends the stream. Returns false if there is no room for that at the moment.
     ///
     /// # Errors
     ///
-    /// When the connection is broken.
+    /// Fails if the connection is broken.
     pub fn finish_writing(&mut self) -> io::Result<bool> {
         if let Some(layer) = &mut self.layer {
             let layer = layer.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -378,18 +375,18 @@ impl Socket {
         Ok(true)
     }
 
-    /// Has everything pass through a layer from here on.
+    /// Puts a layer on the socket, through which all further bytes pass.
     pub fn put_on(&mut self, layer: Box<dyn Layer>) {
         self.layer = Some(Mutex::new(layer));
     }
 
-    /// Returns true if a receive would bring something although nothing arrives.
+    /// Returns true if a receive would return bytes although the socket has none.
     pub fn holds_data(&self) -> bool {
         self.in_layer(|layer| layer.holds_data()) == Some(true)
     }
 
-    /// Returns true if the layer says that the other side may have this name; `None` if no layer
-    /// knows of names.
+    /// Returns true if the layer confirms that the other side may use this name; `None` if no layer
+    /// checks names.
     pub fn vouches_for(&self, name: &[u8]) -> Option<bool> {
         self.in_layer(|layer| layer.vouches_for(name)).flatten()
     }
@@ -400,12 +397,12 @@ impl Socket {
         Some(look(&**layer))
     }
 
-    /// The memory held by unsent frames, in bytes.
+    /// Returns the memory of unsent frames in bytes.
     pub fn queued(&self) -> usize {
         self.out.queued() + self.in_layer(|layer| layer.unsent()).unwrap_or(0)
     }
 
-    /// Sets how much memory unsent frames may hold, in bytes.
+    /// Sets the largest memory of unsent frames in bytes.
     pub fn set_out_limit(&mut self, limit: usize) {
         self.out.set_limit(limit);
     }
@@ -434,7 +431,7 @@ mod tests {
         rustix::fs::fstat(fd).unwrap().st_ino
     }
 
-    /// Returns whether the write end of a pipe has lost every reader.
+    /// Returns true if all readers of a pipe are closed.
     fn has_no_reader(writer: &OwnedFd) -> bool {
         let mut poll = [rustix::event::PollFd::new(
             writer,
@@ -508,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_vanishes_ends_its_connections() {
+    fn connections_of_a_vanished_machine_end() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let socket = Socket::from_fd(stream.into()).unwrap();

@@ -1,4 +1,4 @@
-//! In place of vsock where the feature of that name is off.
+//! Replaces vsock if that feature is off.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};

@@ -1,4 +1,4 @@
-//! Frames waiting to be sent, bounded in memory.
+//! Unsent frames, with a limit on their memory.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -6,23 +6,23 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::frame::MAX_FRAME_SIZE;
 
-/// The bytes that one queued frame counts for besides its own.
+/// The overhead of a queued frame in bytes.
 const FRAME_OVERHEAD: usize = 64;
-/// The number of frames that one system call sends at most.
+/// The largest number of frames sent by one system call.
 const MAX_BATCH: usize = 32;
 
-/// Why a frame was not queued.
+/// The reason why a frame was not queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueError {
-    /// The frame is larger than any receiver accepts. Nothing was queued.
+    /// The frame is larger than receivers accept. It was not queued.
     FrameTooLarge {
         /// The size of the frame, header included.
         size: usize,
     },
-    /// The peer does not read and the queue is full. A frame is now missing
-    /// from the stream, so the connection must be dropped.
+    /// The peer does not read and the queue is full. The stream now lacks a frame, so that the
+    /// connection must be closed.
     Overflow {
-        /// The bytes that were already queued.
+        /// The number of bytes already queued.
         queued: usize,
     },
 }
@@ -35,11 +35,11 @@ ferretto_wire::error_text! {
     }
 }
 
-/// The frames waiting to be sent on one socket.
+/// The unsent frames of one socket.
 #[derive(Debug)]
 pub(super) struct OutQueue {
     frames: VecDeque<OutFrame>,
-    /// Bytes of the first frame that are already sent.
+    /// The number of bytes of the first frame that are already sent.
     sent_of_first: usize,
     queued: usize,
     limit: usize,
@@ -85,13 +85,13 @@ impl OutQueue {
         self.frames.is_empty()
     }
 
-    /// The memory the queue answers for, in bytes.
+    /// Returns the memory of the queue in bytes.
     pub(super) fn queued(&self) -> usize {
         self.queued
     }
 
-    /// Returns the next batch to send: some bytes, and the descriptor that goes with the first of
-    /// them. A frame with a descriptor is sent alone, so that the receiver can tell whose it is.
+    /// Returns the next batch to send, with the descriptor of its first frame. A frame with a
+    /// descriptor is sent alone, so that the receiver can assign the descriptor to it.
     pub(super) fn next_batch(&self) -> (Vec<IoSlice<'_>>, Option<BorrowedFd<'_>>) {
         let Some(first) = self.frames.front() else {
             return (Vec::new(), None);
@@ -107,7 +107,7 @@ impl OutQueue {
         (slices, None)
     }
 
-    /// Forgets `sent` bytes from the front.
+    /// Removes `sent` bytes from the front.
     pub(super) fn advance(&mut self, mut sent: usize) {
         while let Some(first) = self.frames.front_mut() {
             if sent > 0 {

@@ -8,18 +8,18 @@ use rustix::net::getpeername;
 use super::Socket;
 use super::vsock::vsock_peer;
 
-/// The address of another machine, as the kernel tells it. Of an IPv6 address only the network part
-/// counts, as a machine chooses the rest freely.
+/// The address of another machine, as reported by the kernel. Only the network part of an IPv6
+/// address counts, since a machine chooses the rest freely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PeerHost {
-    /// An address of the Internet protocol.
+    /// An IP address.
     Ip(IpAddr),
     /// The context id of a virtual machine, or of its host.
     Vsock(u32),
 }
 
 impl PeerHost {
-    /// Returns the one of an address of the Internet protocol.
+    /// Returns the peer with an IP address.
     pub fn of_ip(address: IpAddr) -> Self {
         const NETWORK: u128 = !(u64::MAX as u128);
         Self::Ip(match address.to_canonical() {
@@ -42,8 +42,8 @@ impl fmt::Display for PeerHost {
 }
 
 impl Socket {
-    /// Returns the address of the machine at the other end, in full; `None` if it is this one's by
-    /// the kind of the socket, or the connection is gone.
+    /// Returns the full IP address of the other machine; `None` if sockets of this kind are local,
+    /// or the connection is gone.
     pub fn peer_ip(&self) -> Option<IpAddr> {
         if self.is_unix {
             return None;
@@ -52,8 +52,8 @@ impl Socket {
         Some(SocketAddr::try_from(address).ok()?.ip().to_canonical())
     }
 
-    /// Returns the machine at the other end; `None` if that is this one by the kind of the socket,
-    /// or the connection is gone.
+    /// Returns the machine at the other end; `None` if sockets of this kind are local, or the
+    /// connection is gone.
     pub fn peer_host(&self) -> Option<PeerHost> {
         if self.is_unix {
             return None;

@@ -12,7 +12,7 @@ fn new_socket() -> io::Result<OwnedFd> {
     Ok(socket(AddressFamily::Vsock, SockType::Stream, flags, None)?)
 }
 
-/// Connects. The kernel gives the other side two seconds.
+/// Connects. The kernel's timeout is two seconds.
 pub(super) fn connect_vsock(cid: u32, port: u32) -> io::Result<OwnedFd> {
     let socket = new_socket()?;
     loop {
@@ -24,7 +24,7 @@ pub(super) fn connect_vsock(cid: u32, port: u32) -> io::Result<OwnedFd> {
     }
 }
 
-/// Binds, without blocking from then on; nobody can connect yet.
+/// Binds a non-blocking socket without listening.
 pub(super) fn bind_vsock(cid: u32, port: u32) -> io::Result<OwnedFd> {
     let socket = new_socket()?;
     bind(socket.as_raw_fd(), &VsockAddr::new(cid, port))?;
@@ -32,13 +32,13 @@ pub(super) fn bind_vsock(cid: u32, port: u32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Context and port this end is bound to; `None` if it is another kind of socket.
+/// Returns the context and the port of this end; `None` for another kind of socket.
 pub(super) fn vsock_address(socket: BorrowedFd<'_>) -> Option<(u32, u32)> {
     let address: VsockAddr = getsockname(socket.as_raw_fd()).ok()?;
     Some((address.cid(), address.port()))
 }
 
-/// Context of the other end; `None` if it is another kind of socket.
+/// Returns the context of the other end; `None` for another kind of socket.
 pub(super) fn vsock_peer(socket: BorrowedFd<'_>) -> Option<u32> {
     let address: VsockAddr = getpeername(socket.as_raw_fd()).ok()?;
     Some(address.cid())

@@ -1,5 +1,5 @@
-//! The parts of commits as producers encode them: every field once, in the order of its number, and
-//! lengths below 128. Other encodings are left to the general decoder.
+//! The common encoding of a commit's parts: each field once, in the order of its number, with
+//! lengths below 128. The general decoder handles other encodings.
 
 use ferretto_proto::fields::commit_data_request as field;
 use ferretto_wire::decode_varint;
@@ -12,17 +12,17 @@ const PATCH: u8 = of_bytes(field::chunk_to_patch::PATCHES);
 const MORE: u8 = of_varint(field::chunk_to_patch::HAS_MORE_PATCHES);
 const DATA: u8 = of_bytes(field::chunk_to_patch::patch::DATA);
 
-/// The tag of a number.
+/// Returns the tag of a number.
 const fn of_varint(number: u32) -> u8 {
     (number << 3) as u8
 }
 
-/// The tag of a nested message or of bytes.
+/// Returns the tag of a nested message or a byte string.
 const fn of_bytes(number: u32) -> u8 {
     (number << 3 | 2) as u8
 }
 
-/// Takes the number of this field from the start of the bytes.
+/// Removes the number of this field from the start of the bytes.
 #[inline(always)]
 fn number(bytes: &mut &[u8], field: u32) -> Option<u32> {
     let (&tag, rest) = bytes.split_first()?;
@@ -32,7 +32,7 @@ fn number(bytes: &mut &[u8], field: u32) -> Option<u32> {
     value.try_into().ok()
 }
 
-/// Takes the content of a nested message with this tag from the start of the bytes.
+/// Removes the content of a nested message with this tag from the start of the bytes.
 #[inline(always)]
 fn nested<'a>(bytes: &mut &'a [u8], wanted: u8) -> Option<&'a [u8]> {
     let (&[tag, length], rest) = bytes.split_first_chunk()?;
@@ -42,7 +42,7 @@ fn nested<'a>(bytes: &mut &'a [u8], wanted: u8) -> Option<&'a [u8]> {
     Some(content)
 }
 
-/// Reads an entry of `chunks_to_move` at the start of the bytes; returns the rest, too.
+/// Reads an entry of `chunks_to_move` at the start of the bytes, and returns it with the rest.
 #[inline]
 pub(super) fn chunk_to_move(bytes: &[u8]) -> Option<(Move, &[u8])> {
     use field::chunks_to_move as field;
@@ -56,8 +56,8 @@ pub(super) fn chunk_to_move(bytes: &[u8]) -> Option<(Move, &[u8])> {
     content.is_empty().then_some((chunk, rest))
 }
 
-/// Reads an entry of `chunks_to_patch` at the start of the bytes; returns the rest, too. Adds its
-/// patches, some of them even if there is no such entry.
+/// Reads an entry of `chunks_to_patch` at the start of the bytes, and returns it with the rest.
+/// Adds its patches; some may be added even if the entry is invalid.
 #[inline]
 pub(super) fn chunk_to_patch<'a>(
     bytes: &'a [u8],
