@@ -10,8 +10,8 @@ use crate::varint::{decode_varint, zigzag_decode};
 /// The largest field number protobuf allows.
 const MAX_FIELD_NUMBER: u64 = (1 << 29) - 1;
 
-/// Why the bytes are not an encoded message. Offsets count from the start of the bytes being
-/// walked.
+/// The reason why the bytes are not an encoded message. Offsets count from the start of the decoded
+/// bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecodeError {
@@ -100,7 +100,7 @@ pub struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// The value as an unsigned integer; `None` if it is a byte string.
+    /// Returns the value as an unsigned integer; `None` if it is a byte string.
     #[inline]
     pub fn as_u64(&self) -> Option<u64> {
         match self.value {
@@ -110,15 +110,15 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The value as an unsigned 32-bit integer: the lower half, as protobuf reads a `uint32` that
-    /// is too large.
+    /// Returns the value as an unsigned 32-bit integer. As in protobuf, the upper half of a larger
+    /// number is dropped.
     #[inline]
     pub fn as_u32(&self) -> Option<u32> {
         self.as_u64().map(|value| value as u32)
     }
 
-    /// The value as a signed integer (`int32`, `int64`, `sfixed32`, `sfixed64`); `None` if it is a
-    /// byte string.
+    /// Returns the value as a signed integer (`int32`, `int64`, `sfixed32`, `sfixed64`); `None` if
+    /// it is a byte string.
     #[inline]
     pub fn as_i64(&self) -> Option<i64> {
         match self.value {
@@ -128,7 +128,8 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The value as a zigzag-coded integer (`sint32`, `sint64`); `None` unless it is a varint.
+    /// Returns the value as a zigzag-coded integer (`sint32`, `sint64`); `None` unless it is a
+    /// varint.
     #[inline]
     pub fn as_sint(&self) -> Option<i64> {
         match self.value {
@@ -137,14 +138,14 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The value as a boolean; `None` if it is a byte string.
+    /// Returns the value as a boolean; `None` if it is a byte string.
     #[inline]
     pub fn as_bool(&self) -> Option<bool> {
         self.as_u64().map(|value| value != 0)
     }
 
-    /// The value as a floating-point number (`float`, `double`); `None` unless it is of fixed
-    /// width.
+    /// Returns the value as a floating-point number (`float`, `double`); `None` unless it is of
+    /// fixed width.
     #[inline]
     pub fn as_f64(&self) -> Option<f64> {
         match self.value {
@@ -154,7 +155,8 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The value as bytes: a string, a nested message or a packed array; `None` if it is a number.
+    /// Returns the value as bytes: a string, a nested message or a packed array; `None` if it is a
+    /// number.
     #[inline]
     pub fn as_bytes(&self) -> Option<&'a [u8]> {
         match self.value {
@@ -163,20 +165,20 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The value as text, with U+FFFD in place of invalid UTF-8; `None` if it is a number.
+    /// Returns the value as text, with U+FFFD in place of invalid UTF-8; `None` if it is a number.
     #[inline]
     pub fn as_str_lossy(&self) -> Option<Cow<'a, str>> {
         self.as_bytes().map(String::from_utf8_lossy)
     }
 
-    /// The fields of a nested message; `None` if the value is a number.
+    /// Returns the fields of a nested message; `None` if the value is a number.
     #[inline]
     pub fn as_message(&self) -> Option<Fields<'a>> {
         self.as_bytes().map(Fields::new)
     }
 
-    /// The elements of a repeated varint field, whether this occurrence is packed or a single
-    /// element.
+    /// Returns the elements of a repeated varint field, whether this occurrence is packed or a
+    /// single element.
     #[inline]
     pub fn as_varints(&self) -> Varints<'a> {
         match self.value {
@@ -206,7 +208,7 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Walks `bytes`, the encoding of one message without a length prefix.
+    /// Creates an iterator over `bytes`, the encoding of one message without a length prefix.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self {
@@ -215,18 +217,18 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns the number of bytes that have been walked: the offset of the next field.
+    /// Returns the number of bytes read so far: the offset of the next field.
     ///
-    /// Read it before and after `next` to know the range of one field with its tag.
+    /// Read it before and after `next` to get the range of one field with its tag.
     #[inline]
     pub fn offset(&self) -> usize {
         self.length - self.rest.len()
     }
 
-    /// Hands each field of a message to `each`. Returns true if all of it is well-formed; the first
-    /// malformed field ends it.
+    /// Calls `each` with each field of a message, up to the first malformed one. Returns true if
+    /// there is none.
     ///
-    /// It is compiled into the place of the call, for the few loops that read most of a trace.
+    /// It is always inlined, for the few loops that read most of a trace.
     #[inline(always)]
     pub fn walk(bytes: &'a [u8], mut each: impl FnMut(Field<'a>)) -> bool {
         Self::walk_while(bytes, |field| {
@@ -235,7 +237,8 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Does the same until `each` returns false.
+    /// Calls `each` with each field of a message until it returns false, or up to the first
+    /// malformed field.
     #[inline(always)]
     pub fn walk_while(bytes: &'a [u8], mut each: impl FnMut(Field<'a>) -> bool) -> bool {
         let mut fields = Self::new(bytes);
@@ -254,14 +257,14 @@ impl<'a> Fields<'a> {
         true
     }
 
-    /// The first field with this number; `None` if there is none or an error comes first.
+    /// Returns the first field with this number; `None` if there is none or an error comes first.
     pub fn find(number: u32, bytes: &'a [u8]) -> Option<Field<'a>> {
         Self::new(bytes)
             .map_while(Result::ok)
             .find(|field| field.number == number)
     }
 
-    /// Reads a field whose tag has two bytes at most; `None` if there is no such field.
+    /// Reads a field whose tag has at most two bytes; `None` for any other field.
     #[inline(always)]
     fn usual_field(&mut self) -> Option<Field<'a>> {
         let (tag, rest) = match *self.rest {
@@ -359,7 +362,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The bytes as an array; zeros where the slice is too short, which callers rule out.
+/// Returns the bytes as an array. Callers make sure that the slice is long enough; missing bytes
+/// are zeros.
 #[inline]
 fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     bytes.try_into().unwrap_or([0; N])

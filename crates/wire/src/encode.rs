@@ -4,16 +4,16 @@ use std::fmt;
 
 use crate::varint::{MAX_NESTED_LENGTH, redundant_length, varint_bits, zigzag};
 
-/// Longest body whose length is written as one byte when the message closes.
+/// The largest length of a body whose length is written as one byte when the message closes.
 const COMPACT_LENGTH: u64 = 127;
 
-/// An open nested message of a [`Sink`], to be given back to [`Sink::close`].
+/// An open nested message of a [`Sink`], to be passed to [`Sink::close`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an open message has no length until it is closed"]
 pub struct Mark {
     /// [`Sink::position`] right after the reserved length bytes.
     pub start: u64,
-    /// The position by which the sink finds the reserved bytes again.
+    /// The position at which the sink finds the reserved bytes.
     pub slot: usize,
 }
 
@@ -25,20 +25,20 @@ pub trait Sink {
     fn write(&mut self, bytes: &[u8]);
 
     /// Appends the first `length` bytes of `bytes`, where `length` ≤ 16. Sinks with room to spare
-    /// may copy all sixteen, which is quicker, and advance by `length`.
+    /// can copy all sixteen, which is faster, and advance by `length`.
     #[inline]
     fn write_short(&mut self, bytes: &[u8; 16], length: usize) {
         self.write(&bytes[..length.min(16)]);
     }
 
-    /// Returns the number of bytes of message that have been appended so far. Closing a nested
-    /// message may lower it, when its length takes fewer bytes than were reserved.
+    /// Returns the number of bytes appended so far. Closing a nested message may lower it, if its
+    /// length takes fewer bytes than were reserved.
     fn position(&self) -> u64;
 
     /// Opens a nested message: reserves four contiguous bytes for its length.
     fn open(&mut self) -> Mark;
 
-    /// Closes the innermost open message: fills its length in.
+    /// Closes the innermost open message by filling in its length.
     fn close(&mut self, mark: Mark);
 }
 
@@ -85,8 +85,8 @@ impl Sink for Vec<u8> {
 
 /// Appends the fields of one message to a [`Sink`].
 ///
-/// Field order is the caller's; nothing checks for duplicates. Field numbers must be 1 to 2^29 − 1.
-/// A nested message longer than 2^28 − 1 bytes cannot be represented.
+/// The caller chooses the order of fields; duplicates are not detected. Field numbers must be 1 to
+/// 2^29 − 1. A nested message longer than 2^28 − 1 bytes cannot be represented.
 pub struct Encoder<'a, S: Sink + ?Sized> {
     sink: &'a mut S,
 }
@@ -100,7 +100,7 @@ impl<S: Sink + ?Sized> fmt::Debug for Encoder<'_, S> {
 }
 
 impl<'a, S: Sink + ?Sized> Encoder<'a, S> {
-    /// An encoder that appends to `sink`.
+    /// Creates an encoder that appends to `sink`.
     #[inline]
     pub fn new(sink: &'a mut S) -> Self {
         Self { sink }
@@ -110,7 +110,7 @@ impl<'a, S: Sink + ?Sized> Encoder<'a, S> {
     /// are sign-extended to 64 bits by the caller: `value as u64` of an `i32` or `i64`.
     #[inline(always)]
     pub fn varint(&mut self, field: u32, value: u64) {
-        // Where the field is a constant, so are the bytes of its tag.
+        // If the field is a constant, the bytes of its tag are one, too.
         self.tagged_varint(varint_bits(tag(field, 0)), value);
     }
 
@@ -119,8 +119,8 @@ impl<'a, S: Sink + ?Sized> Encoder<'a, S> {
         self.tagged(tag, varint_bits(value));
     }
 
-    /// Appends a tag and the short value behind it, each given as its bytes, first one lowest, and
-    /// their number. Both are put together in a register and written at once.
+    /// Appends a tag and the short value after it, each given as its bytes, lowest first, and their
+    /// number. Both are combined in a register and written at once.
     #[inline(always)]
     fn tagged(&mut self, tag: (u128, usize), value: (u128, usize)) {
         let bytes = (tag.0 | value.0 << (8 * tag.1)).to_le_bytes();
@@ -198,8 +198,8 @@ impl<'a, S: Sink + ?Sized> Encoder<'a, S> {
         result
     }
 
-    /// Begins a nested message, for callers that cannot nest by a closure. To be followed by
-    /// [`end_nested`](Self::end_nested), in the order of the nesting.
+    /// Starts a nested message, for callers that cannot use a closure. Call
+    /// [`end_nested`](Self::end_nested) for each, in the order of nesting.
     #[inline(always)]
     pub fn begin_nested(&mut self, field: u32) -> Mark {
         self.tagged_message(varint_bits(tag(field, 2)))
@@ -223,14 +223,14 @@ impl<'a, S: Sink + ?Sized> Encoder<'a, S> {
         self.sink.write(fields);
     }
 
-    /// The sink below, for callers that must nest messages without a closure.
+    /// Returns the underlying sink, for callers that must nest messages without a closure.
     #[inline]
     pub fn sink(&mut self) -> &mut S {
         self.sink
     }
 }
 
-/// The encoding of one message, whose fields `write` appends.
+/// Returns the encoding of one message, whose fields `write` appends.
 pub fn encode(write: impl FnOnce(&mut Encoder<'_, Vec<u8>>)) -> Vec<u8> {
     let mut bytes = Vec::new();
     write(&mut Encoder::new(&mut bytes));

@@ -1,8 +1,8 @@
 //! Protobuf wire primitives: a field iterator and a streaming encoder.
 //!
-//! Two types to know:
+//! The two main types:
 //!
-//! - [`Fields`] walks the fields of an encoded message. It accepts any bytes, borrows from them,
+//! - [`Fields`] iterates over the fields of an encoded message. It accepts any bytes, borrows from them,
 //!   never panics and never reads past the end; malformed input ends the walk with a
 //!   [`DecodeError`].
 //! - [`Encoder`] appends fields to a [`Sink`]. A sink may be a plain `Vec<u8>` or memory that comes
@@ -24,7 +24,7 @@
 //! assert_eq!(name.as_str_lossy().unwrap(), "hello");
 //! ```
 //!
-//! [`error_text!`] is here too, because every crate above this one has errors.
+//! [`error_text!`] is also here, since all crates above this one have errors.
 #![forbid(unsafe_code)]
 
 mod decode;

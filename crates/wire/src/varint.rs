@@ -6,10 +6,10 @@ pub const MAX_VARINT_LENGTH: usize = 10;
 /// The largest length that fits in four redundant varint bytes.
 pub const MAX_NESTED_LENGTH: u32 = (1 << 28) - 1;
 
-/// Reads a varint from the start of `bytes`: its value and its length in bytes.
+/// Decodes a varint at the start of `bytes`, and returns it with its length in bytes.
 ///
 /// `None` if the bytes end before the varint does, or if it is longer than ten bytes. Bits beyond
-/// the 64th are dropped, as other implementations do.
+/// the 64th are dropped, as in other implementations.
 #[inline]
 pub fn decode_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     match *bytes {
@@ -26,7 +26,7 @@ pub fn decode_varint(bytes: &[u8]) -> Option<(u64, usize)> {
         return decode_bytewise(bytes);
     }
     let bits = ends.trailing_zeros() + 1;
-    // Moves the groups of seven bits together, in three steps: of 7, 14 and 28 bits.
+    // Moves the groups of seven bits together, in steps of 7, 14 and 28 bits.
     let low = word & (u64::MAX >> (64 - bits)) & 0x7f7f_7f7f_7f7f_7f7f;
     let low = low & 0x007f_007f_007f_007f | (low & 0x7f00_7f00_7f00_7f00) >> 1;
     let low = low & 0x0000_3fff_0000_3fff | (low & 0x3fff_0000_3fff_0000) >> 2;
@@ -34,7 +34,7 @@ pub fn decode_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     Some((low, bits as usize / 8))
 }
 
-/// Reads a varint near the end of its message, or one of more than eight bytes.
+/// Decodes a varint near the end of its message, or one of more than eight bytes.
 #[inline(never)]
 fn decode_bytewise(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0u64;
@@ -47,11 +47,11 @@ fn decode_bytewise(bytes: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
-/// Writes `value` at the start of `out` and returns its length in bytes.
+/// Writes `value` at the start of `out`, and returns its length in bytes.
 ///
 /// # Panics
 ///
-/// If `out` is shorter than the varint; ten bytes are always enough.
+/// Panics if `out` is shorter than the varint; ten bytes always suffice.
 #[inline]
 pub fn encode_varint(mut value: u64, out: &mut [u8]) -> usize {
     let mut length = 0;
@@ -64,10 +64,10 @@ pub fn encode_varint(mut value: u64, out: &mut [u8]) -> usize {
     length + 1
 }
 
-/// `value` as a varint, its first byte lowest, and its length in bytes. Nothing is set above the
-/// length.
+/// Returns `value` as a varint, lowest byte first, and its length in bytes. No bit above the length
+/// is set.
 ///
-/// Takes a handful of register operations for any value, where a loop would mispredict its end.
+/// It takes a few register operations for any value, where a loop would mispredict its end.
 #[inline]
 pub const fn varint_bits(value: u64) -> (u128, usize) {
     if value < 0x80 {
@@ -89,22 +89,22 @@ pub const fn varint_bits(value: u64) -> (u128, usize) {
     )
 }
 
-/// As [`varint_bits`] for values below 2^56, without a branch. Of larger ones the length is right,
-/// and the lowest seven bits of each of the first eight bytes are.
+/// Returns what [`varint_bits`] does for values below 2^56, without a branch. For larger values,
+/// the length is correct, and so are the lowest seven bits of each of the first eight bytes.
 #[inline]
 pub const fn short_varint_bits(value: u64) -> (u64, usize) {
     let length = varint_length(value);
-    // Moves the groups of seven bits apart, in three steps: of 28, 14 and 7 bits.
+    // Moves the groups of seven bits apart, in steps of 28, 14 and 7 bits.
     let low = value & 0x00ff_ffff_ffff_ffff;
     let low = low & 0x0fff_ffff | (low & 0x00ff_ffff_f000_0000) << 4;
     let low = low & 0x0000_3fff_0000_3fff | (low & 0x0fff_c000_0fff_c000) << 2;
     let low = low & 0x007f_007f_007f_007f | (low & 0x3f80_3f80_3f80_3f80) << 1;
-    // Set in each byte but the last.
+    // The bit that is set in each byte but the last.
     let more = 0x0080_8080_8080_8080 & ((1u64 << ((8 * (length - 1)) & 63)) - 1);
     (low | more, length)
 }
 
-/// The length in bytes of the shortest encoding of `value`.
+/// Returns the length in bytes of the shortest encoding of `value`.
 #[inline]
 pub const fn varint_length(value: u64) -> usize {
     let last_bit = 63 - (value | 1).leading_zeros() as usize;
@@ -112,8 +112,7 @@ pub const fn varint_length(value: u64) -> usize {
     (last_bit * 9 + 73) / 64
 }
 
-/// `length` as a varint of exactly four bytes, the form used where the length is filled in after
-/// the fact.
+/// Returns `length` as a varint of exactly four bytes, as used where the length is filled in later.
 ///
 /// A length above [`MAX_NESTED_LENGTH`] is clamped to it.
 #[inline]
@@ -131,14 +130,14 @@ pub const fn redundant_length(length: u32) -> [u8; 4] {
     ]
 }
 
-/// Maps a signed integer to an unsigned one so that small magnitudes stay small (`sint32`,
+/// Maps a signed integer to an unsigned one, so that small magnitudes stay small (`sint32`,
 /// `sint64`).
 #[inline]
 pub const fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
-/// The inverse of [`zigzag`].
+/// Returns the inverse of [`zigzag`].
 #[inline]
 pub const fn zigzag_decode(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
@@ -149,7 +148,7 @@ mod tests {
     use super::{decode_bytewise, decode_varint, encode_varint, short_varint_bits, varint_bits};
 
     #[test]
-    fn a_varint_is_read_alike_at_once_and_byte_by_byte() {
+    fn decoding_at_once_and_byte_by_byte_agree() {
         let edges = (0..64).flat_map(|bit| [1u64 << bit, (1 << bit) - 1, !0 << bit]);
         for value in edges.chain([0, 300, u64::MAX, 0x1234_5678_9abc_def0]) {
             for behind in [0, 0x7f, 0x80, 0xff] {
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_varint_in_a_register_is_the_one_in_memory() {
+    fn varints_in_registers_and_in_memory_agree() {
         let edges = (0..64).flat_map(|bit| [1u64 << bit, (1 << bit) - 1, !0 << bit]);
         for value in edges.chain([0, 300, u64::MAX, 0x1234_5678_9abc_def0]) {
             let mut bytes = [0; 16];

@@ -62,8 +62,8 @@ fn check(bytes: &[u8], message: &[(u32, Node)]) {
     }
 }
 
-/// Memory in pieces of a fixed size, the way shared memory comes: never compacts, keeps holes
-/// contiguous.
+/// Memory in pieces of a fixed size, like shared memory: nested lengths are never compacted and
+/// always contiguous.
 struct Pieces {
     size: usize,
     pieces: Vec<Vec<u8>>,
