@@ -1,8 +1,8 @@
-//! Matching recordings with the startup tracing that was begun for them.
+//! Matches recordings with the startup tracing that was started for them.
 
 use ferretto_proto::DataSourceConfig;
 
-/// Returns true if two configs ask for the same, apart from fields that only the service fills in.
+/// Returns true if two configs are equal apart from fields that only the service fills in.
 pub fn is_same(startup: &DataSourceConfig, config: &DataSourceConfig) -> bool {
     essence(startup) == essence(config)
 }

@@ -1,4 +1,4 @@
-//! The services that this process can be recorded by.
+//! The services that can record this process.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,51 +15,51 @@ use super::primitive::lock;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BackendKind {
-    /// The one of this machine.
+    /// The service of this machine.
     System,
-    /// The one inside this process.
+    /// The service inside this process.
     InProcess,
-    /// One that is reached in a way the program provides.
+    /// A service that is reached in a way that the program provides.
     Custom,
 }
 
-/// A service and the way to reach it.
+/// A service and the route to it.
 #[derive(Debug)]
 pub struct Backend {
     /// The kind of the service.
     pub kind: BackendKind,
     /// The name and other options of this producer.
     pub options: ProducerOptions,
-    /// The way there.
+    /// The route to the service.
     pub route: Route,
-    /// The time that set-up waits for recordings that are running already; see
+    /// The time for which setup waits for running recordings; see
     /// [`usual_patience`](Self::usual_patience).
     pub patience: Duration,
 }
 
-/// The way to a service.
+/// The route to a service.
 #[derive(Debug)]
 pub enum Route {
-    /// The socket of the machine's service, or what the options name.
+    /// The socket of the machine's service, or the one named in the options.
     Socket,
-    /// A connected socket, to be used once.
+    /// A connected socket, which is used once.
     Given(Mutex<Option<OwnedFd>>),
-    /// Something else.
+    /// A custom connection.
     Through(Arc<dyn Connect<ProducerPort>>),
 }
 
-/// The backends that this process and its parents have been set up with; the last one comes first.
+/// The backends with which this process and its parents were set up, last one first.
 static BACKENDS: AppendList<Backend> = AppendList::new();
 
-/// The time a service may take to include this process in recordings that are running.
+/// The time that a service has to include this process in running recordings.
 const SERVICE_PATIENCE: Duration = Duration::from_millis(200);
-/// The same, if the environment names the service, as under `ferretto record`: then the program was
+/// The same, if the environment names the service, as under `ferretto record`: the program was then
 /// started to be recorded.
 const RECORDER_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Backend {
-    /// Returns the time that set-up usually waits for recordings by a service. Those by a service
-    /// of the program's own begin when the program wants them to.
+    /// Returns the default time for which setup waits for the recordings of a service. The program
+    /// itself starts the recordings of a service of its own, which need no waiting.
     pub fn usual_patience(kind: BackendKind, options: &ProducerOptions, route: &Route) -> Duration {
         let is_found = matches!(route, Route::Socket) && options.address.is_none();
         match kind {
@@ -71,7 +71,7 @@ impl Backend {
         }
     }
 
-    /// Returns the time that the end of the process may wait until all is handed over, if it is
+    /// Returns the time for which the end of the process may wait until all data is sent, if it is
     /// being recorded.
     pub(super) fn farewell_patience(&self) -> Duration {
         match self.kind {
@@ -102,7 +102,7 @@ pub(super) fn add(backend: Backend) -> &'static Backend {
     BACKENDS.push(backend)
 }
 
-/// All there are, in the order they were added.
+/// Returns all backends, in the order in which they were added.
 pub(super) fn all() -> Vec<&'static Backend> {
     let mut backends: Vec<_> = BACKENDS.iter().collect();
     backends.reverse();

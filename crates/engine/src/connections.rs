@@ -12,19 +12,19 @@ const FOREVER: Duration = Duration::from_secs(1 << 32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     Connecting,
-    /// Everything registered before [`Command::RoundTrip`](super::queue::Command::RoundTrip) with
-    /// this number takes part in the sessions that were running then.
+    /// All sources registered before [`Command::RoundTrip`](super::queue::Command::RoundTrip) with
+    /// this number take part in the sessions that were running then.
     RoundTripped(u64),
-    /// There is no service, at present.
+    /// There is currently no service.
     Absent,
 }
 
 #[derive(Debug)]
 struct Connection {
     progress: Progress,
-    /// The time to wait for it unless the caller says otherwise.
+    /// The default time to wait for it.
     patience: Duration,
-    /// A caller went on without it: recordings that begin now begin late.
+    /// Set if a caller continued without it: recordings that start now are late.
     is_late: bool,
 }
 
@@ -37,7 +37,7 @@ impl Connection {
         }
     }
 
-    /// Returns the time to wait for it: none if a caller has waited in vain before.
+    /// Returns the time to wait for it: zero if a caller has waited in vain before.
     fn patience(&self, limit: Option<Duration>) -> Duration {
         let usual = if self.is_late {
             Duration::ZERO
@@ -48,7 +48,7 @@ impl Connection {
     }
 }
 
-/// All connections, in the order they were set up.
+/// All connections, in the order of their setup.
 #[derive(Debug, Default)]
 pub(super) struct Connections {
     state: Mutex<State>,
@@ -58,12 +58,12 @@ pub(super) struct Connections {
 #[derive(Debug, Default)]
 struct State {
     all: Vec<Connection>,
-    /// The number given out last.
+    /// The last assigned number.
     numbers: u64,
 }
 
 impl Connections {
-    /// There is another one; the program has not waited for it if `is_late`.
+    /// Adds a connection. `is_late` is true if the program has not waited for it.
     pub(super) fn add(&self, progress: Progress, patience: Duration, is_late: bool) {
         lock(&self.state).all.push(Connection {
             progress,
@@ -75,25 +75,25 @@ impl Connections {
     pub(super) fn set_progress(&self, link: usize, progress: Progress) {
         if let Some(known) = lock(&self.state).all.get_mut(link) {
             known.progress = progress;
-            // Recordings from now on begin in time, or without a service that was waited for.
+            // Recordings from now on start in time, or with a service that was waited for in vain.
             known.is_late = false;
         }
         self.changed.notify_all();
     }
 
-    /// Returns true if a caller has gone on without this one, so that recordings that begin now
-    /// begin late.
+    /// Returns true if a caller has continued without this connection, so that recordings that
+    /// start now are late.
     pub(super) fn is_late(&self, link: usize) -> bool {
         let state = lock(&self.state);
         state.all.get(link).is_some_and(|known| known.is_late)
     }
 
-    /// Returns true if a caller has gone on without any of them.
+    /// Returns true if a caller has continued without one of them.
     pub(super) fn is_any_late(&self) -> bool {
         lock(&self.state).all.iter().any(|known| known.is_late)
     }
 
-    /// A number to [wait](Self::wait) for; `None` if nobody would.
+    /// Returns a number to [wait](Self::wait) for; `None` if no connection would be waited for.
     pub(super) fn number(&self, limit: Option<Duration>) -> Option<u64> {
         let mut state = lock(&self.state);
         let mut patiences = state.all.iter().map(|known| known.patience(limit));
@@ -104,9 +104,9 @@ impl Connections {
         Some(state.numbers)
     }
 
-    /// Waits until all connections have answered the request with this number, at most for `limit`,
-    /// or as long as is usual for each, and not for services that are not there. Returns whether
-    /// there is one.
+    /// Waits until all connections have answered the request with this number, at most for `limit`
+    /// or each connection's default time, and not for absent services. Returns true if there is a
+    /// service.
     pub(super) fn wait(&self, number: u64, limit: Option<Duration>) -> bool {
         let begun = Instant::now();
         let mut state = lock(&self.state);

@@ -1,4 +1,4 @@
-//! The memory that events are encoded in before they go to the recordings.
+//! The memory in which events are encoded before they go to the recordings.
 
 use std::fmt;
 
@@ -7,27 +7,27 @@ use ferretto_wire::{Encoder, MAX_NESTED_LENGTH, Mark, Sink, redundant_length};
 /// An [`Encoder`] of a part of an event.
 pub type EventEncoder<'a> = Encoder<'a, EventBuffer>;
 
-/// Bytes that are always there behind those written, so that short values are copied without
-/// asking.
+/// The number of bytes always available after the written ones, so that short values are copied
+/// without a check.
 const SLACK: usize = 16;
 
-/// The most memory that is kept between events, in bytes.
+/// The largest memory kept between events, in bytes.
 const KEPT: usize = 64 << 10;
 
-/// Longest body whose length is written as one byte.
+/// The largest length of a body whose length is written as one byte.
 const COMPACT: usize = 127;
 
-/// The memory below an [`EventEncoder`]. Each thread has its own and uses it again and again.
+/// The memory of an [`EventEncoder`]. Each thread has its own, and reuses it.
 ///
 /// The length of a nested message takes one byte, or four if it is above 127.
 pub struct EventBuffer {
-    /// Longer than the used part by at least [`SLACK`], except before the first use.
+    /// At least [`SLACK`] longer than the used part, except before the first use.
     bytes: Vec<u8>,
     used: usize,
 }
 
 impl EventBuffer {
-    /// Returns an empty buffer, which takes no memory before its first use.
+    /// Returns an empty buffer, which uses no memory before its first use.
     pub const fn new() -> Self {
         Self {
             bytes: Vec::new(),
@@ -79,8 +79,8 @@ impl Sink for EventBuffer {
         match place.and_then(<[u8]>::first_chunk_mut) {
             Some(place) => {
                 let place: &mut [u8; 16] = place;
-                // In halves: the bytes come from two registers, and waiting for them in memory
-                // would take long.
+                // In two halves: the bytes come from two registers, and combining them through
+                // memory would be slow.
                 let value = u128::from_le_bytes(*bytes);
                 let (low, high) = place.split_at_mut(8);
                 low.copy_from_slice(&(value as u64).to_le_bytes());
@@ -117,7 +117,7 @@ impl Sink for EventBuffer {
 }
 
 impl EventBuffer {
-    /// Moves a long nested message back to make room for its length.
+    /// Moves a long nested message to make room for its length.
     #[cold]
     fn close_long(&mut self, slot: usize, length: usize) {
         let number = u32::try_from(length).unwrap_or(MAX_NESTED_LENGTH);

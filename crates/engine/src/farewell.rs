@@ -1,4 +1,4 @@
-//! The agreement of the thread that ends the process and the background thread.
+//! The synchronisation of the thread that ends the process with the background thread.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -9,9 +9,9 @@ use super::primitive::lock;
 /// The state shared by the thread that ends the process and the background thread.
 #[derive(Debug, Default)]
 pub(super) struct Farewell {
-    /// Something is being recorded, or should have been.
+    /// Set if a recording is running, or should have been.
     is_busy: AtomicBool,
-    /// The longest time that the process may be held up, in milliseconds.
+    /// The longest time for which the end of the process may be delayed, in milliseconds.
     patience: AtomicU64,
     is_leaving: AtomicBool,
     is_done: Mutex<bool>,
@@ -19,30 +19,29 @@ pub(super) struct Farewell {
 }
 
 impl Farewell {
-    /// Notes that there is something to wait for at the end, or nothing any more.
+    /// Sets if the end of the process has to wait.
     pub(super) fn set_busy(&self, is_busy: bool) {
         self.is_busy.store(is_busy, Ordering::Release);
     }
 
-    /// The process is held up for at most as long as the service that it is most patient with may
-    /// take.
+    /// Raises the longest delay of the process's end to that of a further service.
     pub(super) fn be_patient(&self, patience: Duration) {
         let patience = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         self.patience.fetch_max(patience, Ordering::Relaxed);
     }
 
-    /// Returns true if the process ends.
+    /// Returns true if the process is ending.
     pub(super) fn is_leaving(&self) -> bool {
         self.is_leaving.load(Ordering::Acquire)
     }
 
-    /// All is handed over.
+    /// Reports that all data is sent.
     pub(super) fn done(&self) {
         *lock(&self.is_done) = true;
         self.done.notify_all();
     }
 
-    /// Waits until all is handed over. `wake` has the background thread look.
+    /// Waits until all data is sent. `wake` wakes the background thread.
     pub(super) fn wait(&self, wake: impl FnOnce()) {
         let patience = Duration::from_millis(self.patience.load(Ordering::Relaxed));
         if !self.is_busy.load(Ordering::Acquire) || patience.is_zero() {
@@ -50,8 +49,8 @@ impl Farewell {
         }
         self.is_leaving.store(true, Ordering::Release);
         wake();
-        // Nobody holds this lock for longer than a moment, and nobody who can be interrupted by the
-        // end of the process.
+        // This lock is only held for a moment, and by no thread that the end of the process can
+        // interrupt.
         let is_done = lock(&self.is_done);
         let waited = self
             .done

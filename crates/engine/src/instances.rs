@@ -1,13 +1,12 @@
 //! Sets of the instances of a data source, as bits.
 
-/// Most instances of one data source at a time.
+/// The largest number of simultaneous instances of a data source.
 pub const MAX_INSTANCES: usize = 8;
 
-/// Among the active bits: this is a forked child, which has not checked yet whether a service wants
-/// to record it.
+/// The bit that marks a forked child that has not checked yet if a service wants to record it.
 pub const UNKNOWN: u32 = 1 << 31;
 
-/// The indices of the bits set, of those that stand for places.
+/// Returns the indices of the set bits that stand for instances.
 #[inline]
 pub fn bits(set: u32) -> impl Iterator<Item = usize> {
     let mut set = set & ((1 << MAX_INSTANCES) - 1);

@@ -1,5 +1,4 @@
-//! Interceptors that configs may name: they take packets where they are written, instead of a
-//! buffer.
+//! Interceptors named by configs, which take packets where they are written, in place of a buffer.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -9,7 +8,7 @@ use ferretto_proto::DataSourceConfig;
 
 use super::primitive::lock;
 
-/// Makes the writers of an instance with the given config.
+/// Creates the writers of an instance with the given config.
 pub type InterceptorFactory = Arc<dyn Fn(&DataSourceConfig) -> WriterFactory + Send + Sync>;
 
 #[derive(Default)]
@@ -20,22 +19,22 @@ struct Registry {
 
 static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
 
-/// Makes an interceptor known under a name. The first one of a name counts.
+/// Registers an interceptor under a name. The first one of a name applies.
 pub fn register_interceptor(name: &str, factory: InterceptorFactory) {
     let mut registry = lock(&REGISTRY);
     let registered = &mut registry.get_or_insert_default().registered;
     registered.entry(name.to_owned()).or_insert(factory);
 }
 
-/// Makes an interceptor known under a name for as long as no other is
-/// [registered](register_interceptor) under it.
+/// Provides an interceptor under a name, unless another one is [registered](register_interceptor)
+/// under it.
 pub fn provide_interceptor(name: &str, factory: InterceptorFactory) {
     let mut registry = lock(&REGISTRY);
     let provided = &mut registry.get_or_insert_default().provided;
     provided.entry(name.to_owned()).or_insert(factory);
 }
 
-/// Makes the writers of an instance, if its config names an interceptor that is known.
+/// Creates the writers of an instance, if its config names a known interceptor.
 pub(super) fn writers(config: &DataSourceConfig) -> Option<WriterFactory> {
     let wanted = config.interceptor_config.as_option()?;
     let name = String::from_utf8_lossy(wanted.name.as_deref()?);

@@ -1,12 +1,11 @@
-//! The participation of a process in recordings: the base of the library `ferretto` and of the C
-//! interface.
+//! Records a process: the base of the library `ferretto` and of the C interface.
 //!
-//! Programs use `ferretto`; this crate changes with it, without notice.
+//! Programs use `ferretto`; the interface of this crate may change with every version.
 //!
 //! From the bottom up: [`point`], the entry of every trace point; `queue`, requests to the
-//! background thread; [`Source`] and [`register`], data sources of any kind; `driver`, the
+//! background thread; [`Source`] and [`register`], data sources of all kinds; `driver`, the
 //! background thread; [`start`] and [`revive`], which start it; and [`Slots`], the instances as
-//! trace points see them.
+//! seen by trace points.
 
 mod adoption;
 mod backend;

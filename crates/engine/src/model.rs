@@ -1,6 +1,6 @@
-//! Every order in which a trace point and the background thread can run.
+//! Models of trace points and the background thread: all interleavings.
 //!
-//! `bash .ci/run loom` runs it.
+//! `bash .ci/run loom` runs them.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
@@ -11,17 +11,17 @@ use super::point;
 use super::slots::{Slots, Target};
 use crate::writer_source::WriterSource;
 
-/// The state a thread keeps: its epoch, the clears seen, and the instance it belongs to.
+/// The state of a thread: its epoch, the clears seen, and its instance.
 type Kept = Option<(u64, u32, u32)>;
 
-/// Does the work of collectors by hand: a model has statics of its own each time.
+/// Does the work of collectors directly, since statics are new in each run of a model.
 fn collect(slots: &Slots<u32>, kept: &mut Kept) {
     if kept.is_some_and(|(epoch, ..)| epoch != slots.epoch(0)) {
         *kept = None;
     }
 }
 
-/// A trace point. Returns the instance that it would have recorded into.
+/// Runs a trace point. Returns the instance that it would have recorded into.
 fn trace(slots: &Slots<u32>, seen: &mut u32, kept: &mut Kept) -> Option<u32> {
     for place in bits(slots.active()) {
         let _point = point::enter()?;
@@ -47,13 +47,13 @@ fn target(instance: u32) -> Target<u32> {
 }
 
 #[test]
-fn what_a_thread_keeps_is_of_the_instance_that_it_saw() {
+fn the_state_of_a_thread_belongs_to_the_instance_that_it_saw() {
     let mut model = loom::model::Builder::new();
-    // More are too many orders to go through.
+    // With more, there are too many interleavings.
     model.preemption_bound = Some(2);
     model.check(|| {
         let slots = Arc::new(Slots::new());
-        // How many instances were allowed to record so far, by the account of who starts them.
+        // The number of instances started so far, as counted by the thread that starts them.
         let started = Arc::new(AtomicU32::new(0));
         let shared = (Arc::clone(&slots), Arc::clone(&started));
         let background = thread::spawn(move || {
@@ -82,7 +82,7 @@ fn what_a_thread_keeps_is_of_the_instance_that_it_saw() {
             }
         }
         background.join().unwrap();
-        // Regardless of earlier events, the present instance gets the present events.
+        // Whatever happened before, the current instance gets the current events.
         assert_eq!(trace(&slots, &mut generation, &mut kept), Some(2));
     });
 }
@@ -98,8 +98,8 @@ fn a_clear_reaches_the_next_trace_point() {
             let slots = Arc::clone(&slots);
             thread::spawn(move || slots.clear(0))
         };
-        // A concurrent reader sees it or does not; the instance that is opened anew is correct
-        // either way.
+        // A concurrent reader may or may not see it; the newly opened instance is correct in both
+        // cases.
         let during = slots.clears(0);
         let anew = slots.open(0).unwrap();
         assert!(opened.clears <= during && during <= anew.clears + 1);

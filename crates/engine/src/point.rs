@@ -1,7 +1,7 @@
 //! The entry of trace points.
 //!
-//! Everything here is shared by all kinds of trace points, so that nesting is noticed across kinds,
-//! and so that any of them releases the thread's sequences of recordings that have stopped.
+//! All kinds of trace points share this module, so that nesting is detected across kinds, and each
+//! of them releases the thread's sequences of stopped recordings.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use super::primitive::{AtomicU32, Ordering, fence};
 
-/// Kinds of trace points that keep something for each thread.
+/// The largest number of kinds of trace points with state for each thread.
 const MAX_KINDS: usize = 8;
 
 #[cfg(not(loom))]
@@ -22,8 +22,7 @@ loom::lazy_static! {
 
 static COLLECTORS: [OnceLock<fn()>; MAX_KINDS] = [const { OnceLock::new() }; MAX_KINDS];
 
-/// The state of a thread. It has no destructor, so that it can be used for as long as the thread
-/// runs.
+/// The state of a thread. It has no destructor, so that it can be used as long as the thread runs.
 struct Point {
     is_inside: Cell<bool>,
     generation: Cell<u32>,
@@ -41,7 +40,7 @@ loom::thread_local! {
     static POINT: Point = Point { is_inside: Cell::new(false), generation: Cell::new(0) };
 }
 
-/// A thread inside a trace point, until this is dropped.
+/// A thread inside a trace point, until this value is dropped.
 #[derive(Debug)]
 pub struct Guard(PhantomData<*const ()>);
 
@@ -54,8 +53,8 @@ impl Drop for Guard {
 
 /// Enters a trace point; `None` inside another one of this thread.
 ///
-/// To be called after it was seen that an instance is recording. If that instance has the slot of
-/// one that stopped before, the thread's state of that one is dropped now.
+/// Call it after seeing that an instance is recording. If that instance has the slot of a stopped
+/// one, the thread's state of the stopped one is dropped now.
 #[inline]
 pub fn enter() -> Option<Guard> {
     POINT.with(|point| {
@@ -63,8 +62,8 @@ pub fn enter() -> Option<Guard> {
             return None;
         }
         let guard = Guard(PhantomData);
-        // From here on, the thread also sees the writes that preceded the bits that the caller has
-        // loaded.
+        // From here on, the thread also sees the writes before the change of the bits that the
+        // caller has loaded.
         fence(Ordering::Acquire);
         let generation = GENERATION.load(Ordering::Relaxed);
         if point.generation.get() != generation {
@@ -75,7 +74,7 @@ pub fn enter() -> Option<Guard> {
     })
 }
 
-/// Leaves a trace point whose guard was forgotten, for those that enter and leave in different
+/// Leaves a trace point whose guard was forgotten, for callers that enter and leave in different
 /// functions.
 #[inline]
 pub fn leave() {
@@ -84,7 +83,7 @@ pub fn leave() {
 
 #[cold]
 fn collect() {
-    // The collectors see the writes that preceded the change of the generation.
+    // The collectors see the writes before the change of the generation.
     fence(Ordering::Acquire);
     COLLECTORS
         .iter()
@@ -92,25 +91,25 @@ fn collect() {
         .for_each(|collect| collect());
 }
 
-/// Has `collect` called on every thread, inside its next trace point of any kind, after an instance
-/// has stopped. It drops the thread's state of such instances. To be called once for each kind of
-/// trace point.
+/// Calls `collect` on every thread, inside its next trace point of any kind, after an instance has
+/// stopped, to drop the thread's state of such instances. Call this once for each kind of trace
+/// point.
 ///
 /// # Panics
 ///
-/// If there are more than eight kinds.
+/// Panics if there are more than eight kinds.
 pub fn on_collect(collect: fn()) {
     let is_stored = COLLECTORS.iter().any(|place| place.set(collect).is_ok());
-    assert!(is_stored, "more kinds of trace points than places");
+    assert!(is_stored, "too many kinds of trace points");
 }
 
-/// Changes when every thread should check its state.
+/// Returns a number that changes when threads should check their state.
 #[cfg(all(loom, test))]
 pub(super) fn generation() -> u32 {
     GENERATION.load(Ordering::Acquire)
 }
 
-/// Has every thread check its state.
+/// Makes every thread check its state.
 pub(super) fn request_collection() {
     GENERATION.fetch_add(1, Ordering::Release);
 }

@@ -1,5 +1,5 @@
-//! The synchronisation primitives that threads and the background thread share, in one place so
-//! that a model checker can stand in for them.
+//! The synchronisation primitives shared by threads and the background thread, in one place so that
+//! a model checker can replace them.
 
 #[cfg(loom)]
 pub(super) use loom::sync::{
@@ -12,15 +12,15 @@ pub(super) use std::sync::{
     atomic::{AtomicU32, AtomicU64, Ordering, fence},
 };
 
-/// Locks `mutex`, whether or not another thread panicked while it held the lock: everything guarded
-/// here is consistent between any two statements.
+/// Locks `mutex` even if another thread panicked while it held the lock: all guarded values are
+/// consistent between any two statements.
 pub fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// As [`lock`], for state that a model checks.
+/// [`lock`] for state that a model checks.
 #[cfg(not(loom))]
 pub(super) use lock as lock_shown;
 

@@ -5,7 +5,7 @@ use ferretto_shm::fork::{PerProcess, forks};
 
 use super::settings::settings;
 
-/// Returns this process, looked at once; a forked child looks again.
+/// Returns this process, which is determined once, and again in a forked child.
 pub fn current_process() -> &'static Process {
     static CURRENT: PerProcess<Process> = PerProcess::new();
     CURRENT.get_or_init(|| {
@@ -13,7 +13,7 @@ pub fn current_process() -> &'static Process {
         let command_line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
         let command_line = command_line.split(|&byte| byte == 0);
         let made = || Process::uuid_of(start_time().unwrap_or_else(substitute_start_time), pid);
-        // The uuid that was given is the parent's.
+        // The given uuid is the parent's.
         let given = settings().process_uuid.filter(|_| forks() == 0);
         Process {
             uuid: given.unwrap_or_else(made),
@@ -34,10 +34,10 @@ pub fn current_thread() -> Thread {
     }
 }
 
-/// When the process started, in clock ticks since boot.
+/// Returns the start time of the process, in clock ticks since boot.
 fn start_time() -> Option<u64> {
     let stat = std::fs::read("/proc/self/stat").ok()?;
-    // The name in parentheses may hold anything, so count from its end.
+    // The name in parentheses may contain anything, so fields are counted from its end.
     let end = stat.windows(2).rposition(|pair| pair == b") ")?;
     let field = stat[end + 2..].split(|&byte| byte == b' ').nth(19)?;
     std::str::from_utf8(field)
@@ -47,7 +47,7 @@ fn start_time() -> Option<u64> {
         .filter(|&time| time != 0)
 }
 
-/// A number that no other process has, if the start time is hidden.
+/// Returns a number that no other process has, in case the start time is hidden.
 fn substitute_start_time() -> u64 {
     let mut bytes = [0; 8];
     let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK);

@@ -21,28 +21,28 @@ use super::startup::StartupRequest;
 
 /// A command.
 pub(super) enum Command {
-    /// Let this producer take part, too.
+    /// Let this producer also take part.
     Connect(BackendKind, Box<Producer>),
-    /// Offer the data source with this number.
+    /// Register the data source with this number.
     Register(usize),
-    /// Describe the data source with this number anew.
+    /// Update the descriptor of the data source with this number.
     Update(usize),
-    /// Something that was postponed is done.
+    /// Postponed work is done.
     Done(Done),
-    /// Say how many services there are, and when each has processed everything sent before.
+    /// Report the number of services, and each time that one has processed all earlier requests.
     Sync(Sender<Synced>),
-    /// Fire these triggers, or once there is a connection, if that is before the time given.
+    /// Activate these triggers, at once or when a service connects before the given time.
     Trigger(Vec<String>, Instant),
-    /// Record before a service asks.
+    /// Start startup tracing.
     Startup(Box<StartupRequest>),
     /// End the startup tracing with this number.
     AbortStartup(u64),
-    /// Find out when every service has processed everything sent before; the number tells it from
-    /// other times.
+    /// Determine when every service has processed all earlier requests. The number identifies this
+    /// command.
     RoundTrip(u64),
 }
 
-/// Work that was postponed and is done.
+/// Postponed work that is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Done {
     /// An instance has stopped. The number is the background thread's.
@@ -58,17 +58,17 @@ pub(super) enum Done {
 /// An answer to [`Command::Sync`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Synced {
-    /// So many services were asked.
+    /// The number of services that were asked.
     Asked(usize),
-    /// One has answered.
+    /// A service has answered.
     Answered,
 }
 
-/// The link between the background thread and everyone else.
+/// The queue of the background thread.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     commands: Mutex<VecDeque<Command>>,
-    /// Made with the thread.
+    /// Created with the thread.
     wake: OnceLock<OwnedFd>,
     /// The background thread.
     server: OnceLock<ThreadId>,
@@ -78,23 +78,22 @@ pub(super) struct Queue {
 
 static QUEUE: PerProcess<Queue> = PerProcess::new();
 
-/// The queue of this process, if it takes part in recordings.
+/// Returns the queue of this process, if it takes part in recordings.
 pub(super) fn queue() -> Option<&'static Queue> {
     QUEUE.get()
 }
 
-/// The queue of this process.
+/// Returns the queue of this process, and creates it if there is none.
 pub(super) fn open() -> &'static Queue {
     QUEUE.get_or_init(Queue::default)
 }
 
-/// Returns true if this process is a forked child that has not looked yet for services that record
-/// it.
+/// Returns true in a forked child that has not checked yet if a service wants to record it.
 pub(super) fn is_undecided() -> bool {
     QUEUE.get().is_none() && QUEUE.is_inherited()
 }
 
-/// Asks the background thread for something, if there is one. Returns whether there is.
+/// Sends a command to the background thread. Returns false if there is none.
 pub(super) fn send(command: Command) -> bool {
     let Some(queue) = queue() else {
         return false;
@@ -109,10 +108,10 @@ impl Queue {
         self.wake();
     }
 
-    /// Wakes the background thread to look for requests.
+    /// Wakes the background thread to check for commands.
     pub(super) fn wake(&self) {
         if let Some(wake) = self.wake.get() {
-            // Fails only if the counter is full, and then the thread is awake anyway.
+            // This fails only if the counter is full, and the thread is awake then.
             let _ = rustix::io::write(wake, &1u64.to_ne_bytes());
         }
     }
@@ -121,12 +120,12 @@ impl Queue {
         lock(&self.commands).pop_front()
     }
 
-    /// This is the background thread.
+    /// Makes the calling thread the background thread.
     pub(super) fn serve_here(&self) {
         let _ = self.server.set(std::thread::current().id());
     }
 
-    /// Returns true if this is the background thread.
+    /// Returns true on the background thread.
     pub(super) fn is_served_here(&self) -> bool {
         self.server.get() == Some(&std::thread::current().id())
     }
@@ -143,7 +142,7 @@ impl Queue {
             .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Makes [`wake_fd`](Self::wake_fd) unreadable until something is sent.
+    /// Makes [`wake_fd`](Self::wake_fd) unreadable until a command is sent.
     pub(super) fn calm(&self) {
         if let Some(wake) = self.wake.get() {
             let _ = rustix::io::read(wake, &mut [0; 8]);

@@ -1,4 +1,4 @@
-//! Starting the background thread, in a process and in its forked children.
+//! Starts the background thread, in a process and in its forked children.
 
 use std::io;
 use std::sync::{Mutex, mpsc};
@@ -16,15 +16,15 @@ use super::queue::{self, Command, Synced};
 use super::source::kinds;
 use super::startup::StartupRequest;
 
-/// Set once the background thread was started; locked by the thread that is about to start it.
+/// Set once the background thread was started; locked by the thread that starts it.
 static STARTED: PerProcess<Mutex<bool>> = PerProcess::new();
 
-/// Makes this process part of recordings by the services of `backends`. Of each kind only the first
-/// ever given counts.
+/// Lets the services of `backends` record this process. Only the first backend of each kind
+/// applies.
 ///
 /// # Errors
 ///
-/// If the system refuses a thread or descriptors.
+/// Fails if the system refuses a thread or descriptors.
 pub fn start(backends: impl IntoIterator<Item = Backend>) -> io::Result<()> {
     revive_with(false);
     fork::watch()?;
@@ -43,11 +43,11 @@ pub fn start(backends: impl IntoIterator<Item = Backend>) -> io::Result<()> {
     Ok(())
 }
 
-/// In a forked child whose parent took part in recordings: takes part, too, as a process of its
-/// own. Otherwise nothing.
+/// In a forked child whose parent took part in recordings, takes part as a process of its own.
+/// Otherwise does nothing.
 ///
-/// Called where a trace point finds that it cannot know whether a recording runs. Its event is
-/// missing in recordings that are running, and they say so.
+/// A trace point calls this if it does not know whether a recording runs. Its event is missing in
+/// running recordings, which report that.
 #[cold]
 pub fn revive() {
     revive_with(true);
@@ -61,7 +61,7 @@ fn revive_with(is_late: bool) {
     if *started {
         return;
     }
-    // Without a thread the child is not recorded; its trace points do nothing.
+    // Without a thread the child is not recorded, and its trace points do nothing.
     let _ = start_thread(&mut started);
     for backend in backend::all() {
         if backend.is_for_children() {
@@ -81,7 +81,7 @@ fn start_thread(started: &mut bool) -> io::Result<()> {
     }
     let is_child = queue::is_undecided();
     if is_child {
-        // Before anything can be recorded, and while every trace point waits or is off.
+        // Before recordings can start, and while every trace point waits or is off.
         kinds().iter().for_each(|kind| kind.source().forked());
         point::request_collection();
     }
@@ -102,7 +102,7 @@ fn connect(backend: &Backend, is_late: bool) -> io::Result<()> {
     let queue = queue::open();
     let progress = match producer.has_address() {
         true => Progress::Connecting,
-        // Nobody needs to wait for the first attempt.
+        // The program does not wait for the first attempt.
         false => Progress::Absent,
     };
     let is_late = is_late && progress == Progress::Connecting;
@@ -112,9 +112,9 @@ fn connect(backend: &Backend, is_late: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until recordings that are running already include all that is registered, at most for
-/// `limit`, or as long as the [patience](Backend::patience) with each service lasts, and not for
-/// services that are not there. Returns whether there is a service.
+/// Waits until running recordings include everything registered, at most for `limit`, or for each
+/// service's [patience](Backend::patience), and not for absent services. Returns true if there is a
+/// service.
 ///
 /// Does nothing on the background thread, which calls data sources.
 pub fn wait_for_recordings(limit: Option<Duration>) -> bool {
@@ -135,8 +135,8 @@ pub fn wait_for_recordings(limit: Option<Duration>) -> bool {
     is_there
 }
 
-/// Waits until every service there is has processed everything sent before, at most for `limit`.
-/// Returns whether there is one and all have.
+/// Waits until all services have processed everything sent before, at most for `limit`. Returns
+/// true if there is a service and all have.
 pub fn sync(limit: Duration) -> bool {
     let deadline = Instant::now() + limit;
     let (sender, receiver) = mpsc::channel();
@@ -155,19 +155,19 @@ pub fn sync(limit: Duration) -> bool {
     answered != 0
 }
 
-/// Fires triggers: now at the services that are connected, and at those that connect before
-/// `deadline`. Returns whether this process takes part in recordings at all.
+/// Activates triggers: at once on connected services, and on those that connect before `deadline`.
+/// Returns true if this process takes part in recordings.
 pub fn trigger(names: &[&str], deadline: Instant) -> bool {
     let names = names.iter().map(|&name| name.to_owned()).collect();
     queue::send(Command::Trigger(names, deadline))
 }
 
-/// The kinds of services this process was set up with.
+/// Returns the kinds of services with which this process was set up.
 pub fn backends() -> Vec<BackendKind> {
     backend::all().iter().map(|backend| backend.kind).collect()
 }
 
-/// Records before a service asks. Returns whether this process takes part in recordings at all.
+/// Starts startup tracing. Returns true if this process takes part in recordings.
 pub fn begin_startup(request: StartupRequest) -> bool {
     queue::send(Command::Startup(Box::new(request)))
 }

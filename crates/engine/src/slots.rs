@@ -1,4 +1,4 @@
-//! The instances of a data source that are recording, as threads see them.
+//! The recording instances of a data source, as seen by threads.
 
 use ferretto_client::TraceWriter;
 
@@ -7,7 +7,7 @@ use super::primitive::{AtomicU32, AtomicU64, Mutex, Ordering, lock_shown};
 use super::writer_source::WriterSource;
 use super::{point, runtime};
 
-/// The things a thread needs to record into an instance. `T` is particular to the data source.
+/// The data that a thread needs to record into an instance. `T` depends on the data source.
 #[derive(Clone, Debug)]
 pub struct Target<T> {
     /// The source of its writers.
@@ -16,14 +16,14 @@ pub struct Target<T> {
     pub settings: T,
 }
 
-/// A thread's way into an instance.
+/// A thread's access to an instance.
 #[derive(Debug)]
 pub struct Opened<T> {
-    /// Tells the instances that use a place one after the other apart; never 0.
+    /// Identifies the instance among those that use a slot one after the other; never 0.
     pub epoch: u64,
-    /// The count of times that the instance had been told to clear its incremental state.
+    /// The number of times that the instance had been told to clear its incremental state.
     pub clears: u32,
-    /// A sequence of its own.
+    /// A sequence of the thread's own.
     pub writer: TraceWriter,
     /// The settings of the instance.
     pub settings: T,
@@ -32,12 +32,12 @@ pub struct Opened<T> {
 /// The part of an instance that threads read without a lock.
 #[derive(Debug)]
 struct Slot {
-    /// 0 while nothing is recorded there.
+    /// The epoch of the instance; 0 if none is recording.
     epoch: AtomicU64,
     clears: AtomicU32,
 }
 
-/// The places for a data source's instances. Only a thread's first event in an instance takes a
+/// The slots for a data source's instances. Only a thread's first event in an instance takes a
 /// lock.
 ///
 /// The background thread calls, for each instance in this order, [`prepare`](Self::prepare),
@@ -57,7 +57,7 @@ impl<T: Clone + Send> Default for Slots<T> {
 }
 
 impl<T: Clone + Send> Slots<T> {
-    /// Places that are all free.
+    /// Creates free slots.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
         Self {
@@ -72,7 +72,7 @@ impl<T: Clone + Send> Slots<T> {
         }
     }
 
-    /// Places that are all free.
+    /// Creates free slots.
     #[cfg(loom)]
     pub fn new() -> Self {
         Self {
@@ -85,28 +85,27 @@ impl<T: Clone + Send> Slots<T> {
         }
     }
 
-    /// Has forked children find [`UNKNOWN`] among the active bits. To be called once.
+    /// Sets the active bits of forked children to [`UNKNOWN`]. Call it once.
     #[cfg(not(loom))]
     pub fn watch_forks(&'static self) {
         ferretto_shm::fork::store_in_child(&self.active, UNKNOWN);
     }
 
-    /// Models do not fork.
+    /// Does nothing, since models do not fork.
     #[cfg(loom)]
     pub fn watch_forks(&'static self) {}
 
-    /// In a forked child: nothing is recorded any more. Called by
-    /// [`Source::forked`](super::Source::forked).
+    /// Stops all recording in a forked child. Called by [`Source::forked`](super::Source::forked).
     pub fn forked(&self) {
         for slot in &self.slots {
             slot.epoch.store(0, Ordering::Relaxed);
         }
-        // The old contents are not touched, as their locks may be held by threads that the child
-        // does not have: see `Targets`.
+        // The old contents are not touched: their locks may be held by threads that do not exist in
+        // the child, see `Targets`.
         self.active.store(0, Ordering::Release);
     }
 
-    /// Fills a free place. Nothing is recorded there before [`start`](Self::start).
+    /// Fills a free slot. Threads record only after [`start`](Self::start).
     pub fn prepare(&self, place: usize, target: Target<T>) {
         *lock_shown(self.targets.at(place)) = Some(target);
     }
@@ -119,32 +118,32 @@ impl<T: Clone + Send> Slots<T> {
         self.active.fetch_or(1 << place, Ordering::Release);
     }
 
-    /// Stops threads from recording. An event that is being written is finished.
+    /// Stops threads from recording. An event that is being written is completed.
     pub fn stop(&self, place: usize) {
         self.active.fetch_and(!(1 << place), Ordering::Release);
         self.slots[place].epoch.store(0, Ordering::Release);
         point::request_collection();
     }
 
-    /// Gives the place up.
+    /// Frees the slot.
     pub fn release(&self, place: usize) {
         let target = lock_shown(self.targets.at(place)).take();
-        // Not under the lock: the data source may have something to drop.
+        // Dropped without the lock, since the data source may have a destructor.
         drop(target);
     }
 
-    /// Has every thread start its incremental state anew.
+    /// Makes every thread restart its incremental state.
     pub fn clear(&self, place: usize) {
         self.slots[place].clears.fetch_add(1, Ordering::Release);
     }
 
-    /// The instances that are recording, as bits; and perhaps [`UNKNOWN`].
+    /// Returns the recording instances as bits, possibly with [`UNKNOWN`].
     #[inline(always)]
     pub fn active(&self) -> u32 {
         self.active.load(Ordering::Relaxed)
     }
 
-    /// As [`active`](Self::active), but a forked child finds out.
+    /// Returns [`active`](Self::active), but determines the bits of a forked child first.
     #[inline]
     pub fn recording(&self) -> u32 {
         match self.active() {
@@ -156,25 +155,25 @@ impl<T: Clone + Send> Slots<T> {
         }
     }
 
-    /// The epoch of a place, 0 while nothing is recorded there.
+    /// Returns the epoch of a slot; 0 if no instance is recording.
     #[inline]
     pub fn epoch(&self, place: usize) -> u64 {
         self.slots[place].epoch.load(Ordering::Acquire)
     }
 
-    /// Returns the count of times that the incremental state was cleared.
+    /// Returns the number of times that the incremental state was cleared.
     #[inline]
     pub fn clears(&self, place: usize) -> u32 {
         self.slots[place].clears.load(Ordering::Relaxed)
     }
 
-    /// A thread's way into the instance that is recording in a place.
+    /// Opens the instance that is recording in a slot for a thread.
     #[cold]
     pub fn open(&self, place: usize) -> Option<Opened<T>> {
         let slot = &self.slots[place];
         let target = lock_shown(self.targets.at(place));
-        // Under the lock, so that both belong to the same instance: `stop` makes it 0 before
-        // `release` takes the lock.
+        // Loaded under the lock, so that both belong to the same instance: `stop` sets it to 0
+        // before `release` takes the lock.
         let epoch = slot.epoch.load(Ordering::Acquire);
         let clears = slot.clears.load(Ordering::Acquire);
         let target = target.as_ref().filter(|_| epoch != 0).cloned()?;
@@ -186,12 +185,12 @@ impl<T: Clone + Send> Slots<T> {
         })
     }
 
-    /// Returns the settings of the instance that is recording in a place.
+    /// Returns the settings of the instance that is recording in a slot.
     pub fn settings(&self, place: usize) -> Option<T> {
         self.peek(place).filter(|_| self.epoch(place) != 0)
     }
 
-    /// Returns the settings of the instance in a place, recording or not.
+    /// Returns the settings of the instance in a slot, recording or not.
     pub fn peek(&self, place: usize) -> Option<T> {
         let target = lock_shown(self.targets.at(place));
         target.as_ref().map(|target| target.settings.clone())
@@ -204,7 +203,7 @@ fn next_epoch() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Models are run again and again, and see no statics of each other.
+/// Models run again and again, and share no statics between runs.
 #[cfg(loom)]
 fn next_epoch() -> u64 {
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
@@ -213,7 +212,7 @@ fn next_epoch() -> u64 {
 
 type Places<T> = [Mutex<Option<Target<T>>>; MAX_INSTANCES];
 
-/// The targets of all places. Each process makes its own, so that no lock is ever held by a thread
+/// The targets of all slots. Each process creates its own, so that no lock is ever held by a thread
 /// of the parent.
 #[cfg(not(loom))]
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Data sources of all kinds, and the table of those that this process has.
+//! Data sources of all kinds, and the table of those in this process.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use super::primitive::lock;
 use super::queue::{self, Command};
 use super::writer_source::WriterSource;
 
-/// Most data sources of one process.
+/// The largest number of data sources of a process.
 pub const MAX_SOURCES: usize = 32;
 
 /// A recording's request for an instance of a data source.
@@ -24,18 +24,19 @@ pub const MAX_SOURCES: usize = 32;
 pub struct Setup {
     /// The config.
     pub config: Arc<DataSourceConfig>,
-    /// The service that asks.
+    /// The service that requests it.
     pub backend: BackendKind,
     /// The source of the instance's writers.
     pub writers: WriterSource,
-    /// This is startup tracing: no service has asked yet.
+    /// Set for startup tracing, which no service has requested yet.
     pub is_startup: bool,
 }
 
-/// A data source of any kind. All but [`descriptor`](Self::descriptor) and [`forked`](Self::forked)
-/// is called by the background thread only, for each place in the order of the life of an instance.
+/// A data source of any kind. The background thread calls all methods but
+/// [`descriptor`](Self::descriptor) and [`forked`](Self::forked), for each slot in the order of an
+/// instance's life.
 pub trait Source: Send + Sync {
-    /// Returns the description that services get. Its name never changes.
+    /// Returns the description for services. Its name never changes.
     fn descriptor(&self) -> DataSourceDescriptor;
 
     /// Prepares an instance.
@@ -44,29 +45,29 @@ pub trait Source: Send + Sync {
     /// Starts recording.
     fn start(&self, place: usize);
 
-    /// Says that recording is to end, as soon as `completion` is dropped.
+    /// Stops recording, which ends when `completion` is dropped.
     fn stop(&self, place: usize, completion: Completion);
 
-    /// Ends recording and drops the state of the instance.
+    /// Drops the state of the instance.
     fn release(&self, place: usize);
 
-    /// Hands over buffered data. The service is told when `completion` is dropped.
+    /// Commits buffered data. The service is notified when `completion` is dropped.
     fn flush(&self, place: usize, flags: FlushFlags, completion: Completion);
 
-    /// Has the incremental state start anew.
+    /// Makes the incremental state start again.
     fn clear_incremental_state(&self, place: usize);
 
-    /// Returns true if an instance of startup tracing fits the service's request.
+    /// Returns true if an instance of startup tracing matches the service's request.
     fn can_adopt(&self, startup: &DataSourceConfig, config: &DataSourceConfig) -> bool {
         adoption::is_same(startup, config)
     }
 
-    /// This is a forked child, where nothing is recorded yet. Must not use locks that a thread of
-    /// the parent may have held.
+    /// Resets the state in a forked child, where no recording runs. Must not use locks that a
+    /// thread of the parent may have held.
     fn forked(&self);
 }
 
-/// A data source to be registered.
+/// A data source to register.
 pub struct Registration {
     /// The data source.
     pub source: Box<dyn Source>,
@@ -74,9 +75,9 @@ pub struct Registration {
     pub policy: ExhaustedPolicy,
     /// Set if configs may choose another policy.
     pub policy_by_config: bool,
-    /// At most one instance at a time.
+    /// Set if there may be at most one instance at a time.
     pub is_single: bool,
-    /// The data source has nothing to do when the service flushes.
+    /// Set if the data source has no work when the service flushes.
     pub no_flush: bool,
 }
 
@@ -91,7 +92,7 @@ pub(super) struct Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RegisterError {
-    /// A process can have 32 data sources, track events included.
+    /// A process can have 32 data sources, including track events.
     TooMany,
 }
 
@@ -101,14 +102,14 @@ ferretto_wire::error_text! {
     }
 }
 
-/// All data sources of this process and its parents; the last one comes first.
+/// The data sources of this process and its parents, last one first.
 static KINDS: AppendList<Kind> = AppendList::new();
 
 /// Held while a data source is registered.
 static REGISTERING: PerProcess<Mutex<()>> = PerProcess::new();
 
-/// Offers a data source to the present and all future services of this process, and of its forked
-/// children. Returns its number, which is below 32.
+/// Registers a data source with the present and future services of this process, and of its forked
+/// children. Returns its index, which is below 32.
 ///
 /// # Errors
 ///
@@ -131,12 +132,12 @@ pub fn register(registration: Registration) -> Result<usize, RegisterError> {
     Ok(kind.index)
 }
 
-/// Has the services learn that a data source describes itself differently.
+/// Sends the data source's changed description to the services.
 pub fn update(index: usize) {
     queue::send(Command::Update(index));
 }
 
-/// All data sources, in the order of their registration.
+/// Returns all data sources, in the order of their registration.
 pub(super) fn kinds() -> Vec<&'static Kind> {
     let mut kinds: Vec<_> = KINDS.iter().collect();
     kinds.reverse();
@@ -151,7 +152,7 @@ impl Kind {
     /// Returns the description for services, with the fields that all data sources share.
     pub(super) fn descriptor(&self) -> DataSourceDescriptor {
         let mut descriptor = self.source().descriptor();
-        // The service wants numbers that differ, also between data sources of the same name.
+        // The service requires distinct ids, even for data sources with the same name.
         descriptor.id = Some(self.index as u64 + 1);
         descriptor.will_notify_on_start = Some(true);
         descriptor.will_notify_on_stop.get_or_insert(true);

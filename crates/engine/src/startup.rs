@@ -1,4 +1,4 @@
-//! Recording that begins before a service asks.
+//! Startup tracing: recording that starts before a service requests it.
 
 use std::fmt;
 use std::time::Instant;
@@ -9,26 +9,26 @@ use super::backend::BackendKind;
 
 /// A request for startup tracing.
 pub struct StartupRequest {
-    /// Tells it from others.
+    /// The number that identifies it.
     pub number: u64,
-    /// The service that is expected to ask.
+    /// The service that is expected to request it.
     pub backend: BackendKind,
-    /// The configs it is expected to ask for.
+    /// The configs that are expected.
     pub configs: Vec<DataSourceConfig>,
-    /// The time to give up.
+    /// The time at which it is aborted.
     pub deadline: Option<Instant>,
-    /// The function that is told its outcome.
+    /// The function that is notified of its events.
     pub observer: Box<dyn FnMut(StartupEvent) + Send>,
 }
 
-/// An event in the life of startup tracing.
+/// An event of startup tracing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartupEvent {
-    /// The count of data sources that are recording.
+    /// The number of data sources that are recording.
     SetUp(usize),
-    /// All of them are part of recordings now.
+    /// All of them now belong to recordings of the service.
     Adopted,
-    /// Some are not, and have stopped.
+    /// Some do not, and have stopped.
     Aborted,
 }
 

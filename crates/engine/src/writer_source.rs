@@ -7,7 +7,7 @@ use ferretto_shm::fork::forks;
 
 use super::primitive::lock;
 
-/// Makes writers into the buffer of one instance, for as long as its connection lasts.
+/// Creates writers into the buffer of one instance, as long as its connection lasts.
 #[derive(Clone, Debug)]
 pub struct WriterSource {
     opened: Arc<Mutex<Option<Opened>>>,
@@ -21,12 +21,12 @@ struct Opened {
     policy: ExhaustedPolicy,
 }
 
-/// The buffer that writers write to.
+/// The buffer of the writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Destination {
     /// A central buffer.
     Buffer(u32),
-    /// The buffer of a recording that is expected to begin.
+    /// The buffer of an expected recording.
     Reserved(u16),
 }
 
@@ -46,7 +46,7 @@ impl WriterSource {
         }
     }
 
-    /// Leads nowhere.
+    /// Creates a source whose writers discard everything.
     pub fn closed() -> Self {
         Self {
             opened: Arc::default(),
@@ -54,21 +54,21 @@ impl WriterSource {
         }
     }
 
-    /// A writer, a sequence of its own, for any one thread. It discards everything if the
-    /// connection is lost, or in a forked child.
+    /// Creates a writer, which has a sequence of its own, for any one thread. It discards
+    /// everything if the connection is lost, or in a forked child.
     pub fn create_writer(&self) -> TraceWriter {
         if self.forks != forks() {
             return TraceWriter::null();
         }
-        // Under the lock, so that no writer of a later connection gets the buffer number of this
-        // one.
+        // Created under the lock, so that no writer of a later connection gets this connection's
+        // buffer id.
         match &*lock(&self.opened) {
             Some(opened) => opened.create_writer(),
             None => TraceWriter::null(),
         }
     }
 
-    /// The connection is lost.
+    /// Closes the source, since the connection is lost.
     pub(super) fn close(&self) {
         *lock(&self.opened) = None;
     }
@@ -78,7 +78,7 @@ impl Opened {
     fn create_writer(&self) -> TraceWriter {
         match self.destination {
             Destination::Buffer(buffer) => self.handle.create_writer(buffer, self.policy),
-            // Startup writers never wait: while a reservation is open no chunk is freed.
+            // Startup writers never wait: while a reservation is open, no chunk is freed.
             Destination::Reserved(reservation) => self
                 .handle
                 .create_startup_writer(reservation, ExhaustedPolicy::Drop),

@@ -1,9 +1,9 @@
-//! Flush requests that are being worked on.
+//! Flush requests in progress.
 
 use std::collections::BTreeMap;
 
-/// The count of parts of each request that are still to be done. To acknowledge a request is to
-/// acknowledge those before it.
+/// The number of pending parts of each request. Acknowledging a request also acknowledges all
+/// earlier ones.
 #[derive(Debug, Default)]
 pub(super) struct Flushes {
     open: BTreeMap<u64, usize>,
@@ -20,7 +20,7 @@ impl Flushes {
         }
     }
 
-    /// The last of the requests that are done, together with all before it.
+    /// Takes the last completed request before which all requests are completed.
     pub(super) fn take_finished(&mut self) -> Option<u64> {
         let mut last = None;
         while let Some(first) = self.open.first_entry().filter(|first| *first.get() == 0) {

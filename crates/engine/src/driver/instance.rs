@@ -1,4 +1,4 @@
-//! One instance, as the background thread knows it.
+//! One instance, as seen by the background thread.
 
 use std::sync::Arc;
 
@@ -12,40 +12,40 @@ use crate::queue::Done;
 use crate::source::Kind;
 use crate::writer_source::WriterSource;
 
-/// A reason of TracePacket's: something is missing, because its writer gave it up.
+/// A reason of TracePacket: data is missing, because its writer abandoned it.
 const ABANDONED: u64 = 1 | 128;
 
-/// Says in the recording of a writer that something may be missing: the program has gone on before
-/// it could begin.
+/// Reports in the recording of a writer that data may be missing, since the program continued
+/// before the recording could start.
 pub(super) fn report_late(mut writer: TraceWriter) {
     let mut packet = writer.new_packet();
     packet.varint(trace_packet::PREVIOUS_PACKET_DROPPED, ABANDONED);
 }
 
-/// The stage of an instance's life.
+/// The stage of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Prepared,
     Started,
-    /// It was told to stop, and may be busy with that.
+    /// Told to stop, and possibly still stopping.
     Stopping,
 }
 
 /// One instance.
 #[derive(Debug)]
 pub(super) struct Instance {
-    /// Tells it from all others.
+    /// The key that identifies the instance.
     pub(super) key: u64,
     pub(super) kind: &'static Kind,
     pub(super) place: usize,
     pub(super) link: usize,
-    /// The connection of the link that it belongs to.
+    /// The number of its connection on the link.
     pub(super) connection: u64,
-    /// The service's number; none while it is startup tracing that no service has asked for.
+    /// The service's id; `None` for startup tracing that no service has adopted.
     pub(super) id: Option<InstanceId>,
     pub(super) config: Arc<DataSourceConfig>,
     pub(super) writers: WriterSource,
-    /// If it began as startup tracing.
+    /// The reservation, if it started as startup tracing.
     pub(super) reservation: Option<u16>,
     pub(super) stage: Stage,
 }
@@ -62,7 +62,7 @@ impl Instance {
         }
     }
 
-    /// Asks it to stop. Does nothing the second time.
+    /// Stops the instance. Does nothing the second time.
     pub(super) fn stop(&mut self) {
         if self.stage != Stage::Stopping {
             self.stage = Stage::Stopping;
@@ -71,7 +71,7 @@ impl Instance {
         }
     }
 
-    /// Returns true if the service is to be told when it has stopped.
+    /// Returns true if the service has to be notified of the stop.
     pub(super) fn notifies_on_stop(&self) -> bool {
         self.kind.descriptor().will_notify_on_stop != Some(false)
     }

@@ -1,4 +1,4 @@
-//! One connection to a service, over all the times it is lost and made again.
+//! The link to a service, across reconnections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,24 +9,24 @@ use ferretto_client::{Producer, ProducerHandle};
 use super::flushes::Flushes;
 use crate::backend::BackendKind;
 
-/// Most triggers that wait for a connection.
+/// The largest number of triggers that wait for a connection.
 const MAX_TRIGGERS: usize = 1024;
 
-/// One connection and its state.
+/// The link to a service, and its state.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) backend: BackendKind,
     pub(super) producer: Producer,
     pub(super) handle: ProducerHandle,
-    /// The count of connections so far, which tells this one from others.
+    /// The number of connections so far, which identifies the current one.
     pub(super) connection: u64,
     is_connected: bool,
-    /// The number [asked](Self::ask_round_trip) for and answered last, plus one; 0 if that has been
+    /// The last number [asked](Self::ask_round_trip) for and answered, plus one; 0 if it was
     /// [taken](Self::take_round_trip).
     answered: Arc<AtomicU64>,
     flushes: Flushes,
     triggers: Vec<(String, Instant)>,
-    /// The number of the next recording that is expected.
+    /// The number of the next reservation.
     next_reservation: u16,
 }
 
@@ -45,8 +45,8 @@ impl Link {
         }
     }
 
-    /// There is a connection; data sources have been registered. `number` is the last that was to
-    /// be answered.
+    /// Handles a new connection on which data sources have been registered. `number` is the last
+    /// one to be answered.
     pub(super) fn connected(&mut self, number: u64) {
         self.is_connected = true;
         self.ask_round_trip(number);
@@ -65,13 +65,14 @@ impl Link {
     pub(super) fn disconnected(&mut self) {
         self.is_connected = false;
         self.answered = Arc::default();
-        // Flushes that are completed late belong to no connection.
+        // Flushes that are completed later belong to no connection.
         self.connection += 1;
         self.flushes = Flushes::default();
         self.next_reservation = 1;
     }
 
-    /// Asks the service to answer when it has processed everything sent before, if it is there.
+    /// Asks the service, if it is connected, to answer when it has processed everything sent
+    /// before.
     pub(super) fn ask_round_trip(&mut self, number: u64) {
         if self.is_connected {
             let answered = Arc::clone(&self.answered);
@@ -81,8 +82,8 @@ impl Link {
         }
     }
 
-    /// Takes the number that the service has answered since the last call. All it sent before that
-    /// answer has been received.
+    /// Takes the number that the service has answered since the last call. Everything that it sent
+    /// before was received.
     pub(super) fn take_round_trip(&mut self) -> Option<u64> {
         self.answered.swap(0, Ordering::Acquire).checked_sub(1)
     }
@@ -105,7 +106,7 @@ impl Link {
         }
     }
 
-    /// Fires triggers now, or keeps them until there is a connection.
+    /// Activates triggers, or keeps them until there is a connection.
     pub(super) fn trigger(&mut self, names: &[String], deadline: Instant) {
         if self.is_connected {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -122,7 +123,7 @@ impl Link {
         }
     }
 
-    /// A number for a recording that is expected.
+    /// Returns the number of a new reservation for an expected recording.
     pub(super) fn reserve(&mut self) -> Option<u16> {
         let reservation = self.next_reservation;
         self.next_reservation = reservation.checked_add(1)?;

@@ -33,13 +33,13 @@ pub(super) struct Driver {
     queue: &'static Queue,
     wake: BorrowedFd<'static>,
     links: Vec<Link>,
-    /// The data sources on offer, in the order of registration.
+    /// The registered data sources, in order.
     kinds: Vec<&'static Kind>,
     instances: Vec<Instance>,
     next_instance: u64,
     startups: Startups,
     settings: Settings,
-    /// The last that was to be answered.
+    /// The last number to be answered.
     number: u64,
 }
 
@@ -58,11 +58,11 @@ impl Driver {
         }
     }
 
-    /// Runs for as long as the process does. Before it ends, [`farewell`](super::farewell) waits
-    /// for this.
+    /// Runs as long as the process does. Before the process ends, [`farewell`](super::farewell)
+    /// waits for this thread.
     pub(super) fn run(mut self) {
         loop {
-            // In this order: a command queued after this ends the wait below at once.
+            // In this order, a command queued after this ends the wait below at once.
             self.queue.calm();
             self.run_commands();
             for link in 0..self.links.len() {
@@ -72,10 +72,10 @@ impl Driver {
                         true => self.handle_at_the_end(link, event),
                         false => self.handle(link, event),
                     }
-                    // Commands that the event completed are carried out before the next event.
+                    // Commands that the event caused are carried out before the next event.
                     self.run_commands();
                 }
-                // After the events that came before the answer.
+                // After the events that preceded the answer.
                 if let Some(number) = self.links[link].take_round_trip() {
                     let progress = Progress::RoundTripped(number);
                     self.queue.connections.set_progress(link, progress);
@@ -88,14 +88,14 @@ impl Driver {
         }
     }
 
-    /// Does the remaining work when the process ends.
+    /// Does the remaining work at the end of the process.
     fn farewell(&self) {
         let is_late = self.queue.connections.is_any_late();
         let farewell = &self.queue.farewell;
         farewell.set_busy(is_late || !self.instances.is_empty());
         if farewell.is_leaving() {
             let left = self.links.iter().filter(|link| !link.handle.hand_over());
-            // Late recordings are reported when they begin.
+            // Late recordings report that when they start.
             if left.count() == 0 && !is_late {
                 farewell.done();
             }
@@ -116,7 +116,7 @@ impl Driver {
             .chain(fds)
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
-        // An interrupted wait is a short one.
+        // An interrupted wait is only shorter.
         let _ = rustix::event::poll(&mut fds, timeout.as_ref());
     }
 
@@ -216,8 +216,8 @@ impl Driver {
         }
     }
 
-    /// The process ends. Statics that data sources use may be destroyed already, so they are not
-    /// called any more.
+    /// Handles an event at the end of the process. Data sources are not called any more, since
+    /// statics that they use may be destroyed.
     fn handle_at_the_end(&mut self, link: usize, event: Event) {
         match event {
             Event::Connected => self.links[link].connected(self.number),
@@ -243,12 +243,12 @@ impl Driver {
                 | LostReason::Untrusted(_)
                 | LostReason::System(_)
         ) {
-            // There was no connection, so nothing has ended with it.
+            // There was no connection, so no instance has ended with it.
             return;
         }
         self.abort_startups_of(link);
         for instance in self.instances.iter().filter(|i| i.link == link) {
-            // Those whose stop was postponed must not reach the next connection.
+            // Instances whose stop was postponed must not reach the next connection.
             instance.writers.close();
         }
         self.links[link].disconnected();
@@ -262,7 +262,8 @@ impl Driver {
         for kind in self.kinds_named(config.name.as_deref().unwrap_or_default()) {
             let mut others = self.instances.iter().filter(|i| i.kind.index == kind.index);
             if others.any(|other| other.is_of(link, connection) && other.config == config) {
-                // The session names the data source twice; the other is for the next kind, if any.
+                // The session names the data source twice; the other entry is for the next kind, if
+                // any.
                 continue;
             }
             let Some(place) = self.free_place(kind) else {
@@ -286,7 +287,7 @@ impl Driver {
         kind.registration.is_single || self.settings.single_instances
     }
 
-    /// The lowest place where no instance is.
+    /// Returns the lowest free slot.
     fn free_place(&self, kind: &Kind) -> Option<usize> {
         let is_taken = |place: usize| {
             let mut others = self.instances.iter();
@@ -300,7 +301,7 @@ impl Driver {
         (0..places).find(|&place| !is_taken(place))
     }
 
-    /// Prepares an instance and returns its key.
+    /// Prepares an instance, and returns its key.
     fn create(
         &mut self,
         kind: &'static Kind,
@@ -336,7 +337,7 @@ impl Driver {
             reservation: destination.reservation(),
             stage: Stage::Prepared,
         });
-        // Before trace points see that it records.
+        // Set before trace points see that it records.
         self.queue.farewell.set_busy(true);
         guarded(|| kind.source().setup(place, setup));
         key
@@ -360,12 +361,12 @@ impl Driver {
     fn stop(&mut self, link: usize, id: InstanceId) {
         match self.find_mut(link, id) {
             Some(instance) => instance.stop(),
-            // One that was never made: there is nothing to wait for.
+            // The instance was never created: there is no stop to wait for.
             None => self.links[link].handle.notify_stopped(id),
         }
     }
 
-    /// An instance has stopped, perhaps long after it was told to.
+    /// Handles the end of an instance, which may come long after the stop.
     fn stopped(&mut self, key: u64) {
         let Some(index) = self.instances.iter().position(|i| i.key == key) else {
             return;
@@ -379,7 +380,7 @@ impl Driver {
             return;
         }
         if let Some(reservation) = instance.reservation {
-            // Has no effect if a recording came and was started.
+            // Has no effect if a recording has adopted and started it.
             link.handle.abort_startup(reservation);
         }
         if let Some(id) = instance.id.filter(|_| instance.notifies_on_stop()) {
@@ -419,7 +420,7 @@ impl Driver {
     }
 }
 
-/// Calls code of users. If it panics, the panic has been reported, and tracing goes on.
+/// Calls code of users. A panic has been reported by then, and tracing continues.
 fn guarded(call: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(call));
 }

@@ -1,4 +1,4 @@
-//! Recordings that began before a service asked for them.
+//! Startup tracing in progress.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use super::{Driver, guarded};
 use crate::startup::{StartupEvent, StartupRequest};
 use crate::writer_source::Destination;
 
-/// Startup tracing that is not over.
+/// The startup tracing that is not over.
 #[derive(Debug, Default)]
 pub(super) struct Startups {
     open: Vec<Startup>,
@@ -21,12 +21,12 @@ pub(super) struct Startups {
 struct Startup {
     request: StartupRequest,
     link: usize,
-    /// The keys of the instances that wait for a service to ask for them.
+    /// The keys of the instances that no service has adopted yet.
     waiting: Vec<u64>,
 }
 
 impl Startups {
-    /// When the first is to be given up.
+    /// Returns the time at which the first is aborted.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let deadlines = self.open.iter().map(|startup| startup.request.deadline);
         deadlines.flatten().min()
@@ -59,7 +59,7 @@ impl Driver {
         }
     }
 
-    /// One instance of every data source of that name.
+    /// Starts an instance of every data source with that name.
     fn begin_instances(&mut self, link: usize, config: DataSourceConfig) -> Vec<u64> {
         let config = Arc::new(config);
         let mut begun = Vec::new();
@@ -80,8 +80,8 @@ impl Driver {
         begun
     }
 
-    /// Uses an instance that is recording already for the service's request. Returns whether there
-    /// is one.
+    /// Uses a matching instance that is already recording for the service's request. Returns false
+    /// if there is none.
     pub(super) fn adopt(
         &mut self,
         link: usize,
