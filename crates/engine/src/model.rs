@@ -82,7 +82,7 @@ fn the_state_of_a_thread_belongs_to_the_instance_that_it_saw() {
             }
         }
         background.join().unwrap();
-        // Whatever happened before, the current instance gets the current events.
+        // In all cases, the current instance gets the current events.
         assert_eq!(trace(&slots, &mut generation, &mut kept), Some(2));
     });
 }

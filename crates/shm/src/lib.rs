@@ -86,9 +86,9 @@
 //!
 //! `take_inherited` (with the feature `inherited`), [`fork`], [`at_exit`], [`Clock`],
 //! [`counter`](counter()) and [`thread_id`] with its neighbours are here because they need unsafe
-//! code. This crate has such code only in `region`, `chunk`, `sink::raw`, `load`, `prefetch`, `process`,
-//! `inherited`, `exit`, `fork`, `clock`, `counter`, `os_ids` and `testing`. The functions of
-//! [`WriteByAddress`] are unsafe to call.
+//! code. This crate has such code only in `region`, `chunk`, `sink::raw`, `load`, `prefetch`,
+//! `process`, `inherited`, `exit`, `fork`, `clock`, `counter`, `os_ids` and `testing`. The
+//! functions of [`WriteByAddress`] are unsafe to call.
 
 mod arbiter;
 mod chunk;

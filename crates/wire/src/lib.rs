@@ -2,8 +2,8 @@
 //!
 //! The two main types:
 //!
-//! - [`Fields`] iterates over the fields of an encoded message. It accepts any bytes, borrows from them,
-//!   never panics and never reads past the end; malformed input ends the walk with a
+//! - [`Fields`] iterates over the fields of an encoded message. It accepts any bytes, borrows from
+//!   them, never panics and never reads past the end; malformed input ends the walk with a
 //!   [`DecodeError`].
 //! - [`Encoder`] appends fields to a [`Sink`]. A sink may be a plain `Vec<u8>` or memory that comes
 //!   in chunks: nested messages reserve four bytes for their length, which the sink fills in when

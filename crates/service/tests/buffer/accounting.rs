@@ -1,6 +1,6 @@
 //! Honest writers whose chunks arrive late, are scraped before they arrive, wait for patches, and
-//! are overwritten. Every packet must come out once, whole and in order, or the next one must say
-//! that some are missing; and it must not say so if none are.
+//! are overwritten. Every packet must be read once, complete and in order, or the next one must
+//! report a loss; and it must not report one otherwise.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::support::*;
 use ferretto_service::buffer::{Patch, TraceBuffer};
 use proptest::prelude::*;
 
-/// Numbers that look random (xorshift).
+/// Pseudorandom numbers (xorshift).
 struct Numbers(u64);
 
 impl Numbers {
@@ -24,7 +24,7 @@ impl Numbers {
     }
 }
 
-/// On its way to the service.
+/// A message in transit to the service.
 #[derive(Debug, Clone)]
 enum Message {
     Commit(Make),
@@ -38,7 +38,7 @@ struct Writer {
     capacity: usize,
     packets: u32,
     outbox: VecDeque<Message>,
-    /// The last packet that came out.
+    /// The last packet that was read.
     seen: Option<u32>,
     missing: u32,
 }
@@ -96,7 +96,7 @@ impl Writer {
         }
     }
 
-    /// Gives a packet up and says so.
+    /// Aborts a packet, and marks that.
     fn give_up(&mut self) {
         if self.capacity - self.chunk.payload.len() < ABORT.len() {
             self.close(None);
@@ -107,7 +107,7 @@ impl Writer {
         self.close(None);
     }
 
-    /// Sends the chunk off, with four bytes to be patched in later if asked for.
+    /// Sends the chunk, with four bytes to be patched later if `hole` is set.
     fn close(&mut self, hole: Option<usize>) {
         let next = chunk(self.key.0, self.key.1, self.chunk.id.wrapping_add(1));
         let mut done = std::mem::replace(&mut self.chunk, next).pad(self.capacity);
@@ -142,7 +142,7 @@ impl Writer {
         }
     }
 
-    /// Copies undelivered chunks, as the service does when it flushes.
+    /// Copies undelivered chunks, as the service does at a flush.
     fn scrape(&self, buffer: &mut TraceBuffer, numbers: &mut Numbers) {
         let mut all: Vec<Make> = self
             .outbox
@@ -170,7 +170,7 @@ impl Writer {
         let expected = self.seen.map_or(0, |seen| seen + 1);
         prop_assert!(number >= expected, "packet {number} again");
         let missing = number - expected;
-        // Losses before a writer's very first packet are not known.
+        // Losses before a writer's first packet are not known.
         if self.seen.is_some() || missing == 0 {
             prop_assert_eq!(got.loss != 0, missing > 0, "{} missing", missing);
         }
@@ -200,15 +200,15 @@ fn read(
 /// An event of a run.
 struct World {
     size: u64,
-    /// Chunks are copied before they are committed.
+    /// Set if chunks are copied before they are committed.
     scraping: bool,
-    /// Commits overtake each other.
+    /// Set if commits can overtake each other.
     overtaking: bool,
-    /// Writers find no room at times.
+    /// Set if writers sometimes find no room.
     giving_up: bool,
 }
 
-/// Returns how many packets did not come out.
+/// Returns the number of lost packets.
 fn run(world: &World, seed: u64) -> Result<u32, TestCaseError> {
     let mut numbers = Numbers(seed | 1);
     let mut buffer = ring(world.size);
@@ -230,8 +230,7 @@ fn run(world: &World, seed: u64) -> Result<u32, TestCaseError> {
             }
         }
     }
-    // Chunks still on their way arrive, then one packet of each writer, which reports all losses
-    // before it.
+    // Chunks in transit arrive, then one packet of each writer, which reports all losses before it.
     for index in 0..writers.len() {
         if writers[index].chunk.fragments > 0 {
             writers[index].close(None);

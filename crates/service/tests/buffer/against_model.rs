@@ -1,4 +1,4 @@
-//! The buffer and its model, told the same.
+//! The buffer and its model, with the same input.
 
 use ferretto_service::buffer::{BufferOptions, BufferStats, Patch, Policy, TraceBuffer};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use crate::model::{Key, Model, SIZE};
 use crate::support::*;
 
-/// Something that happens to the buffer.
+/// An input of the buffer.
 #[derive(Debug, Clone)]
 enum Step {
     Copy(Make),
@@ -31,7 +31,7 @@ fn ids() -> impl Strategy<Value = u32> {
     ]
 }
 
-/// Chunks whose fragments depend on their writer and id alone, so that two copies of one agree.
+/// Returns chunks whose fragments only depend on their writer and id, so that two copies agree.
 fn consistent() -> impl Strategy<Value = Make> {
     (keys(), ids(), 0..8usize, any::<bool>(), 0..100usize).prop_map(
         |((producer, writer), id, count, complete, pad)| {
@@ -51,7 +51,7 @@ fn consistent() -> impl Strategy<Value = Make> {
     )
 }
 
-/// Chunks of anything.
+/// Returns arbitrary chunks.
 fn wild() -> impl Strategy<Value = Make> {
     let payload = prop::collection::vec(
         prop_oneof![
@@ -82,7 +82,7 @@ fn wild() -> impl Strategy<Value = Make> {
         )
 }
 
-/// A writer that does as it should, mostly.
+/// Returns the chunks of a mostly correct writer.
 fn orderly() -> impl Strategy<Value = Make> {
     (keys(), 0..60u32, 1..200usize, 0..8u8).prop_map(|((producer, writer), id, size, flags)| {
         let first = if id % 3 == 0 { 0 } else { FIRST };
@@ -122,7 +122,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..120)
 }
 
-/// By writer; the order between writers is not promised.
+/// Sorts packets by writer; the order between writers is not guaranteed.
 fn sorted(mut packets: Vec<Got>) -> Vec<Got> {
     packets.sort_by_key(|got| (got.producer, got.writer));
     packets
@@ -161,7 +161,7 @@ fn run(policy: Policy, steps: &[Step]) -> Result<(), TestCaseError> {
             }
         }
         let stats = BufferStats {
-            // The model tries each time, the buffer only when something has changed.
+            // The model tries each time, the buffer only after a change.
             readaheads_failed: 0,
             ..buffer.stats()
         };

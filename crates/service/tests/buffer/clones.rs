@@ -64,7 +64,7 @@ fn tracebuf_038_a_buffer_can_be_replaced_by_an_empty_one() {
     let lost = (Loss::READ_GAP | Loss::PRESENT).bits();
     assert_eq!(seeds(&mut buffer), [(10, lost)], "what is elsewhere now");
     assert_eq!(read_all(&mut moved).len(), 6);
-    // Everything was read: nothing is missing.
+    // Everything was read, so that no packet is missing.
     let mut buffer = buffer.new_like().expect("memory");
     chunk(1, 1, 11).packet(600, 11).copy_to(&mut buffer);
     assert_eq!(seeds(&mut buffer), [(11, 0)]);

@@ -1,4 +1,4 @@
-//! Input that no correct producer makes, and much of it.
+//! Input that no correct producer sends, in large amounts.
 
 use crate::support::*;
 
@@ -49,9 +49,9 @@ fn tracebuf_049_a_chunk_larger_than_the_buffer_is_refused() {
 #[test]
 fn tracebuf_049_bytes_that_are_not_fragments_are_cut_off() {
     let mut buffer = ring(1 << 20);
-    // More fragments announced than there are.
+    // More fragments announced than present.
     chunk(1, 1, 0).packet(20, 1).count(9).copy_to(&mut buffer);
-    // One that leads outside.
+    // A fragment beyond the chunk.
     chunk(1, 1, 1)
         .packet(20, 2)
         .raw(&[50, 1, 2])
@@ -63,7 +63,7 @@ fn tracebuf_049_bytes_that_are_not_fragments_are_cut_off() {
         .raw(&[0xff; 12])
         .count(2)
         .copy_to(&mut buffer);
-    // Sizes near the ends of their types.
+    // Sizes near the limits of their types.
     chunk(1, 1, 3)
         .raw(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01])
         .count(1)
@@ -89,7 +89,7 @@ fn tracebuf_049_ids_all_over_the_place_do_not_break_the_order() {
 
 #[test]
 fn tracebuf_049_a_chunk_deep_among_others_is_refused() {
-    // Each would cost moving all that is known of half of the chunks.
+    // Each insertion would move half of the chunks.
     let mut buffer = ring(8 << 20);
     for id in 0..300_000u32 {
         chunk(1, 1, id * 2).copy_to(&mut buffer);

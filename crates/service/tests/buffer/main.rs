@@ -1,5 +1,5 @@
-//! The trace buffers and the processing of packets on their way out of them. Tests whose names
-//! start with `tracebuf_` and a number are items of a list of requirements on a trace buffer.
+//! The trace buffers, and the processing of packets that are read from them. Tests with the prefix
+//! `tracebuf_` and a number refer to items of a list of requirements on a trace buffer.
 
 mod accounting;
 mod against_model;

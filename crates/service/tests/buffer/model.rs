@@ -1,5 +1,4 @@
-//! A slow model of the buffer: no cursors, no indexes, nothing remembered that could be
-//! looked up; every question is answered by going through all records.
+//! A slow model of the buffer without cursors, indexes or caches: every query visits all records.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +37,7 @@ struct Record {
 
 #[derive(Debug, Clone, Default)]
 struct Writer {
-    /// Number, length, whether it was scraped only, whether a packet was given up in it.
+    /// The id, the length, true if it was only scraped, and true if a packet in it was aborted.
     consumed: Option<(u32, usize, bool, bool)>,
     loss: u32,
 }
@@ -61,7 +60,7 @@ enum Found {
     Garbage,
 }
 
-/// The first size at or after `at`: where its bytes start, and how many.
+/// Returns the first size at or after `at`: the offset of its bytes, and their number.
 fn size_at(bytes: &[u8], at: usize) -> Option<(usize, u64)> {
     let mut value: u128 = 0;
     for (index, byte) in bytes[at..].iter().enumerate().take(10) {
@@ -130,7 +129,7 @@ impl Model {
         }
     }
 
-    /// Offsets of a writer's chunks, in order.
+    /// Returns the offsets of a writer's chunks, in order.
     fn chunks(&self, key: Key) -> Vec<(usize, u32)> {
         let all: Vec<(usize, u32)> = self
             .records
@@ -140,7 +139,7 @@ impl Model {
                 Some((*at, chunk.id))
             })
             .collect();
-        // The first is the one that all others are ahead of.
+        // The first is the one after which all others come.
         let first = all
             .iter()
             .map(|(_, id)| *id)
@@ -167,14 +166,14 @@ impl Model {
             Some((chunk.id, chunk.bytes.len(), chunk.incomplete, chunk.aborted));
     }
 
-    /// The packet that follows an aborted one is told so.
+    /// Marks the packet after an aborted one.
     fn note(&mut self, key: Key, aborted: bool) {
         if aborted {
             self.writer(key).loss |= ABORTED;
         }
     }
 
-    /// Something of a writer's first chunk is used: it is too late for those before.
+    /// Marks a writer's first chunk as used: it is too late for earlier ones.
     fn judge(&mut self, at: usize) {
         let chunk = self.at(at);
         let (key, id) = (chunk.key, chunk.id);
@@ -205,7 +204,7 @@ impl Model {
         }
     }
 
-    /// The next packet of a writer, erasing chunks up to the one at `erase_to` if given.
+    /// Returns the next packet of a writer, and erases chunks up to the one at `erase_to` if given.
     fn take(&mut self, key: Key, erase_to: Option<usize>) -> Option<(Vec<u8>, usize)> {
         let erase = erase_to.is_some();
         loop {
@@ -274,8 +273,8 @@ impl Model {
         }
     }
 
-    /// The pieces of the packet at a writer's front, as far as they are there; the error is the
-    /// loss, or 0 if more may come.
+    /// Returns the available pieces of a writer's next packet; the error is the loss, or 0 if more
+    /// may come.
     #[allow(clippy::type_complexity)]
     fn collect(&mut self, key: Key) -> (Vec<(usize, usize, Vec<u8>)>, Result<(), u32>) {
         let mut pieces = Vec::new();
@@ -351,7 +350,7 @@ impl Model {
         true
     }
 
-    /// Bytes already read of a chunk that is still wanted.
+    /// Returns the number of bytes already read of a chunk that is still wanted.
     fn admit(&mut self, key: Key, id: u32, len: usize) -> Option<usize> {
         let (last, read, incomplete, _) = match self.writer(key).consumed {
             None => return Some(0),
@@ -420,7 +419,7 @@ impl Model {
         let is_news = aborted && !is_known;
         self.stats.trace_writer_packet_loss += u64::from(is_news);
         let Some(mut read) = self.admit(key, made.id, len) else {
-            // All but the rest of one that was scraped has been told of.
+            // All losses but the rest of a scraped chunk have been reported.
             if let Some((last, _, incomplete, known)) = &mut self.writer(key).consumed
                 && *last == made.id
                 && *incomplete
@@ -497,7 +496,7 @@ impl Model {
         self.stats.bytes_written += size as u64;
     }
 
-    /// `Some` if the chunk is to be stored anew, with so many bytes already read.
+    /// Returns the number of bytes already read if the chunk is to be stored anew.
     fn recommit(&mut self, at: usize, first: bool, made: &Make, aborted: bool) -> Option<usize> {
         let ring = self.policy == Policy::Ring;
         let len = made.payload.len();
@@ -565,7 +564,7 @@ impl Model {
     }
 }
 
-/// Returns true if all these ids and `id` lie within half the id space.
+/// Returns true if all these ids and `id` are within half the id space.
 fn fits(ids: impl Iterator<Item = u32>, id: u32) -> bool {
     let all: Vec<u32> = ids.chain([id]).collect();
     all.iter()

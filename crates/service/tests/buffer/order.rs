@@ -1,5 +1,5 @@
-//! The order in which writers are read: by producer and number with the semantics of upstream's
-//! first engine, about as they wrote with those of its second.
+//! The order in which writers are read: by producer and writer id with [`Semantics::V1`],
+//! approximately in the order of writing with [`Semantics::V2`].
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::support::*;
 
-/// Writers and first bytes of the packets there are.
+/// Returns the writers and first bytes of the packets.
 fn order(buffer: &mut TraceBuffer) -> Vec<((u16, u16), u8)> {
     let packets = read_all(buffer).into_iter();
     packets
@@ -20,7 +20,7 @@ fn seeds_in_order(buffer: &mut TraceBuffer) -> Vec<u8> {
     order(buffer).into_iter().map(|(_, seed)| seed).collect()
 }
 
-/// Three writers of two producers, taking turns.
+/// Writes chunks of three writers of two producers in turn.
 fn take_turns(buffer: &mut TraceBuffer) {
     let writers = [(2, 1), (1, 7), (1, 3)];
     for round in 0..2 {
@@ -64,7 +64,7 @@ fn each_pass_begins_with_the_first_writer_that_has_new_packets() {
     for _ in 0..5 {
         read_one(&mut buffer).expect("a packet");
     }
-    // In the middle of (1, 7).
+    // Within the packets of (1, 7).
     chunk(1, 3, 2).packet(20, 50).copy_to(&mut buffer);
     chunk(3, 1, 0).packet(20, 60).copy_to(&mut buffer);
     chunk(1, 5, 0).packet(20, 70).copy_to(&mut buffer);
@@ -142,7 +142,7 @@ fn unread_writers_use_no_memory_once_their_chunks_are_overwritten() {
 proptest! {
     #![proptest_config(cases(64))]
 
-    /// With both engines, each writer's packets are the same for any sequence of writes and reads.
+    /// With both modes, each writer's packets are the same for any sequence of writes and reads.
     #[test]
     fn the_modes_differ_only_in_the_order_of_writers(
         steps in prop::collection::vec((1..4u16, 1..4u16, 1..200usize, 0..8u8), 1..300),

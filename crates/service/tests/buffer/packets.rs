@@ -1,4 +1,4 @@
-//! Packets are checked and completed on their way out.
+//! Packets are checked and completed when they are read.
 
 use crate::support::*;
 use ferretto_service::buffer::{Identity, Loss, Packet, Policy};
@@ -14,7 +14,7 @@ fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// A field with plausible contents.
+/// Returns a field with plausible contents.
 fn field(number: u64, wire_type: u64) -> Vec<u8> {
     let mut bytes = varint(number << 3 | wire_type);
     match wire_type {
@@ -27,14 +27,14 @@ fn field(number: u64, wire_type: u64) -> Vec<u8> {
     bytes
 }
 
-/// A packet as it leaves the service, if it does.
+/// Returns a packet as it leaves the service, if it is valid.
 fn outgoing(packet: &Packet<'_>, ids: &mut SequenceIds) -> Result<Vec<u8>, InvalidPacket> {
     validate(packet.fragments())?;
     let trusted = ids.trusted(packet).encode();
     Ok([&packet.to_vec(), trusted.as_bytes()].concat())
 }
 
-/// The verdict on bytes, which must not depend on how they are cut into slices.
+/// Returns the verdict on bytes, which must not depend on their division into slices.
 fn verdict(bytes: &[u8]) -> Result<(), InvalidPacket> {
     let whole = validate([bytes]);
     for cut in 0..=bytes.len() {
@@ -251,7 +251,7 @@ fn tracebuf_042_the_producers_word_on_losses_stays() {
         sent.windows(field.len()).any(|window| window == field)
     };
     assert!(has(&sent[0], 257) && !has(&sent[0], 3));
-    // 257 and 3: the last one counts, and must not hide the reason that the writer knew.
+    // 257 and 3: the last value counts, and must include the reason of the writer.
     assert!(has(&sent[1], 257) && sent[1].ends_with(&[0xd0, 0x02, 0x83, 0x02]));
 }
 

@@ -1,4 +1,4 @@
-//! Chunks that are patched after they came.
+//! Chunks that are patched after they were stored.
 
 use crate::support::*;
 
@@ -131,7 +131,7 @@ fn a_patched_size_of_the_last_fragment_is_parsed_again() {
         .packet(20, 1)
         .packet(20, 2)
         .copy_to(&mut buffer);
-    // Within its bytes, which changes no size, and then the size itself.
+    // First within its bytes, which changes no size, and then the size itself.
     assert!(buffer.try_patch(1, 1, 0, &[patch(21, [2; 4])], true));
     assert!(buffer.try_patch(1, 1, 0, &[patch(20, [0xff, 0x7f, 0, 0])], false));
     chunk(1, 1, 1).packet(20, 3).copy_to(&mut buffer);

@@ -1,4 +1,4 @@
-//! The packets that come out, their order, and the reports of those that do not.
+//! The packets that are read, their order, and the reports of losses.
 
 use crate::support::*;
 use ferretto_service::buffer::Policy;

@@ -1,4 +1,4 @@
-//! Chunks that come more than once.
+//! Chunks that arrive more than once.
 
 use crate::support::*;
 use ferretto_service::buffer::{BufferOptions, Policy, TraceBuffer};
@@ -62,7 +62,7 @@ fn a_loss_is_reported_once_for_repeated_commits() {
     lossy.copy_to(&mut buffer);
     chunk(1, 1, 1).packet(20, 2).copy_to(&mut buffer);
     assert_eq!(seeds(&mut buffer), [(1, 0), (2, 129)]);
-    // It was scraped; now it is committed.
+    // The chunk was scraped, and is now committed.
     lossy.copy_to(&mut buffer);
     chunk(1, 1, 2).packet(20, 3).copy_to(&mut buffer);
     assert_eq!(seeds(&mut buffer), [(3, 0)]);
@@ -216,7 +216,7 @@ fn tracebuf_033_a_chunk_is_consumed_once() {
 fn a_scraped_chunk_without_new_fragments_is_not_lost() {
     let mut buffer = ring(4096);
     let made = chunk(1, 1, 0).packet(20, 1).packet(20, 2);
-    // The last packet counted of a chunk that is being written is not looked at.
+    // The last counted packet of an unfinished chunk is ignored.
     made.clone().packet(20, 3).scraped().copy_to(&mut buffer);
     assert_eq!(seeds(&mut buffer), [(1, 0), (2, 0)]);
     made.clone().packet(20, 3).scraped().copy_to(&mut buffer);
@@ -246,6 +246,6 @@ fn an_aborted_packet_counts_once_for_repeated_commits() {
         assert_ne!(loss, 0);
         assert_eq!(buffer.stats().trace_writer_packet_loss, 1, "{read_between}");
         chunk(1, 1, 2).packet(20, 3).copy_to(&mut buffer);
-        assert_eq!(seeds(&mut buffer), [(3, 0)], "and is told once");
+        assert_eq!(seeds(&mut buffer), [(3, 0)], "the loss is reported once");
     }
 }

@@ -1,11 +1,11 @@
-//! The largest and the smallest of everything.
+//! Very large and very small sizes.
 
 use crate::support::*;
 use ferretto_service::buffer::{BufferOptions, TraceBuffer};
 
 const MIB: u64 = 1 << 20;
 
-/// Memory of this process that is really there, in bytes.
+/// Returns the resident memory of this process in bytes.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("procfs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -23,7 +23,7 @@ fn tracebuf_002_a_buffer_of_4_gib_costs_what_is_in_it() {
     for id in 0..1000 {
         chunk(1, 1, id).packet(4000, id as u8).copy_to(&mut buffer);
     }
-    // Other tests run meanwhile, and use far less than this.
+    // Other tests run at the same time, and use far less than this.
     assert!(resident() < before + 2048 * MIB);
     assert!(buffer.memory_usage() < 5 * MIB);
     let got = read_all(&mut buffer);
@@ -99,13 +99,13 @@ fn all_65535_writers_of_a_producer_have_their_sequences() {
         }
     }
     assert_eq!(buffer.sequences(), 65_535);
-    // Less than half a kilobyte for each, its chunks included.
+    // Less than half a kilobyte for each, including its chunks.
     let each = buffer.memory_usage() / 65_535;
     assert!(each < 512, "{each} bytes a writer");
     let got = read_all(&mut buffer);
     assert_eq!(got.len(), 2 * 65_535);
     assert!(got.iter().all(|got| got.loss == 0));
-    // Those that are idle are forgotten with the next chunk.
+    // Idle ones are forgotten with the next chunk.
     chunk(1, 1, 2).packet(20, 1).copy_to(&mut buffer);
     assert!(buffer.sequences() <= 1152, "{}", buffer.sequences());
     let each = buffer.memory_usage() / 65_535;
@@ -124,7 +124,7 @@ fn a_busy_writer_does_not_starve_others() {
     };
     chatter(&mut buffer, 50);
     chunk(1, 2, 0).packet(20, 2).copy_to(&mut buffer);
-    // More comes than is read, always; still the quiet one has its turn.
+    // More is always written than read; the quiet writer still has its turn.
     for _ in 0..60 {
         chatter(&mut buffer, 3);
         let got = read_one(&mut buffer).expect("a packet");

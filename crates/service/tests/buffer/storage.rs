@@ -1,4 +1,4 @@
-//! Places of chunks, and how room is made for them.
+//! The places of chunks, and how room is made for them.
 
 use crate::support::*;
 use ferretto_service::buffer::{
@@ -12,7 +12,7 @@ fn tracebuf_002_impossible_sizes_are_refused() {
     let too_large = 4_194_304 * 1024;
     assert_eq!(made(too_large).err(), Some(BufferError::Size(too_large)));
     assert_eq!(made(1).map(|buffer| buffer.size()).ok(), Some(4096));
-    // The largest a config can ask for does not round up to more than 32 bits. Memory may be short.
+    // The largest size of a config still fits 32 bits after rounding. Memory may be short.
     if let Ok(buffer) = made(4_194_303 * 1024) {
         assert_eq!(buffer.size(), (1 << 32) - 4096);
     }
@@ -42,7 +42,7 @@ fn the_index_is_small_compared_to_the_kept_chunks() {
             payload += made.payload.len() as u64;
         }
         let stats = buffer.stats();
-        // Of all that was written, the part that has not been overwritten.
+        // The part of the written bytes that has not been overwritten.
         let kept = payload * (stats.bytes_written - stats.bytes_overwritten) / stats.bytes_written;
         let ratio = buffer.memory_usage() as f64 / kept as f64;
         assert!(ratio <= 1.05, "{ratio} with {writers} writers");
@@ -75,7 +75,7 @@ fn tracebuf_005_a_chunk_that_does_not_fit_the_tail_wraps() {
     for id in 0..4 {
         chunk(1, 1, id).packet(1000, id as u8).copy_to(&mut buffer);
     }
-    // 4 records of 1024 fill it; the first is replaced by a small one, then one that needs the
+    // 4 records of 1024 fill it; the first is replaced by a small one, then by one that needs the
     // rest of the first and the second.
     chunk(1, 1, 4).packet(500, 4).copy_to(&mut buffer);
     chunk(1, 1, 5).packet(3000, 5).copy_to(&mut buffer);
@@ -90,7 +90,11 @@ fn tracebuf_005_a_chunk_that_does_not_fit_the_tail_wraps() {
     chunk(1, 1, 2).packet(2900, 2).copy_to(&mut buffer);
     assert_eq!(seeds(&mut buffer), [(1, 65), (2, 0)]);
     chunk(1, 1, 3).packet(2900, 3).copy_to(&mut buffer);
-    assert_eq!(seeds(&mut buffer), [(3, 0)], "what was read is not lost");
+    assert_eq!(
+        seeds(&mut buffer),
+        [(3, 0)],
+        "packets that were read are not lost"
+    );
 }
 
 #[test]
@@ -106,7 +110,7 @@ fn tracebuf_006_v1_discard_goes_on_while_the_reader_keeps_up() {
     assert_eq!(buffer.stats().chunks_discarded, 6);
     assert_eq!(read_all(&mut buffer).len(), 4);
     chunk(1, 1, 30).packet(1000, 30).copy_to(&mut buffer);
-    assert_eq!(read_all(&mut buffer).len(), 0, "it stays closed");
+    assert_eq!(read_all(&mut buffer).len(), 0, "the buffer stays closed");
     assert_eq!(buffer.stats().chunks_overwritten, 0);
 }
 

@@ -1,4 +1,4 @@
-//! Building chunks and examining the packets of a buffer.
+//! Builds chunks, and examines the packets of a buffer.
 
 use ferretto_service::buffer::{
     BufferOptions, Chunk, Identity, Patch, Policy, Semantics, TraceBuffer,
@@ -9,10 +9,10 @@ pub(crate) const FIRST: u8 = 1;
 pub(crate) const LAST: u8 = 2;
 pub(crate) const PATCH: u8 = 4;
 
-/// A size prefix saying that the packet is given up.
+/// The size prefix of an aborted packet.
 pub(crate) const ABORT: [u8; 4] = [0xff, 0xff, 0xff, 0x7f];
 
-/// A packet as it came out: producer, writer, bytes, loss.
+/// A packet as read: producer, writer, bytes, loss.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Got {
     pub(crate) producer: u16,
@@ -22,7 +22,7 @@ pub(crate) struct Got {
     pub(crate) loss: u32,
 }
 
-/// A chunk being made.
+/// A builder for a chunk.
 #[derive(Debug, Clone)]
 pub(crate) struct Make {
     pub(crate) producer: u16,
@@ -49,7 +49,7 @@ pub(crate) fn chunk(producer: u16, writer: u16, id: u32) -> Make {
 }
 
 impl Make {
-    /// A fragment of these bytes.
+    /// Adds a fragment of these bytes.
     pub(crate) fn bytes(mut self, bytes: &[u8]) -> Self {
         self.payload.extend(prefix(bytes.len()));
         self.payload.extend(bytes);
@@ -57,13 +57,13 @@ impl Make {
         self
     }
 
-    /// A fragment that takes `size` bytes with its size, filled from a seed.
+    /// Adds a fragment of `size` bytes including its size field, filled from a seed.
     pub(crate) fn packet(self, size: usize, seed: u8) -> Self {
         let body = body(size, seed);
         self.bytes(&body)
     }
 
-    /// Bytes as they are, not counted as a fragment.
+    /// Adds raw bytes, without counting a fragment.
     pub(crate) fn raw(mut self, bytes: &[u8]) -> Self {
         self.payload.extend(bytes);
         self
@@ -79,13 +79,13 @@ impl Make {
         self
     }
 
-    /// Fills the payload up to `size` bytes, as a shared-memory chunk is.
+    /// Pads the payload to `size` bytes, as in a shared-memory chunk.
     pub(crate) fn pad(mut self, size: usize) -> Self {
         self.payload.resize(size, 0);
         self
     }
 
-    /// As scraped while the writer was at it.
+    /// Marks the chunk as scraped while it was being written.
     pub(crate) fn scraped(mut self) -> Self {
         self.complete = false;
         self
@@ -114,7 +114,7 @@ impl Make {
     }
 }
 
-/// The contents of [`Make::packet`].
+/// Returns the contents of [`Make::packet`].
 pub(crate) fn body(size: usize, seed: u8) -> Vec<u8> {
     let prefix = if size <= 128 { 1 } else { 2 };
     (0..size - prefix)
@@ -170,7 +170,7 @@ pub(crate) fn read_all(buffer: &mut TraceBuffer) -> Vec<Got> {
     std::iter::from_fn(|| read_one(buffer)).collect()
 }
 
-/// The packets' first byte and loss, which says most in a test.
+/// Returns the first byte and the loss of each packet.
 pub(crate) fn seeds(buffer: &mut TraceBuffer) -> Vec<(u8, u32)> {
     read_all(buffer)
         .into_iter()
@@ -182,7 +182,7 @@ pub(crate) fn patch(offset: u32, data: [u8; 4]) -> Patch {
     Patch { offset, data }
 }
 
-/// So many cases, unless `PROPTEST_CASES` says otherwise.
+/// Runs this many cases, unless `PROPTEST_CASES` is set.
 pub(crate) fn cases(count: u32) -> ProptestConfig {
     let asked = std::env::var("PROPTEST_CASES");
     ProptestConfig {

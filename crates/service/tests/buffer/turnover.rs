@@ -1,4 +1,4 @@
-//! Writer and producer numbers that pass on to others, and packets that take long to arrive.
+//! Writer and producer ids that are reused, and packets that take long to arrive.
 
 use crate::support::*;
 
@@ -13,7 +13,7 @@ fn a_reused_writer_id_is_a_new_sequence() {
     assert_eq!(seeds(&mut buffer), [(0, 0), (1, 0), (2, 0)]);
     buffer.writer_ended(1, 1);
     buffer.writer_began(1, 1);
-    // Without being told, these would be chunks that were read before.
+    // Without the notification, these would be chunks that were read before.
     chunk(1, 1, 0).packet(20, 10).copy_to(&mut buffer);
     chunk(1, 1, 1).packet(20, 11).copy_to(&mut buffer);
     assert_eq!(seeds(&mut buffer), [(10, 0), (11, 0)]);
@@ -39,7 +39,7 @@ fn a_new_writer_does_not_continue_the_packet_of_the_old_one() {
     let got = read_all(&mut buffer);
     assert_eq!(got.len(), 1, "{got:?}");
     assert_eq!((got[0].bytes[0], got[0].pieces), (4, 1));
-    assert_ne!(got[0].loss, 0, "what the old one left unfinished is lost");
+    assert_ne!(got[0].loss, 0, "the old writer's unfinished packet is lost");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn restarting_a_writer_endlessly_uses_bounded_memory() {
     assert!(buffer.memory_usage() < 2 * MIB, "{}", buffer.memory_usage());
 }
 
-/// A piece of a packet, filling a chunk.
+/// Returns a piece of a packet that fills a chunk.
 fn piece(id: u32, last: u32) -> Make {
     let flags = u8::from(id > 0) * FIRST + u8::from(id < last) * LAST;
     chunk(1, 1, id).packet(4000, id as u8).flags(flags)
@@ -149,7 +149,7 @@ fn a_long_packet_whose_middle_is_patched_away_is_lost() {
         piece(id, 5).copy_to(&mut buffer);
         assert!(buffer.read_next().is_none());
     }
-    // A size of 3: the chunk now holds a piece and more behind it.
+    // A size of 3: the chunk now has a piece and more after it.
     assert!(buffer.try_patch(1, 1, 2, &[patch(0, [3, 0, 0, 0])], false));
     let _ = read_all(&mut buffer);
     for id in 4..6 {

@@ -1,17 +1,17 @@
-//! The check of packets beside a plain one that goes byte by byte.
+//! The check of packets compared to a simple one that works byte by byte.
 
 use ferretto_service::packet::{InvalidPacket, RESERVED_FIELDS, validate};
 use proptest::prelude::*;
 
 use crate::support::cases;
 
-/// The rules as they are written down.
+/// Checks a packet by the rules as documented.
 fn verdict(bytes: &[u8]) -> Result<(), InvalidPacket> {
     let mut rest = bytes;
     while !rest.is_empty() {
         let key = varint(&mut rest)?;
         let number = key >> 3;
-        // The number is cut to 32 bits before it is looked up.
+        // The number is truncated to 32 bits before it is checked.
         if RESERVED_FIELDS.contains(&(number as u32)) {
             return Err(InvalidPacket::Reserved(number as u32));
         }
@@ -49,7 +49,7 @@ fn varint(rest: &mut &[u8]) -> Result<u64, InvalidPacket> {
     Err(InvalidPacket::Varint)
 }
 
-/// A varint of at least `width` bytes, if that is more than the value needs.
+/// Encodes a varint of at least `width` bytes.
 fn padded(mut value: u64, width: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while value >= 0x80 || bytes.len() + 1 < width {
@@ -75,7 +75,7 @@ fn wire_types() -> impl Strategy<Value = u64> {
     prop_oneof![20 => prop::sample::select(vec![0, 1, 2, 2, 2, 5]), 1 => 0..8u64]
 }
 
-/// Widths that varints are padded to: none, that of lengths filled in later, and too wide ones.
+/// Returns the widths of padded varints: none, that of lengths filled in later, and too large ones.
 fn widths() -> impl Strategy<Value = usize> {
     prop_oneof![20 => Just(1), 10 => Just(4), 5 => 2..11usize, 1 => 11..13usize]
 }
@@ -89,7 +89,7 @@ fn values() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Bytes of a field with a length: of any kind, or fields again.
+/// Returns the bytes of a field with a length: arbitrary bytes, or fields again.
 fn contents() -> impl Strategy<Value = Vec<u8>> {
     let bytes = prop_oneof![
         4 => prop::collection::vec(any::<u8>(), 0..20),
@@ -107,7 +107,7 @@ fn contents() -> impl Strategy<Value = Vec<u8>> {
 
 fn fields() -> impl Strategy<Value = Vec<u8>> {
     let key = (numbers(), wire_types(), widths());
-    // One in twenty tells of another length than there is.
+    // One in twenty has a wrong length.
     let false_length = prop::option::weighted(0.05, values());
     (key, values(), contents(), widths(), false_length).prop_map(
         |((number, wire_type, key_width), value, content, width, false_length)| {
@@ -127,7 +127,7 @@ fn fields() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// Packets, of which some are cut off, have a byte changed or are bytes of any kind.
+/// Returns packets, some of which are truncated, have a changed byte or are arbitrary bytes.
 fn packets() -> impl Strategy<Value = Vec<u8>> {
     let packet = prop::collection::vec(fields(), 0..6).prop_map(|fields| fields.concat());
     let whole = packet.boxed();
@@ -148,7 +148,7 @@ fn packets() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// The bytes in slices of these sizes, in turn.
+/// Splits bytes into slices of these sizes, in turn.
 fn pieces<'a>(mut bytes: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
     let mut pieces = Vec::new();
     for size in sizes.iter().cycle() {
@@ -193,7 +193,7 @@ proptest! {
     ) {
         let expected = verdict(&packet);
         prop_assert_eq!(validate([&packet[..]]), expected);
-        // At least one size that is not 0, so that it ends.
+        // At least one size is not 0, so that this ends.
         let sizes = [&sizes[..], &[17]].concat();
         prop_assert_eq!(validate(pieces(&packet, &sizes)), expected);
         prop_assert_eq!(validate(packet.chunks(1)), expected);

@@ -1,4 +1,4 @@
-//! The process that rewrites a region. It is this same program, started again.
+//! The process that rewrites a region. It is this program again, in another mode.
 
 use std::ffi::c_void;
 use std::os::fd::AsRawFd;
@@ -12,7 +12,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 const PATH: &str = "HOSTILE_PATH";
 const SEED: &str = "HOSTILE_SEED";
 
-/// A small generator of numbers, the same ones for the same seed; never seeded with 0.
+/// A small pseudorandom generator with a seed other than 0.
 pub struct Random(pub u64);
 
 impl Random {
@@ -28,7 +28,7 @@ impl Random {
     }
 }
 
-/// A process at work; ended on drop.
+/// An attacking process, which is killed on drop.
 pub struct Attacker(Child);
 
 impl Attacker {
@@ -83,7 +83,7 @@ fn attack() {
     }
 }
 
-/// The region as the hostile process sees it: its own mapping, bound by nothing.
+/// The hostile process's own mapping of the region, to which it may write anything.
 struct Memory {
     base: NonNull<u8>,
     size: usize,
@@ -125,7 +125,8 @@ impl Memory {
         word.store(value, Ordering::Relaxed);
     }
 
-    /// Does one harm: half of the time something nearly right, which gets further than noise.
+    /// Makes one random write: half of the time an almost valid value, which gets further than
+    /// noise.
     fn strike(&self, random: &mut Random) {
         let page = random.next() as usize % (self.size / 4096) * 4096;
         let layout = Layout::ALL[random.next() as usize % 5];
@@ -133,7 +134,7 @@ impl Memory {
         let offset = layout.chunk_offset(PageSize::DEFAULT, index);
         let chunk = page + offset.expect("below the number of chunks");
         match random.next() % 8 {
-            // All complete.
+            // All chunks complete.
             0..3 => self.store_32(page, layout.word() | ((1 << (2 * layout.chunks())) - 1)),
             3 => self.store_32(page, random.next() as u32),
             4 => {
@@ -144,7 +145,7 @@ impl Memory {
                 );
                 self.store_16(chunk + 6, random.next() as u16 & 0x1c0f);
             }
-            // Fragments of a string each, of eight bytes with their length.
+            // A string in fragments of eight bytes each, including their length.
             5 => (8..chunk_end(layout)).step_by(8).for_each(|at| {
                 self.store_32(chunk + at, u32::from_le_bytes([7, 0xa2, 0x38, 4]));
                 self.store_32(chunk + at + 4, u32::from_le_bytes(*b"evil"));
@@ -158,7 +159,7 @@ impl Memory {
     }
 }
 
-/// Returns where whole groups of eight bytes end in a chunk, counted from its start.
+/// Returns the end of the whole groups of eight bytes in a chunk, from its start.
 fn chunk_end(layout: Layout) -> usize {
     layout.chunk_size(PageSize::DEFAULT) & !7
 }

@@ -1,5 +1,4 @@
-//! The shared-memory checklist as far as it asks things of the service, item by item, where it is
-//! not the memory alone that shows it.
+//! The items of the shared-memory checklist that concern the service, and not only the memory.
 
 use ferretto_ipc::port::producer::{Reply, Request};
 use ferretto_proto::commit_data_request::chunk_to_patch::Patch;
@@ -30,7 +29,7 @@ fn scraped() -> Behaviour {
     }
 }
 
-/// A chunk that travels inside the commit: one packet of `payload`, which may have holes.
+/// Returns a chunk inside a commit: one packet of `payload`, which may have holes.
 fn inline(writer: u16, id: u32, packets: u16, payload: &[u8], target: u32) -> ChunksToMove {
     let mut data = id.to_le_bytes().to_vec();
     data.extend(writer.to_le_bytes());

@@ -29,7 +29,7 @@ const PAGES: u64 = MEMORY as u64 / 4096;
 const HONEST_UID: u32 = 2000;
 const HOSTILE_UID: u32 = 666;
 
-/// Packets the honest producer writes in a round.
+/// The number of packets that the honest producer writes in a round.
 const PACKETS: usize = 40;
 
 struct Fight {
@@ -37,7 +37,7 @@ struct Fight {
     consumer: ClientId,
     honest: ClientId,
     hostile: Vec<ClientId>,
-    /// Kept alive: they end when they are dropped.
+    /// Kept alive: the processes end when they are dropped.
     _attackers: Vec<Attacker>,
     writer: TraceWriter,
     random: Random,
@@ -89,8 +89,8 @@ impl Fight {
         }
     }
 
-    /// One round: the hostile send arbitrary requests, the honest one writes, now and then all is
-    /// scraped.
+    /// Runs a round: the hostile producers send arbitrary requests, the honest one writes, and
+    /// sometimes all are scraped.
     fn round(&mut self, number: u64) {
         for client in self.hostile.clone() {
             for request in self.lies() {
@@ -105,7 +105,7 @@ impl Fight {
         }
         self.writer.flush(None);
         self.world.commit(self.honest);
-        assert_eq!(self.writer.drop_count(), 0, "others are not held up");
+        assert_eq!(self.writer.drop_count(), 0, "others are not blocked");
         if number.is_multiple_of(4) {
             let id = self.world.flush(self.consumer, 1000);
             self.world.run_for(10);
@@ -114,7 +114,7 @@ impl Fight {
         }
     }
 
-    /// Requests that name any chunk, in order or not, and patch anything, as any writer.
+    /// Returns requests with any chunk, in order or not, that patch anything, as any writer.
     fn lies(&mut self) -> Vec<Request> {
         let random = &mut self.random;
         let moves = (0..PAGES).map(|page| ChunksToMove {
@@ -167,13 +167,13 @@ impl Fight {
         ]
     }
 
-    /// Reads all there is, and looks at it.
+    /// Reads all packets, and checks them.
     fn collect(&mut self) {
         for packet in self.world.read(self.consumer) {
             match trusted_uid(&packet.0) {
                 Some(uid) if uid == u64::from(HONEST_UID) => self.check_honest(&packet),
                 Some(uid) if uid == u64::from(HOSTILE_UID) => self.foreign += 1,
-                _ => assert!(!packet.is_data(), "{packet:?} is from nobody"),
+                _ => assert!(!packet.is_data(), "{packet:?} has an unknown writer"),
             }
         }
         // The test's own record of messages is not part of the measurement.
@@ -191,7 +191,7 @@ impl Fight {
 
     fn check_honest(&mut self, packet: &Packet) {
         assert_eq!(packet.bytes(TEST_FIELD), Some(text(self.read).as_bytes()));
-        // Of a sequence's first packet nobody knows whether others went before it.
+        // Losses before the first packet of a sequence are not known.
         let loss = u64::from(self.read == 0);
         assert_eq!(packet.loss(), loss, "packet {}", self.read);
         self.read += 1;
@@ -209,7 +209,7 @@ impl Fight {
         );
         assert!(
             self.foreign > 0,
-            "the attack is lifelike enough to get packets stored"
+            "the attack is realistic enough to get packets stored"
         );
     }
 }
@@ -224,8 +224,8 @@ fn behaviour(uid: u32, brings: Option<usize>) -> Behaviour {
     }
 }
 
-/// Returns who wrote a packet, by the service's word: the last one counts. Hostile packets are
-/// well-formed only as far as the service checks them, which like upstream's lets pass field
+/// Returns the writer of a packet as stated by the service in its last field. Hostile packets are
+/// only well-formed as far as the service checks them; like upstream's, it passes nested field
 /// numbers that do not exist.
 fn trusted_uid(mut packet: &[u8]) -> Option<u64> {
     let mut uid = None;
@@ -253,7 +253,8 @@ fn trusted_uid(mut packet: &[u8]) -> Option<u64> {
     uid
 }
 
-/// Returns a packet of the honest producer: of many lengths, and recognisable in every byte.
+/// Returns a packet of the honest producer, with one of many lengths, and recognisable in every
+/// byte.
 fn text(number: usize) -> String {
     let letter = char::from(b'a' + (number % 26) as u8);
     format!("{number}:{}", letter.to_string().repeat(number * 37 % 600))

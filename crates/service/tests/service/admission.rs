@@ -1,4 +1,4 @@
-//! Sessions beside others, and the producers that may take part.
+//! Sessions alongside others, and producers that may take part.
 
 use ferretto_ipc::port::consumer::{Reply, Request};
 use ferretto_proto::TraceConfig;
@@ -77,7 +77,7 @@ fn an_exclusive_session_affects_its_own_user_and_one_of_root_affects_all() {
     assert!(world.ended(other, of_other).unwrap().starts_with(aborted));
     assert_eq!(world.ended(another, beside), None);
 
-    // Root is in nobody's way, nor is anyone in his.
+    // Sessions of root exclude no other, and are excluded by none.
     let root = world.consumer_of(0);
     let plain = world.enable(root, ConfigBuilder::new());
     assert_eq!(world.ended(root, plain), None);
@@ -140,7 +140,7 @@ fn sessions_of_others_do_not_exclude_root() {
     let refused = world.enable(root, ConfigBuilder::new());
     assert!(
         world.ended(root, refused).is_some(),
-        "but he has a limit, too"
+        "root also has a limit"
     );
 }
 
@@ -159,7 +159,7 @@ fn service_022_row_21_and_027_unique_names() {
     assert_eq!(world.ended(second, refused).unwrap(), text);
     let (reader, _) = clone(&mut world, by_id(1));
     world.free(first);
-    // The clone has the name still, and is in nobody's way.
+    // The clone also has the name, and does not exclude a session with it.
     let names = |world: &mut World| -> Vec<Vec<u8>> {
         let sessions = world.state(reader).tracing_sessions;
         let names = sessions.into_iter().map(|s| s.unique_session_name);
@@ -206,12 +206,12 @@ fn service_028_a_semaphore_that_allows_no_other_excludes() {
     let refused = world.enable(second, semaphore(9));
     let text = "Semaphore \"s\" exceeds maximum allowed other session count (1 > min(9, 0))";
     assert_eq!(world.ended(second, refused).unwrap(), text);
-    // A clone does not hold it, and no more does a session that is over.
+    // Neither a clone nor a session that is over holds the semaphore.
     clone(&mut world, by_id(1));
     world.disable(first);
     let accepted = world.enable(second, semaphore(0));
     assert_eq!(world.ended(second, accepted), None);
-    // Other names, or none, have nothing to do with it.
+    // Other names, or none, are unaffected.
     let third = world.consumer();
     let plain = world.enable(third, ConfigBuilder::new());
     assert_eq!(world.ended(third, plain), None);
@@ -281,8 +281,8 @@ fn service_025_clones_count_as_well() {
 
 type Mistake = (&'static str, fn(&mut TraceConfig));
 
-/// Makes all mistakes at once, then one less from the first on, and expects that always the first
-/// is told.
+/// Combines all mistakes, then removes one after the other from the first on, and expects that
+/// always the first is reported.
 fn first_is_reported(mut world: World, uid: u32, mistakes: &[Mistake]) {
     for first in 0..mistakes.len() {
         let config = ConfigBuilder::new().source("p").with(|c| {

@@ -11,7 +11,7 @@ fn kinds(packets: &[Packet]) -> Vec<u32> {
     packets.iter().map(Packet::kind).collect()
 }
 
-/// Clock ids and readings of a snapshot.
+/// Returns the clock ids and readings of a snapshot.
 fn clocks(packet: &Packet) -> Vec<(u64, u64)> {
     let snapshot = packet.bytes(f::CLOCK_SNAPSHOT).unwrap();
     let fields = Fields::new(snapshot).map(Result::unwrap);
@@ -63,7 +63,7 @@ fn service_049_extension_descriptors_follow_the_uuid() {
     };
     assert_eq!(fields(&packets[uuid + 1]), [(2, 200_000), (3, 9)]);
     assert_eq!(fields(&packets[uuid + 2]), [(1, 4)]);
-    // Told once a trace.
+    // They are written once per trace.
     world.run_for(20_000);
     let later = world.read(consumer);
     assert!(
@@ -114,7 +114,7 @@ fn the_time_stamp_counter_is_the_last_clock_and_its_drift_is_ignored() {
     assert_eq!(ids, [6, 2, 4, 1, 3, 5, 9]);
     assert_eq!(first[6], (9, 77));
     assert_eq!(first[0], (6, 1_000_000 * MS));
-    // A new snapshot is taken for the read: only one that differs is kept beside it.
+    // The read takes a new snapshot, and only a different one is kept besides it.
     for _ in 0..3 {
         world.now.tsc = world.now.tsc.map(|cycles| cycles + (1 << 40));
         world.run_for(10_000);

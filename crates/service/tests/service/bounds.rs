@@ -1,4 +1,4 @@
-//! The cost of large and strange input.
+//! The cost of large and unusual input.
 
 use ferretto_ipc::port::producer::Request;
 use ferretto_proto::InitializeConnectionRequest;

@@ -1,4 +1,4 @@
-//! Buffers as sessions and producers see them.
+//! Buffers, as seen by sessions and producers.
 
 use ferretto_ipc::port::consumer::Request as ConsumerRequest;
 use ferretto_ipc::port::producer::Request;
@@ -39,7 +39,8 @@ fn the_buffer_mode_determines_the_order_of_writers() {
             config.with(|c| c.buffers[0].experimental_mode = mode),
         );
         let mut writers = producers.map(|p| [world.writer(p), world.writer(p)]);
-        // More than fits one batch, each writer's last things long after the first ones of others.
+        // More than fits one batch, with each writer's last packets long after the first ones of
+        // others.
         let long = "x".repeat(1000);
         let mut written = Vec::new();
         for round in 0..30 {
@@ -62,7 +63,7 @@ fn the_buffer_mode_determines_the_order_of_writers() {
 
 #[test]
 fn tracebuf_001_the_mode_decides_how_losses_are_told() {
-    // Modes that do not exist are refused, see `config_012`.
+    // Unknown modes are refused, see `config_012`.
     for (mode, first_loss) in [(None, 1), (Some(0), 1), (Some(1), 0)] {
         let config = ferretto_wire::encode(|config| {
             config.nested(1, |buffer| {
@@ -109,7 +110,7 @@ fn tracebuf_047_a_long_read_comes_in_parts_and_misses_nothing() {
         .last()
         .is_none_or(|(_, has_more)| *has_more)
     {
-        // More is committed while the first part is on its way.
+        // More is committed while the first part is in transit.
         if parts < 5 {
             write(&mut world, 10);
         }
@@ -169,7 +170,8 @@ fn a_buffer_that_fills_as_fast_as_it_is_read_does_not_starve_others() {
     assert!(got.iter().any(|text| text == "quiet"), "{}", got.len());
 }
 
-/// A chunk inside a commit, with one fragment; `packets` is count and flags as in its header.
+/// Returns a chunk inside a commit, with one fragment; `packets` is count and flags as in its
+/// header.
 fn inline(writer: u16, id: u32, packets: u16, text: &str, target: u32) -> ChunksToMove {
     let packet = ferretto_wire::encode(|packet| packet.string(TEST_FIELD, text));
     let mut data = id.to_le_bytes().to_vec();
@@ -213,13 +215,14 @@ fn a_reused_writer_id_is_a_new_writer() {
     assert_eq!(texts(&world.read(consumer)), ["old"]);
     world.produce(producer, unregister);
     world.produce(producer, register);
-    // As if it continued the old one's packet, then a chunk with a number that was used before.
+    // A chunk that appears to continue the old writer's packet, then one with an id that was used
+    // before.
     commit(&mut world, 2, FIRST, "not to be joined");
     commit(&mut world, 3, 0, "new");
     let packets = world.read(consumer);
     assert_eq!(texts(&packets), ["new"]);
     let data = packets.iter().find(|packet| packet.is_data()).unwrap();
-    assert_ne!(data.loss(), 0, "something was lost before it");
+    assert_ne!(data.loss(), 0, "a loss precedes it");
 }
 
 #[test]
@@ -253,5 +256,9 @@ fn a_packet_of_64_megabytes_reaches_the_consumer() {
     let packets = world.read(consumer);
     let large = packets.iter().find(|packet| packet.is_data()).unwrap();
     assert!(large.bytes(TEST_FIELD) == Some(&body), "every byte");
-    assert_eq!(large.loss(), 1, "the first of a writer, to the older mode");
+    assert_eq!(
+        large.loss(),
+        1,
+        "the older mode reports a loss at the start of a writer"
+    );
 }

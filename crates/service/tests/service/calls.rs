@@ -1,4 +1,4 @@
-//! Calls nobody would make: repeated, too early, too late, or without wanting a reply.
+//! Unusual calls: repeated, too early, too late, or without a reply.
 
 use ferretto_ipc::port::{consumer, producer};
 use ferretto_proto::{
@@ -12,8 +12,8 @@ use ferretto_service::{ClientId, Event, ServiceOptions};
 
 use crate::world::{Behaviour, ConfigBuilder, SERVICE_UID, TEST_FIELD, World, texts};
 
-/// Every call of the producer port but the one that asks for commands, naming instance and writer
-/// 1.
+/// Returns all calls of the producer port but the one that asks for commands, with instance 1 and
+/// writer 1.
 fn producer_calls() -> Vec<producer::Request> {
     use producer::Request as R;
     let descriptor = || DataSourceDescriptor {
@@ -146,7 +146,7 @@ fn calls_of_producers_succeed_at_any_time_and_repeatedly() {
     world.start(consumer);
     each_succeeds(&mut world);
     assert_eq!(world.ended(consumer, session), None);
-    // It records all the same.
+    // It records nevertheless.
     world.register(producer, "p");
     let mut writer = world.writer(producer);
     world.write(producer, &mut writer, &["text"]);
@@ -185,7 +185,7 @@ fn repeated_calls_of_consumers_change_nothing() {
 
 #[test]
 fn a_producer_of_the_first_sdk_version_records() {
-    // It says nothing but its name, confirms nothing and registers no writer.
+    // It sends only its name, confirms no start or stop, and registers no writer.
     let mut world = World::new();
     let behaviour = Behaviour {
         confirms_start: false,

@@ -1,4 +1,4 @@
-//! Clones: the present content of a session, to be read while it goes on.
+//! Clones: the current content of a session, which can be read while the session continues.
 
 use ferretto_ipc::port::consumer::{Reply, Request};
 use ferretto_proto::clone_session_request::Selector;
@@ -33,7 +33,7 @@ pub fn by_name(name: &str) -> CloneSessionRequest {
     }
 }
 
-/// Asks for a clone with a descriptor to go with it, as upstream's client always does.
+/// Requests a clone with a descriptor, as upstream's client always does.
 pub fn ask(world: &mut World, client: ClientId, request: CloneSessionRequest) -> u64 {
     world.call_with(client, Request::CloneSession(request), Some(null()))
 }
@@ -45,7 +45,7 @@ pub fn cloned(world: &World, client: ClientId, request: u64) -> CloneSessionResp
     }
 }
 
-/// A clone for a new consumer.
+/// Makes a clone for a new consumer.
 pub fn clone(world: &mut World, request: CloneSessionRequest) -> (ClientId, CloneSessionResponse) {
     let reader = world.consumer();
     let id = ask(world, reader, request);
@@ -87,7 +87,7 @@ pub fn record(config: ConfigBuilder) -> Recording {
 }
 
 impl Recording {
-    /// A recording that runs, with a writer of this producer.
+    /// Starts a recording, with a writer of this producer.
     pub fn new(world: World, producer: ClientId, consumer: ClientId) -> Self {
         let writer = world.writer(producer);
         Self {
@@ -110,7 +110,7 @@ fn uuid(packets: &[Packet]) -> TraceUuid {
     TraceUuid::decode_from_slice(uuid.unwrap()).unwrap()
 }
 
-/// Times and fields of the lifecycle events.
+/// Returns the times and fields of the lifecycle events.
 fn events(packets: &[Packet]) -> Vec<(u32, u64)> {
     let number = |packet: &Packet| {
         let field = Fields::new(packet.bytes(f::SERVICE_EVENT)?).next()?.ok()?;
@@ -226,7 +226,7 @@ fn service_071_which_session_is_cloned() {
     );
     world.disable(consumers[1]);
     assert_eq!(lsb(&mut world, by_id(u64::MAX)), b'c');
-    // A clone has the name as well, but is not meant by it; its number will do.
+    // A name never selects a clone, although the clone has it as well; its id does.
     let (reader, _) = clone(&mut world, by_name("a"));
     assert_eq!(lsb(&mut world, by_name("a")), b'a');
     let id = world
@@ -243,7 +243,7 @@ fn service_071_which_session_is_cloned() {
         refusal(&mut world, other, by_name("a")),
         "Tracing session not found"
     );
-    // Nor is it in the way of a session of that name.
+    // Nor does the clone exclude a session of that name.
     let again = world.enable(consumers[0], named("a"));
     assert_eq!(world.ended(consumers[0], again), None);
 }
@@ -341,7 +341,7 @@ fn service_073_a_transferred_buffer_starts_empty_and_holds_nobody_up() {
     assert_eq!(copied, [0, 5_000_000_000]);
     assert!(
         packets.iter().any(|packet| packet.event() == Some(8)),
-        "the slow one is named"
+        "the slow data source is reported"
     );
     for (which, text) in [(0, "a3"), (1, "b3")] {
         world.write(producers[which], &mut writers[which], &[text]);
@@ -375,7 +375,7 @@ fn service_075_sessions_that_do_not_run() {
         outcome(&packets),
         Some(FinalFlushOutcome::FINAL_FLUSH_FAILED)
     );
-    // As was said before, it is as unread as it was.
+    // As stated above, it is still unread.
     assert_eq!(texts(&r.world.read(r.consumer)), ["one"]);
     let (reader, _) = clone(&mut r.world, by_name("s"));
     let packets = r.world.read(reader);
@@ -383,7 +383,7 @@ fn service_075_sessions_that_do_not_run() {
     assert_eq!(
         packets[0].kind(),
         f::CLOCK_SNAPSHOT,
-        "also once the session's was read"
+        "even after the session was read"
     );
 }
 
@@ -427,7 +427,7 @@ fn a_clone_contains_triggers_and_the_session_keeps_them() {
     assert_eq!(
         texts(&r.world.read(early)),
         ["one"],
-        "also before the trigger"
+        "even before the trigger"
     );
     let request = ActivateTriggersRequest {
         trigger_names: vec![b"t".to_vec()],
@@ -465,10 +465,10 @@ fn a_clone_contains_triggers_and_the_session_keeps_them() {
     assert_eq!(
         received(&packets, f::TRIGGER).len(),
         1,
-        "the session has its own still"
+        "the session still has its own"
     );
     assert_eq!(texts(&packets), ["one"]);
-    // Clones are done with triggers.
+    // Clones have no further use for triggers.
     r.world.produce(r.producer, activate);
     assert!(received(&r.world.read(reader), f::TRIGGER).is_empty());
 }

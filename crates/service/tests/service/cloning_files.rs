@@ -126,13 +126,13 @@ fn a_file_that_cannot_be_copied_fails_the_clone() {
     assert!(r.world.files.values().all(|file| file.closed));
     let original = r.world.files.values().next().unwrap();
     assert_eq!(texts(&split_file(&original.bytes)), ["one"]);
-    // Its file is closed; it is cloned like any other.
+    // Its file is closed, so it can be cloned like any other session.
     let (_, reply) = clone(&mut r.world, by_name("s"));
     assert_eq!(reply.was_write_into_file, Some(false));
 }
 
-/// Found by simulation: the clone was made without the packets that the failed write had taken out
-/// of the buffers.
+/// Regression test for a bug found by simulation: the clone lacked the packets that the failed
+/// write had taken out of the buffers.
 #[test]
 fn a_failed_file_write_fails_the_waiting_clone() {
     let mut r = record(into_file());
@@ -148,7 +148,7 @@ fn a_failed_file_write_fails_the_waiting_clone() {
         "Failed to write the trace file: No space left on device (os error 28)"
     );
     assert_eq!(r.world.files.len(), 1);
-    // The rest can still be cloned, as of any session that has ended.
+    // The remaining content can still be cloned, as that of any ended session.
     let (_, reply) = clone(&mut r.world, by_name("s"));
     assert_eq!(reply.was_write_into_file, Some(false));
 }
@@ -168,7 +168,7 @@ fn a_clone_of_a_disconnected_requester_is_removed() {
     assert!(r.world.files.values().nth(1).unwrap().closed);
 }
 
-/// Readings of each clock, snapshot by snapshot, with where in the trace they are.
+/// Returns the readings of each clock, snapshot by snapshot, with their index in the trace.
 fn snapshots(packets: &[Packet]) -> Vec<(usize, BTreeMap<u64, u64>)> {
     let reading = |clock: ferretto_wire::Field<'_>| {
         let clock = Packet(clock.as_bytes()?.to_vec());
@@ -187,8 +187,8 @@ fn snapshots(packets: &[Packet]) -> Vec<(usize, BTreeMap<u64, u64>)> {
         .collect()
 }
 
-/// Returns what `CLOCK_BOOTTIME` was at this `CLOCK_MONOTONIC`, as readers work it out: by the last
-/// snapshot before it.
+/// Returns `CLOCK_BOOTTIME` at this `CLOCK_MONOTONIC` as readers compute it: from the last snapshot
+/// before it.
 fn boottime(packets: &[Packet], monotonic: u64) -> u64 {
     let (id_of_boottime, id_of_monotonic) = (6, 3);
     let all = snapshots(packets);
@@ -206,7 +206,7 @@ fn clocks_in_the_clone_of_a_file_never_go_backwards() {
     let mut written = Vec::new();
     for round in 0..16 {
         r.world.run_for(500);
-        // A suspend, so that each snapshot says something new.
+        // A suspend makes each snapshot significant.
         r.world.now.boottime += 20_000_000;
         r.world.now.realtime += 20_000_000;
         r.world.now.realtime_coarse += 20_000_000;

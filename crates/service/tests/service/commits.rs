@@ -1,4 +1,4 @@
-//! CommitData from producers that are wrong, or mean harm.
+//! CommitData of faulty or hostile producers.
 
 use ferretto_ipc::port::producer::{Reply, Request};
 use ferretto_proto::CommitDataRequest;
@@ -32,7 +32,7 @@ fn inline(data: Vec<u8>, target: u32) -> ChunksToMove {
     }
 }
 
-/// A chunk with one packet of one text, as writer 7.
+/// Returns a chunk of writer 7 with one packet of one text.
 fn chunk(id: u32, text: &str) -> Vec<u8> {
     let packet = ferretto_wire::encode(|packet| packet.string(TEST_FIELD, text));
     let mut chunk = id.to_le_bytes().to_vec();
@@ -66,7 +66,7 @@ fn patch(world: &mut World, producer: ClientId, patches: Vec<ChunkToPatch>) {
 #[test]
 fn service_014_and_ipc_050_and_relay_022_a_buffer_never_assigned() {
     let (mut world, producer, consumer) = recording();
-    // Buffer 2 exists, buffer 77 does not; neither is this producer's.
+    // Buffer 2 exists, buffer 77 does not; neither belongs to this producer.
     for target in [2, 77, 0, 65_535] {
         let before = world.stats(consumer).chunks_discarded.unwrap();
         commit(
@@ -82,7 +82,7 @@ fn service_014_and_ipc_050_and_relay_022_a_buffer_never_assigned() {
     world.lose_commits(producer);
     commit(&mut world, producer, vec![moved(0, 0, 2)]);
     assert_eq!(world.stats(consumer).chunks_discarded, Some(5));
-    // Its chunk is free again all the same.
+    // Its chunk is freed nevertheless.
     let region = world.producers[&producer].region.clone().unwrap();
     let page = ferretto_shm::PageSize::DEFAULT;
     let free = ferretto_shm::ServiceRegion::new(region, page).unwrap();
@@ -271,7 +271,7 @@ fn service_021_and_043_and_ipc_051_whose_flush_it_is() {
     let second = world.flush(consumers[1], 0);
     acknowledge(&mut world, producers[0], 99);
     assert_eq!(world.flushed(consumers[0], first), None);
-    // One acknowledgement is for all flushes up to it, of every session.
+    // One acknowledgement covers all earlier flushes, of every session.
     acknowledge(&mut world, producers[1], 2);
     assert_eq!(world.flushed(consumers[0], first), Some(true));
     assert_eq!(world.flushed(consumers[1], second), Some(true));

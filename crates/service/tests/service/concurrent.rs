@@ -1,4 +1,4 @@
-//! Other sessions, as a trace tells of them.
+//! Transitions of other sessions in a trace.
 
 use ferretto_proto::fields::{concurrent_session_event as event, trace_packet as f};
 use ferretto_service::ClientId;
@@ -12,7 +12,8 @@ const STARTED: u64 = 3;
 const STOPPING: u64 = 4;
 const CLONED: u64 = 5;
 
-/// A transition: its time in milliseconds since `begin`, the state, and the name of the session.
+/// Returns the transitions: their time in milliseconds since `begin`, the state, and the name of
+/// the session.
 fn transitions(packets: &[Packet], begin: u64) -> Vec<(u64, u64, String)> {
     let seen = packets
         .iter()
@@ -106,7 +107,7 @@ fn service_080_transitions_of_others_in_order() {
             (event::NUM_DATA_SOURCES, Some(1)),
         ]
     );
-    // Told once. The stop is given up waiting for after five seconds; freeing says nothing more.
+    // They are reported once. The stop times out after five seconds; freeing adds no transition.
     world.run_for(5000);
     world.free(old);
     world.start(new);
@@ -159,7 +160,7 @@ fn service_080_events_are_bounded_and_the_newest_dropped() {
     let seen = transitions(&world.read(own), begin);
     assert_eq!(seen.len(), 4096);
     assert_eq!(seen[4095].1, CONFIGURED);
-    // Long names count by their size.
+    // The size of long names counts.
     let name = "n".repeat(100_000);
     for _ in 0..10 {
         world.enable(other, named(&name));

@@ -1,4 +1,4 @@
-//! The parts of a config that reach the producers, and those that come back with the trace.
+//! The parts of a config that are sent to producers, and those that the trace contains.
 
 use ferretto_ipc::port::producer::Request as Produce;
 use ferretto_proto::fields::trace_packet as f;
@@ -8,14 +8,14 @@ use ferretto_wire::{Fields, encode};
 
 use crate::world::{ConfigBuilder, World};
 
-/// Encoding of a DataSourceConfig field that holds a data source's own config, with its numbers.
+/// The numbers of DataSourceConfig fields with a data source's own config.
 const OPAQUE: [u32; 47] = [
     100, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113, 114, 116, 117, 118, 120, 121,
     123, 124, 125, 126, 127, 128, 129, 130, 131, 132, 133, 134, 135, 136, 137, 138, 139, 140, 141,
     142, 143, 144, 150, 1000, 160, 999, 2000, 99_999,
 ];
 
-/// The bytes of a config with one buffer and a data source `p`, whose config ends with `own`.
+/// Encodes a config with one buffer and a data source `p`, whose config ends with `own`.
 fn config_with(own: &[u8]) -> Vec<u8> {
     encode(|config| {
         config.nested(1, |buffer| buffer.varint(1, 64));
@@ -28,7 +28,7 @@ fn config_with(own: &[u8]) -> Vec<u8> {
     })
 }
 
-/// Returns a config as it is in the trace, and as the producer gets it.
+/// Returns a config as in the trace, and as sent to the producer.
 fn pass_on(config: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let mut world = World::new();
     let producer = world.simple_producer("p");
@@ -49,7 +49,7 @@ fn find(number: u32, message: &[u8]) -> Vec<u8> {
 
 #[test]
 fn config_001_and_002_and_004_unknown_fields_come_back_and_reach_the_producer() {
-    // A number, and a message whose encoding nobody would make.
+    // A number, and a message with an unusual encoding.
     let unknown = encode(|e| {
         e.varint(4321, 7);
         e.bytes(99_999, b"\x08\x80\x00\x0a\x84\x80\x80\x00abcd");

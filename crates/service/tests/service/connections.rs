@@ -1,4 +1,4 @@
-//! Producers come, offer things, and go.
+//! Producers connect, register data sources, and disconnect.
 
 use std::os::fd::OwnedFd;
 
@@ -234,7 +234,7 @@ fn ipc_044_the_stream_may_be_opened_again_or_without_a_reply() {
         fd: None,
     });
     world.open_stream(producer);
-    // The first stream ended; SetupTracing does not come again.
+    // The first stream ended; SetupTracing is not repeated.
     assert!(
         world.producers[&producer]
             .replies
@@ -471,7 +471,7 @@ fn producer_filters_select_producers_by_name() {
 
 #[test]
 fn a_producer_can_disconnect_at_any_time() {
-    // A time in milliseconds, and the consumer's actions around it.
+    // A time in milliseconds, and true if the consumer has disabled tracing before.
     for (leaves_after, disables) in [(0, false), (10, false), (10, true)] {
         let mut world = World::new();
         let behaviour = Behaviour {
@@ -494,14 +494,14 @@ fn a_producer_can_disconnect_at_any_time() {
             assert_eq!(
                 world.ended(consumer, session),
                 None,
-                "it waits for the producer"
+                "the session waits for the producer"
             );
         }
         world.disconnect(producer);
         assert_eq!(
             world.flushed(consumer, flush),
             Some(true),
-            "nobody is waited for"
+            "the session waits for no producer"
         );
         if !disables {
             world.disable(consumer);

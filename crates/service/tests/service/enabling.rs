@@ -1,4 +1,4 @@
-//! Configs that are accepted, and the errors for the others.
+//! Accepted configs, and the errors of refused ones.
 
 use ferretto_ipc::port::consumer::Request;
 use ferretto_proto::trace_config::buffer_config::ExperimentalMode;
@@ -10,7 +10,7 @@ use ferretto_proto::{
 
 use crate::world::{ConfigBuilder, World};
 
-/// The error of a config in a world of its own.
+/// Returns the error of a config in a new world.
 fn refusal(change: impl FnOnce(&mut TraceConfig)) -> String {
     let mut world = World::new();
     let consumer = world.consumer();
@@ -54,7 +54,7 @@ fn service_022_row_01_and_033_and_ipc_055_one_session_at_a_time() {
         "A Consumer is trying to EnableTracing() but another tracing session is already active \
          (forgot a call to FreeBuffers() ?)"
     );
-    // The first request lost its place; the session did not notice.
+    // The first request was replaced; the session is unaffected.
     assert!(world.answer(consumer, first).is_none());
     assert_eq!(world.state(consumer).num_sessions_started, Some(1));
 }
@@ -211,7 +211,7 @@ fn service_022_row_13_and_024_and_tracebuf_003_buffers() {
     assert_eq!(refusal(|c| c.buffers[0].size_kb = Some(0)), invalid);
     assert_eq!(refusal(|c| c.buffers[0].size_kb = None), invalid);
     assert_eq!(refusal(|c| c.buffers[0].size_kb = Some(4_194_304)), invalid);
-    // Upstream's service would abort on one that is 4 GiB once rounded up to pages.
+    // Upstream's service would abort on one that is 4 GiB after rounding up to pages.
     assert_eq!(
         refusal(|c| {
             c.buffers[0].size_kb = Some(4_194_301);
@@ -404,7 +404,7 @@ fn enable_tracing_after_attach_needs_no_config() {
     assert!(world.answer(consumer, first).is_none());
     world.disable(consumer);
     assert_eq!(world.ended(consumer, second).unwrap(), "");
-    // Too late for the event, but not left waiting.
+    // Too late for the event, but answered.
     let third = world.call(consumer, Request::EnableTracing(rearm));
     assert_eq!(world.ended(consumer, third).unwrap(), "");
 }

@@ -1,4 +1,4 @@
-//! Recordings of a day, by virtual time.
+//! Recordings of a day in virtual time.
 
 use ferretto_ipc::port::producer::Request;
 use ferretto_proto::DataSourceDescriptor;
@@ -22,14 +22,14 @@ fn repeats_state(descriptor: &mut DataSourceDescriptor) {
     descriptor.handles_incremental_state_clear = Some(true);
 }
 
-/// A producer with a data source that repeats its incremental state when it is asked to.
+/// Returns a producer with a data source that repeats its incremental state on request.
 fn producer(world: &mut World) -> ClientId {
     let producer = world.producer("p");
     world.register_with(producer, "p", repeats_state);
     producer
 }
 
-/// Commands to flush and to clear since the last call.
+/// Returns the number of commands to flush and to clear since the last call.
 fn commands(world: &mut World, producer: ClientId) -> (usize, usize) {
     let known = world.producers.get_mut(&producer).unwrap();
     let commands = std::mem::take(&mut known.commands);
@@ -40,7 +40,7 @@ fn commands(world: &mut World, producer: ClientId) -> (usize, usize) {
     )
 }
 
-/// Bytes of memory the service holds, as far as its printed state tells.
+/// Returns the memory of the service in bytes, according to its debug output.
 fn footprint(world: &World) -> usize {
     format!("{:?}", world.service).len()
 }
@@ -50,7 +50,7 @@ fn a_day_into_a_file_keeps_its_periods_and_its_memory() {
     const FLUSH_MS: u64 = 30_000;
     const CLEAR_MS: u64 = 60_000;
     let mut world = World::new();
-    // Between two multiples of each period, so that drift would show.
+    // Between two multiples of each period, so that drift would be visible.
     world.advance(1234 * MS + 567);
     let producer = producer(&mut world);
     let consumer = world.consumer();
@@ -79,9 +79,9 @@ fn a_day_into_a_file_keeps_its_periods_and_its_memory() {
         held.push(world.service.inventory());
         prints.push(footprint(&world));
     }
-    // Each hour is like the one before. Numbers grow by a digit now and then.
+    // All hours have the same counts; their printed form may grow by a digit.
     assert!(held.iter().all(|hour| *hour == held[0]), "{held:?}");
-    // From when the ring has been filled once.
+    // Measured after the ring has been filled once.
     let (early, late) = (prints[11], prints[23]);
     assert!(late < early + early / 50, "{prints:?}");
     let hour = |index: usize| sizes[index] - sizes[index - 1];
@@ -100,7 +100,7 @@ fn a_day_into_a_file_keeps_its_periods_and_its_memory() {
     assert_eq!(world.service.inventory(), Inventory::default());
 }
 
-/// Events of this kind fall on multiples of the period, none is left out, and none comes late.
+/// Checks that events of this kind are at multiples of the period, complete and in time.
 fn check_periods(packets: &[Packet], kind: u32, period_ms: u64) {
     let events = packets.iter().filter(|p| p.event() == Some(kind));
     let times: Vec<u64> = events.map(|p| p.int(f::TIMESTAMP).unwrap()).collect();
@@ -114,7 +114,7 @@ fn check_periods(packets: &[Packet], kind: u32, period_ms: u64) {
     );
 }
 
-/// Writes names once and then only their numbers, as track events do.
+/// Writes names once and then only their ids, as track events do.
 struct Interning {
     writer: TraceWriter,
     written: u64,
@@ -173,14 +173,14 @@ fn a_ring_after_a_day_is_readable_from_the_first_repeated_state() {
     let packets = world.read(consumer);
     let data: Vec<_> = packets.iter().filter(|packet| packet.is_data()).collect();
     let flags = |packet: &Packet| packet.int(f::SEQUENCE_FLAGS).unwrap();
-    // Packets before the first repetition need state that was overwritten, and report a loss.
+    // Packets before the first repetition need overwritten state, and report a loss.
     let first = data.iter().position(|p| flags(p) & CLEARED != 0).unwrap();
     let repeats = (CLEAR_MS / WRITE_MS) as usize;
     assert!(first <= repeats, "{first} packets cannot be read");
     assert_ne!(data[0].loss(), 0);
     let readable = &data[first..];
     assert!(readable.len() > 5 * repeats, "{} packets", readable.len());
-    // From there on nothing is missing, and the state is repeated as often as asked for.
+    // From there on the trace is complete, and the state is repeated as often as requested.
     let numbers: Vec<u64> = readable
         .iter()
         .map(|p| p.int(f::TIMESTAMP).unwrap())

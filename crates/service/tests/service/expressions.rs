@@ -1,4 +1,4 @@
-//! Regular expressions of configs, and bounds on their cost.
+//! Regular expressions of configs, and limits on their cost.
 
 use ferretto_ipc::port::consumer::Request;
 use ferretto_proto::ChangeTraceConfigRequest;
@@ -25,7 +25,7 @@ fn the_expressions_of_a_session_and_of_a_user_are_bounded() {
         refused,
         format!("Invalid regular expression \"a.*b\" in producer_name_regex_filter: {too_many}")
     );
-    // A few of them are as bad, if they are large.
+    // A few large ones also exceed the limit.
     let large = r"\w{10}".to_owned() + &"x".repeat(200);
     let refused = refusal(&mut world, 1, with_expressions(200, &large)).unwrap();
     assert!(
@@ -67,9 +67,9 @@ fn expressions_of_a_changed_config_have_the_same_limit() {
     assert_eq!(
         change(with_expressions(256, "p")),
         0,
-        "as if it was not understood"
+        "the change is ignored"
     );
-    // Replaced expressions do not count any more.
+    // Replaced expressions do not count.
     for _ in 0..10 {
         assert_eq!(change(with_expressions(100, "other")), 0);
     }

@@ -70,7 +70,7 @@ fn service_059_the_file_is_complete_when_the_end_is_told() {
     assert_eq!(r.texts(), ["early"]);
     assert!(
         r.world.read(r.consumer).is_empty(),
-        "not while the file is open"
+        "not before the file is closed"
     );
     r.write("late");
     r.world.disable(r.consumer);
@@ -85,7 +85,7 @@ fn service_059_the_file_is_complete_when_the_end_is_told() {
         .stats()
         .expect("statistics at the end");
     assert_eq!(stats.buffer_stats[0].chunks_read, Some(2));
-    // Anything else is readable now: nothing but the end of reading.
+    // The session is readable now, but has only the end of its trace.
     assert_eq!(r.world.read(r.consumer).len(), 1);
 }
 
@@ -100,7 +100,7 @@ fn service_032_where_to_write() {
          populated (but not both)"
     );
     let to_path = || into_file().with(|c| c.output_path = Some(b"/tmp/trace".to_vec()));
-    // Of a path and a descriptor, the path counts.
+    // A path takes precedence over a descriptor.
     world.enable_into(consumer, to_path(), null());
     let path = world.files.values().next().unwrap().path.as_deref();
     assert_eq!(path, Some(&b"/tmp/trace"[..]));
@@ -202,7 +202,7 @@ fn requests_wait_while_the_file_is_created() {
     let packets = split_file(&world.files.values().next().unwrap().bytes);
     assert!(
         packets.iter().any(|packet| packet.event() == Some(2)),
-        "it was started"
+        "the session was started"
     );
 }
 
@@ -326,11 +326,11 @@ fn a_full_disk_ends_the_session_with_an_error() {
     assert!(r.file().closed);
     assert!(
         r.texts().iter().all(|text| *text == line),
-        "what is there is whole"
+        "all written packets are complete"
     );
     r.world.free(r.consumer);
     assert_eq!(r.world.sessions(), 0);
-    // The service goes on.
+    // The service continues.
     r.world.disk = usize::MAX;
     let again = r.world.enable_into(r.consumer, into_file(), null());
     r.world.disable(r.consumer);
@@ -366,7 +366,7 @@ fn at_most_one_batch_is_prepared_while_another_is_written() {
     for _ in 0..1000 {
         r.write(&line);
     }
-    // The first of four writes takes its time.
+    // The first of four writes is slow.
     r.world.write_faults.push_back(WriteFault::Short);
     r.world.run_for(5000);
     assert!(r.file().bytes.len() < 1 << 20);

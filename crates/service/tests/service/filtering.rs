@@ -14,7 +14,7 @@ use crate::world::pipeline::{
 };
 use crate::world::{ConfigBuilder, Packet, TEST_FIELD, World, split_file, texts};
 
-/// Longest slice of a packet in a reply.
+/// The largest slice of a packet in a reply.
 const MAX_SLICE: usize = 128 * 1024 - 512;
 
 fn recorded(change: impl FnOnce(&mut TraceConfig)) -> (World, ClientId) {
@@ -55,10 +55,10 @@ fn service_062_only_allowed_fields_survive() {
     assert_eq!(reported.output_bytes, Some(passed as u64));
     assert!(reported.input_bytes > reported.output_bytes);
     assert_eq!(reported.errors, Some(0));
-    // The uid, and the pid, of each data packet.
+    // The uid and the pid of each data packet.
     let discarded = &reported.bytes_discarded_per_buffer;
     assert!(discarded.len() == 1 && (2..100).contains(&discarded[0]));
-    // Afterwards the statistics count as well.
+    // Later reads also filter statistics packets.
     let later = world.stats(consumer).filter_stats.clone();
     assert_eq!(later.input_packets, Some(packets.len() as u64));
     let all = passed + stats.0.len();
@@ -120,7 +120,7 @@ fn service_064_strings_are_redacted() {
 
 #[test]
 fn config_011_semantic_types_may_be_packed() {
-    // The tested field has type 0. Without types a rule is for type 0.
+    // The tested field has type 0. A rule without types applies to type 0.
     let one_by_one =
         |types: &[u8]| -> Vec<u8> { types.iter().flat_map(|t| [5 << 3, *t]).collect() };
     let packed = |types: &[u8]| [&[5 << 3 | 2, types.len() as u8], types].concat();
@@ -159,7 +159,7 @@ fn service_065_malformed_packets_are_emptied_and_counted() {
     let mut writer = world.writer(producer);
     let read = |world: &mut World| world.read(consumer).into_iter();
     read(&mut world);
-    // The second is no message; the others are, with nothing in them that is allowed.
+    // The second is malformed; the others are valid messages without allowed fields.
     world.write(
         producer,
         &mut writer,
@@ -226,7 +226,7 @@ fn the_time_spent_on_filtering_is_reported() {
 fn service_066_compressed_packets_hold_the_same_trace() {
     let read = |change: fn(&mut TraceConfig)| {
         let (mut world, consumer) = recorded(|config| {
-            // The trace tells its config, which is not to be compared.
+            // The trace contains its config, which must not differ.
             let builtin = config.builtin_data_sources.get_or_insert_default();
             builtin.disable_trace_config = Some(true);
             change(config);
@@ -256,7 +256,7 @@ fn service_066_compressed_packets_hold_the_same_trace() {
     let unknown: fn(&mut TraceConfig) = |config| {
         config.compression.get_or_insert_default();
     };
-    assert_eq!(read(unknown), plain, "an unknown codec is none");
+    assert_eq!(read(unknown), plain, "an unknown codec does not compress");
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn service_066_filtered_then_compressed_into_a_file() {
     let (_, packets) = decompressed(&file);
     let data = packets.iter().filter_map(|packet| packet.bytes(TEST_FIELD));
     assert_eq!(data.collect::<Vec<_>>(), [b"early".as_slice(), b"late"]);
-    assert!(file.len() >= 2, "batches stand for themselves");
+    assert!(file.len() >= 2, "each batch is a packet of its own");
     assert!(!packets.iter().any(|packet| packet.has(f::TRACE_CONFIG)));
     assert!(packets.last().unwrap().stats().is_some());
     let (_, alone) = decompressed(&file[file.len() - 1..]);
@@ -290,7 +290,7 @@ fn service_066_filtered_then_compressed_into_a_file() {
 
 #[test]
 fn service_066_and_018_large_packets_are_sent_in_slices() {
-    // Random enough not to be compressed below two slices.
+    // Random enough to stay larger than two slices after compression.
     let mut state = 1u64;
     let mut noise = || -> Vec<u8> {
         let mut step = || {

@@ -104,8 +104,8 @@ fn service_044_a_slow_flush_at_the_end_is_in_the_trace() {
     );
 }
 
-/// Data that a data source of the machine had not handed over is lost with its producer, while a
-/// program may end as it likes.
+/// Data that a data source of the machine has not committed is lost with its producer, while other
+/// programs lose nothing when they end.
 #[test]
 fn departed_data_sources_of_the_machine_are_in_the_trace() {
     for stops_first in [false, true] {
@@ -127,7 +127,7 @@ fn departed_data_sources_of_the_machine_are_in_the_trace() {
             assert_eq!(
                 events.len(),
                 0,
-                "it had been asked to stop, and had answered"
+                "the data source had already stopped on request"
             );
             continue;
         }
@@ -135,7 +135,7 @@ fn departed_data_sources_of_the_machine_are_in_the_trace() {
         let sources = Fields::find(8, event).unwrap().as_bytes().unwrap();
         assert_eq!(sources, b"\x0a\x18\x0a\x0alinux.perf\x12\x0alinux.perf");
         let event_of = |number| packets.iter().position(|p| p.event() == Some(number));
-        assert!(event_of(8) < event_of(5), "it comes before the end");
+        assert!(event_of(8) < event_of(5), "the event precedes the end");
     }
 }
 
@@ -221,7 +221,7 @@ fn service_046_and_ipc_058_flushes_without_producers_or_before_the_start() {
     assert_eq!(
         world.flushed(consumer, none),
         Some(false),
-        "no session, but an answer"
+        "an answer even without a session"
     );
     world.enable(
         consumer,
@@ -311,7 +311,8 @@ fn too_many_flushes_at_once_fail() {
     );
 }
 
-/// A world with a recording, and a producer that confirms no flush, with a writer it has announced.
+/// Returns a world with a recording, and a producer that confirms no flush, with a registered
+/// writer.
 fn with_silent_writer(scraping: bool) -> (World, ClientId, ClientId, TraceWriter) {
     let mut world = World::new();
     let behaviour = Behaviour {
@@ -357,8 +358,7 @@ fn scraping_copies_the_chunks_of_a_silent_producer() {
     }
 }
 
-/// Chunks that are full are in shared memory, and their commit on its way, when the producer is
-/// scraped.
+/// Complete chunks are in shared memory, and their commit in transit, when the producer is scraped.
 #[test]
 fn committing_chunks_that_were_scraped_and_read_reports_no_loss() {
     let (mut world, producer, consumer, mut writer) = with_silent_writer(true);
@@ -372,7 +372,7 @@ fn committing_chunks_that_were_scraped_and_read_reports_no_loss() {
     }
     let scraped = texts(&world.read(consumer)).len();
     assert!(scraped >= 11, "{scraped} of 12");
-    // It is noted which they are.
+    // The service remembers these chunks.
     let noted = world.service.inventory().copied_chunks;
     assert!(noted >= 3, "{noted}");
     world.flush(consumer, 100);
@@ -390,8 +390,8 @@ fn committing_chunks_that_were_scraped_and_read_reports_no_loss() {
     assert_eq!(world.service.inventory().copied_chunks, 0);
 }
 
-/// The operator is told after two seconds who keeps a session from ending, for the flush and for
-/// the stop.
+/// After two seconds, the operator gets a report of the data sources that delay the end of a
+/// session, for the flush and for the stop.
 #[test]
 fn data_sources_that_delay_the_end_of_a_session_are_reported() {
     let mut world = World::new();
@@ -426,7 +426,7 @@ fn data_sources_that_delay_the_end_of_a_session_are_reported() {
     world.run_for(1);
     let stuck = || vec![b"stuck.source".to_vec()];
     assert_eq!(reported(&world), [(false, stuck())]);
-    // The flush is given up after five seconds, then it is to stop.
+    // The flush times out after five seconds; then the data source has to stop.
     world.run_for(3000 + 2000);
     assert_eq!(reported(&world), [(false, stuck()), (true, stuck())]);
     world.run_for(10_000);

@@ -1,4 +1,4 @@
-//! Sessions from beginning to end, by every way there is.
+//! Sessions from start to end.
 
 use std::collections::BTreeMap;
 
@@ -85,7 +85,7 @@ fn service_035_and_ipc_061_all_started_is_told_once() {
     assert_eq!(
         started_events(&world, consumer, events),
         1,
-        "at once if there is none"
+        "at once without data sources"
     );
     world.free(consumer);
 
@@ -109,7 +109,7 @@ fn service_035_and_ipc_061_all_started_is_told_once() {
     world.produce(first, confirm());
     world.produce(first, confirm());
     assert_eq!(started_events(&world, consumer, events), 2);
-    // A latecomer is told again.
+    // A new subscription is notified again.
     let late = observe(&mut world, consumer, &[Type::TYPE_ALL_DATA_SOURCES_STARTED]);
     assert_eq!(started_events(&world, consumer, late), 1);
     let ended = world.answers(consumer, events);
@@ -265,11 +265,7 @@ fn service_042_a_consumer_that_leaves_takes_its_session_along() {
             1
         );
         world.run_for(100_000);
-        assert_eq!(
-            world.service.poll_timeout(),
-            None,
-            "nothing is left to be waited for"
-        );
+        assert_eq!(world.service.poll_timeout(), None, "no deadline is left");
     }
 }
 
@@ -303,13 +299,13 @@ fn service_041_and_ipc_059_detach_and_attach() {
     assert!(!detach(&mut world, first, "k"), "no session");
     let config = ConfigBuilder::new().source("p");
     let lost = world.enable(first, config.clone());
-    assert!(!detach(&mut world, first, ""), "an empty key is none");
+    assert!(!detach(&mut world, first, ""), "an empty key is invalid");
     assert!(detach(&mut world, first, "k"));
     assert!(
         !world.is_answered(first, lost),
-        "upstream's client takes an answer for a failure"
+        "upstream's client treats an answer as a failure"
     );
-    // The same key of the same user is taken; of another user it is not.
+    // The same key of the same user is in use; that of another user is not.
     world.enable(second, ConfigBuilder::new());
     assert!(!detach(&mut world, second, "k"));
     world.enable(foreign, ConfigBuilder::new());
@@ -324,7 +320,7 @@ fn service_041_and_ipc_059_detach_and_attach() {
     assert_eq!(echoed, config.0);
     assert!(
         attach(&mut world, second, "k").is_none(),
-        "it has a session"
+        "the consumer already has a session"
     );
     let request = EnableTracingRequest {
         attach_notification_only: Some(true),
@@ -458,7 +454,7 @@ fn a_slow_observer_gets_the_newest_state_of_each_instance() {
     ];
     let events = observe(&mut world, consumer, &types);
     world.consumers.get_mut(&consumer).unwrap().stuck = true;
-    // More is to be told at once than anyone may leave unread.
+    // More than a consumer may leave unread.
     let session = world.enable(consumer, ConfigBuilder::new().source("s"));
     for _ in 0..2_000 {
         world.register(hostile, "s");
@@ -467,7 +463,7 @@ fn a_slow_observer_gets_the_newest_state_of_each_instance() {
     world.disconnect(steady[299]);
     assert!(world.sent_bytes(consumer, events) < 512 * 1024);
     world.unstick(consumer);
-    // The flood goes on while it reads.
+    // The flood continues while the consumer reads.
     for _ in 0..100 {
         world.register(hostile, "s");
         world.unregister(hostile, "s");
@@ -481,10 +477,7 @@ fn a_slow_observer_gets_the_newest_state_of_each_instance() {
             last.insert(name, change.state.unwrap());
         }
     }
-    assert_eq!(
-        of_hostile, 300,
-        "none of the instances that came and went meanwhile"
-    );
+    assert_eq!(of_hostile, 300, "no instance that came and went in between");
     assert_eq!(last.len(), 301);
     let started = last
         .iter()
@@ -524,7 +517,7 @@ fn service_078_more_producers_for_a_running_session() {
     assert_eq!(
         world.commands(producers[0]).last(),
         Some(&"start"),
-        "nothing is stopped"
+        "no data source is stopped"
     );
     assert_eq!(change(&mut world, filtered(&[])), [1, 1, 1]);
     assert_eq!(change(&mut world, filtered(&[])), [1, 1, 1]);

@@ -1,11 +1,11 @@
-//! Refusals of configs that ask for features the service was built without. The tests of a feature
-//! are there when the feature is not: `cargo test -p ferretto-service --no-default-features`.
+//! Refusals of configs that need features which the service was built without. Each test runs only
+//! without its feature: `cargo test -p ferretto-service --no-default-features`.
 
 use ferretto_proto::TraceConfig;
 
 use crate::world::{ConfigBuilder, World};
 
-/// Why the service refuses the config.
+/// Returns the reason for which the service refuses a config.
 fn refusal(change: impl FnOnce(&mut TraceConfig)) -> Option<String> {
     let mut world = World::new();
     let consumer = world.consumer();

@@ -1,5 +1,5 @@
-//! The service in a world of its own: scenarios under virtual time. Names of tests say which item
-//! of the conformance checklist they are about.
+//! The service in a simulated world: scenarios in virtual time. Numbered names of tests refer to
+//! items of the conformance checklist.
 #![allow(unreachable_pub)]
 
 mod admission;

@@ -1,4 +1,4 @@
-//! Sessions that want the service to run at a higher priority.
+//! Sessions that request a higher priority of the service.
 
 use ferretto_proto::PriorityBoostConfig;
 use ferretto_proto::priority_boost_config::BoostPolicy;
@@ -31,7 +31,7 @@ fn the_highest_priority_applies_until_its_session_is_freed() {
     let consumers = [(); 4].map(|()| world.consumer());
     world.enable(consumers[0], nice(20));
     world.enable(consumers[1], realtime(2));
-    // Less than there is: nothing to be done.
+    // Lower than the current priority, which stays.
     world.enable(consumers[2], nice(5));
     world.enable(consumers[3], ConfigBuilder::new());
     let (a, b, c) = (
@@ -41,7 +41,7 @@ fn the_highest_priority_applies_until_its_session_is_freed() {
     );
     assert_eq!(world.priorities, [Some(a), Some(b)]);
     assert_eq!(world.sessions(), 4);
-    // Its data may still be read, so it is still wanted.
+    // Its data can still be read, so that its priority still applies.
     world.disable(consumers[1]);
     assert_eq!(world.priorities.len(), 2);
     world.free(consumers[1]);
@@ -64,7 +64,7 @@ fn service_022_row_29_a_refused_priority_ends_the_session_before_it_begins() {
         "Failed to boost priority: setpriority(-5) failed"
     );
     assert_eq!(world.sessions(), 1);
-    // The connection can be used as before, and the other session keeps its priority.
+    // The connection can still be used, and the other session keeps its priority.
     let session = world.enable(second, nice(2));
     assert_eq!(world.ended(second, session), None);
     world.priority_refused = false;
@@ -102,10 +102,10 @@ fn the_file_is_created_after_the_priority_was_granted() {
     assert_eq!(world.sessions(), 1);
     assert_eq!(world.files.len(), 1);
     world.free(consumer);
-    assert_eq!(world.priorities.len(), 1, "the file is being completed");
+    assert_eq!(world.priorities.len(), 1, "the file is not complete yet");
     world.deliver_late();
     assert_eq!(world.priorities, [Some(Priority::Normal(1)), None]);
-    // A file that cannot be made gives the priority back.
+    // The priority is lowered if the file cannot be created.
     world.enable(consumer, config("/two"));
     world.event(Event::PrioritySet { client: consumer });
     let file = *world.files.keys().last().unwrap();

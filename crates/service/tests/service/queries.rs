@@ -128,7 +128,7 @@ fn each_part_of_a_state_is_built_when_it_can_be_sent() {
         .map(|_| world.call(consumer, Request::QueryServiceState(Default::default())))
         .collect();
     let (first, last) = (requests[0], requests[999]);
-    // Clients that have left by then are not reported.
+    // Clients that have disconnected by then are not reported.
     for producer in &producers[..390] {
         world.disconnect(*producer);
     }
@@ -150,7 +150,7 @@ fn each_part_of_a_state_is_built_when_it_can_be_sent() {
     assert!((20..200).contains(&of_first.len()));
     assert!(of_first.ends_with(&expected));
 
-    // More waiting requests than anyone needs are rejected.
+    // Excess waiting requests are rejected.
     world.consumers.get_mut(&consumer).unwrap().stuck = true;
     let too_many: Vec<_> = (0..3_000)
         .map(|_| world.call(consumer, Request::QueryServiceState(Default::default())))
@@ -256,7 +256,7 @@ fn statistics_of_very_many_writers_fit_a_reply() {
     }
     let stats = world.stats(consumer);
     assert!(stats.writer_stats.len() > 1000 && stats.writer_stats.len() < 5000);
-    // In the trace there are all of them.
+    // The trace contains all of them.
     let packets = world.read(consumer);
     let stats = packets.iter().find_map(|packet| packet.stats()).unwrap();
     assert_eq!(stats.writer_stats.len(), 5000);

@@ -1,4 +1,4 @@
-//! Bounds on the state that producers may make the service keep, each and all of one user together.
+//! Limits on the state that producers can make the service keep, per producer and per user.
 
 use ferretto_ipc::port::producer::{Reply, Request};
 use ferretto_proto::trace_config::{TriggerConfig, trigger_config::Trigger};
@@ -35,7 +35,7 @@ fn descriptor(id: u64, size: usize) -> DataSourceDescriptor {
     }
 }
 
-/// Offers a data source; returns why it was refused.
+/// Registers a data source; returns the error if it was refused.
 fn offer(world: &mut World, producer: ClientId, id: u64, size: usize) -> Option<String> {
     let request = Request::RegisterDataSource(RegisterDataSourceRequest {
         data_source_descriptor: descriptor(id, size).into(),
@@ -63,7 +63,7 @@ fn the_data_sources_of_one_producer_are_limited() {
     );
     let other = producer_of(&mut world, 1);
     assert_eq!(offer(&mut world, other, 3, 0), None);
-    // A withdrawn data source makes room.
+    // An unregistered data source makes room.
     world.unregister(producer, "s");
     assert_eq!(offer(&mut world, producer, 3, 0), None);
 }
@@ -100,7 +100,7 @@ fn the_descriptors_of_one_producer_and_of_a_user_are_limited() {
         "data source descriptors of all producers of one user may have 4000 bytes"
     );
     assert_eq!(offer(&mut world, second, 1, 1000), None);
-    // A larger descriptor counts by what it adds.
+    // Only the growth of a descriptor counts.
     let mut update = |producer, size| {
         let request = Request::UpdateDataSource(UpdateDataSourceRequest {
             data_source_descriptor: descriptor(1, size).into(),
@@ -198,12 +198,12 @@ fn the_triggers_of_a_user_in_24_hours_are_limited() {
         let id = world.produce(producer, request);
         world.produced(producer, id).is_some()
     };
-    // Names that mean nothing to anyone are free.
+    // Names without a session are free.
     assert!(activate(&mut world, first, &["x"; 10]));
     assert!(activate(&mut world, first, &["t", "u"]));
     assert!(
         !activate(&mut world, second, &["t", "u"]),
-        "the last is too many"
+        "the last one exceeds the limit"
     );
     assert!(!activate(&mut world, first, &["t"]));
     assert!(activate(&mut world, foreign, &["t"]));
@@ -251,7 +251,7 @@ fn the_size_of_unfetched_commands_is_limited() {
             source.legacy_config = Some(vec![b'x'; size]);
         })
     };
-    // It comes twice: with the setup and with the start.
+    // It is sent twice: with the setup and with the start.
     world.enable(consumer, config(40_000));
     assert_eq!(world.disconnects, []);
     world.free(consumer);
@@ -279,7 +279,7 @@ fn producers_on_other_machines_count_as_one_user() {
     assert_eq!(offer(&mut world, local, 1, 0), None);
 }
 
-/// A producer of this user, which records.
+/// Returns a recording producer of this user.
 fn recording_producer_of(world: &mut World, uid: u32) -> ClientId {
     let producer = producer_of(world, uid);
     world.register(producer, "s");
@@ -318,13 +318,14 @@ fn sequence_ids_of_a_reconnecting_user_are_limited() {
         world.disconnect(producer);
         assert!(world.service.inventory().sequences <= 1 + LIMIT);
     }
-    // None was given out twice.
+    // No id was assigned twice.
     let count = seen.len();
     assert_eq!(count, 102);
     seen.sort_unstable();
     seen.dedup();
     assert_eq!(seen.len(), count);
-    // Another user's is unchanged; the forgotten one has a new one, which readers do not know.
+    // Another user's ids are unchanged; the forgotten writer has a new one, which is unknown to
+    // readers.
     world.write(honest, &mut kept, &["x"]);
     world.write(old, &mut forgotten, &["x"]);
     let last = data(world.read(consumer));

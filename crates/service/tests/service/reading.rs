@@ -1,4 +1,4 @@
-//! The packets that come out of ReadBuffers, and their order.
+//! The packets returned by ReadBuffers, and their order.
 
 use ferretto_ipc::port::consumer::{Reply, Request};
 use ferretto_proto::TraceConfig;
@@ -205,7 +205,7 @@ fn ipc_056_packets_of_any_size_arrive_whole_with_what_can_be_trusted_at_the_end(
         trailer.varint(f::TRUSTED_PACKET_SEQUENCE_ID, 2);
         trailer.varint(f::TRUSTED_PID, 4321);
     });
-    // The first packet of a sequence does not exclude losses before it.
+    // Losses before the first packet of a sequence are possible.
     let first = [
         &trailer[..],
         &ferretto_wire::encode(|e| e.varint(f::PREVIOUS_PACKET_DROPPED, 1)),
@@ -312,7 +312,7 @@ fn freeing_during_a_read_ends_the_stream() {
     let read = world.call(consumer, Request::ReadBuffers(Default::default()));
     assert!(world.answers(consumer, read).last().unwrap().1);
     world.free(consumer);
-    // A new session is none of the old stream's business.
+    // A new session does not affect the old stream.
     world.enable(consumer, ConfigBuilder::new());
     world.unstick(consumer);
     let answers = world.answers(consumer, read);

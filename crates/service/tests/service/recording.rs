@@ -31,7 +31,7 @@ fn a_recording_returns_the_written_packets() {
     assert_eq!(world.sessions(), 0);
 }
 
-/// Writes one packet of `size` bytes piece by piece, committing on the way.
+/// Writes one packet of `size` bytes piece by piece, with commits in between.
 fn write_large(world: &mut World, producer: ferretto_service::ClientId, size: usize) {
     let mut writer = world.writer(producer);
     {
@@ -92,7 +92,7 @@ fn a_large_packet_waits_for_a_consumer_that_does_not_read() {
         sent < 512 * 1024,
         "{sent} bytes were sent to a consumer that does not read"
     );
-    // The rest of the world goes on.
+    // Others are served.
     let other = world.consumer();
     world.enable(other, ConfigBuilder::new().source("p"));
     let mut writer = world.writer(producer);
@@ -155,7 +155,7 @@ fn a_producer_killed_within_a_packet_loses_only_that_packet() {
         writer.new_packet().string(TEST_FIELD, "finished");
         let mut packet = writer.new_packet();
         packet.string(TEST_FIELD, "unfinished");
-        // Killed: nothing of this reaches the service but the end of the connection.
+        // When the producer is killed, the service only sees the end of the connection.
         world.disconnect(producer);
         std::mem::forget(packet);
         std::mem::forget(writer);
@@ -187,7 +187,7 @@ fn a_packet_with_missing_chunks_is_reported_as_a_loss() {
         let mut packet = writer.new_packet();
         packet.bytes(TEST_FIELD, &[1; 10_000]);
     }
-    // The first chunks of the large packet are lost on the way.
+    // The first chunks of the large packet are lost in transit.
     world.lose_commits(producer);
     world.write(producer, &mut writer, &["last"]);
     let packets = world.read(consumer);
@@ -213,7 +213,7 @@ fn many_sessions_share_producers() {
             ConfigBuilder::default().buffer(256).source("common"),
         ));
     }
-    // Each producer writes to the session that came last.
+    // Each producer writes to the last session.
     for (index, producer) in producers.iter().enumerate() {
         let mut writer = world.writer(*producer);
         world.write(*producer, &mut writer, &[&format!("by {index}")]);

@@ -46,7 +46,7 @@ impl World {
         self.relayed(client, Request::InitRelay(request));
     }
 
-    /// One exchange; the relay's boot time is `boottime`.
+    /// Makes one exchange; the relay's boot time is `boottime`.
     fn sync(&mut self, client: ClientId, phase: Phase, boottime: u64) {
         let clock = |id, timestamp| Clock {
             clock_id: Some(id),
@@ -75,7 +75,7 @@ fn messages(bytes: &[u8], number: u32) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Clock ids and readings of a snapshot.
+/// Returns the clock ids and readings of a snapshot.
 fn clocks(snapshot: &[u8]) -> Vec<(u64, u64)> {
     let readings = messages(snapshot, clock_snapshot::CLOCKS);
     let reading = |bytes: &Vec<u8>| {
@@ -86,7 +86,8 @@ fn clocks(snapshot: &[u8]) -> Vec<(u64, u64)> {
     readings.iter().map(reading).collect()
 }
 
-/// Boot times of relay and service, exchange by exchange, of each packet about a machine's clocks.
+/// Returns the boot times of relay and service, exchange by exchange, of each packet about a
+/// machine's clocks.
 fn synced(packets: &[Packet]) -> Vec<Vec<(u64, u64)>> {
     use remote_clock_sync::{SYNCED_CLOCKS, synced_clocks};
     let packets = packets.iter().filter(|p| p.has(f::REMOTE_CLOCK_SYNC));
@@ -150,7 +151,7 @@ fn service_079_two_exchanges_make_one_packet() {
     ] {
         assert!(!packet.has(absent));
     }
-    // All clocks of both sides, the relay's as it sent them.
+    // All clocks of both sides; the relay's as it sent them.
     let bytes = packet.bytes(f::REMOTE_CLOCK_SYNC).unwrap();
     let exchange = &messages(bytes, 1)[0];
     assert_eq!(clocks(&messages(exchange, 2)[0]), [(6, 100), (3, 101)]);
@@ -159,9 +160,9 @@ fn service_079_two_exchanges_make_one_packet() {
         .map(|c| c.0)
         .collect();
     assert_eq!(host, [6, 2, 4, 1, 3, 5]);
-    // Nothing new, nothing told.
+    // There is no new exchange to report.
     assert!(synced(&world.read(consumer)).is_empty());
-    // Each session is told.
+    // Each session gets them.
     let other = world.consumer();
     world.enable(other, ConfigBuilder::new());
     assert_eq!(client_times(&world.read(other)), [[100, 200]]);
@@ -181,7 +182,7 @@ fn service_079_a_relay_that_left_before_the_recording_is_not_told_of() {
     world.enable(consumer, ConfigBuilder::new());
     let packets = world.read(consumer);
     assert!(synced(&packets).is_empty() && described(&packets).is_empty());
-    // The other recording was there.
+    // The other recording had started before.
     let packets = world.read(other);
     assert_eq!(client_times(&packets), [[100, 101]]);
     assert_eq!(described(&packets), [(MACHINE.into(), 4096)]);
@@ -196,7 +197,7 @@ fn clocks_of_a_reconnected_machine_cover_both_connections() {
     for begin in [100, 200, 300] {
         let relay = world.relay(MACHINE);
         world.init_relay(relay, 4096);
-        // A second one of the machine has nothing to add.
+        // A second relay of the machine adds nothing.
         let second = world.relay(MACHINE);
         world.sync_round(second, begin + 50);
         world.sync_round(relay, begin);
@@ -240,7 +241,7 @@ fn state_of_departed_relays_is_bounded_and_freed_after_the_recording() {
     assert!(world.service.memory_needed() < before);
 }
 
-/// Boot times that machines may send who mean harm.
+/// Returns boot times that a hostile machine may send.
 fn nonsense() -> [u64; 8] {
     let half = 1 << 63;
     [0, u64::MAX, half, half - 1, half + 1, 1, u64::MAX - 1, 0]
@@ -256,7 +257,7 @@ fn invalid_clocks_of_one_machine_are_bounded_and_affect_no_other() {
     world.enable(consumer, ConfigBuilder::new());
     let mut ahead = 0;
     for round in 0..3000_u64 {
-        // Forwards, backwards, standing still, and all of it many times a second.
+        // Forwards, backwards, standing still, each many times a second.
         for phase in [Phase::PING, Phase::UPDATE] {
             let index = (round % 8) as usize;
             world.sync(hostile, phase, nonsense()[index].wrapping_add(round));
@@ -291,7 +292,7 @@ fn invalid_clocks_of_one_machine_are_bounded_and_affect_no_other() {
     let offset = clocks.curve().overall().unwrap();
     assert!(offset.offset.abs_diff(ahead as i64) <= offset.error);
     assert!(offset.error <= 2000, "{offset:?}");
-    // The clocks of the hostile relay are no more certain than its own statements.
+    // The clocks of the hostile relay are only as certain as its own statements.
     for packet in of(7) {
         let sync = packet.bytes(f::REMOTE_CLOCK_SYNC).unwrap();
         let exchanges = synced(std::slice::from_ref(packet)).remove(0);
@@ -330,22 +331,22 @@ fn each_new_clock_comparison_is_in_the_trace() {
     let consumer = world.consumer();
     world.enable(consumer, ConfigBuilder::new());
     assert!(synced(&world.read(consumer)).is_empty());
-    // A machine that comes late is told of, too.
+    // A machine that connects later is also described.
     let relay = world.relay(MACHINE);
     world.sync(relay, Phase::PING, 1);
     assert!(
         synced(&world.read(consumer)).is_empty(),
-        "one tells nothing"
+        "a single exchange is not reported"
     );
     world.sync(relay, Phase::UPDATE, 2);
     assert_eq!(client_times(&world.read(consumer)), [[1, 2]]);
-    // A round trip is never torn apart.
+    // A round trip is never split.
     world.sync(relay, Phase::PING, 3);
     assert!(synced(&world.read(consumer)).is_empty());
     world.sync(relay, Phase::UPDATE, 4);
     world.sync(relay, Phase::PING, 5);
     assert_eq!(client_times(&world.read(consumer)), [[3, 4]]);
-    // After a break it counts from the beginning again.
+    // After a reconnection, counting starts again.
     world.disconnect(relay);
     let relay = world.relay(MACHINE);
     world.sync_round(relay, 10);
@@ -385,7 +386,10 @@ fn machines_are_described_once_and_on_the_service_s_sequence() {
     let own = |p: &&Packet| p.has(f::SYSTEM_INFO);
     let infos: Vec<_> = packets.iter().filter(own).collect();
     assert_eq!(infos.len(), 2);
-    assert!(!infos[0].has(f::MACHINE_ID), "our own comes first");
+    assert!(
+        !infos[0].has(f::MACHINE_ID),
+        "the service's own machine comes first"
+    );
     assert_eq!(infos[1].sequence(), 1);
     assert!(described(&world.read(consumer)).is_empty());
     let late = world.relay(9);
@@ -436,13 +440,13 @@ fn state_sent_by_a_relay_is_bounded() {
     let exchanges = messages(packet.bytes(f::REMOTE_CLOCK_SYNC).unwrap(), 1);
     assert_eq!(exchanges.len(), 5);
     assert_eq!(clocks(&messages(&exchanges[0], 2)[0]).len(), 64);
-    // Nor can one that was never announced do anything.
+    // Nor does a client without a connection event have an effect.
     let stranger = world.new_client();
     world.sync(stranger, Phase::PING, 1);
     assert_eq!(world.relay_replies.len(), 100);
 }
 
-/// A relay that compares clocks as often as it is asked to, and has been described.
+/// Returns a relay that compares clocks as often as requested, and has been described.
 fn frequent(world: &mut World, machine: u32) -> ClientId {
     let relay = world.relay(machine);
     let mut request = InitRelayRequest::default();
@@ -458,7 +462,7 @@ fn frequent_comparisons_of_a_relay_cover_the_whole_recording() {
     let relay = frequent(&mut world, MACHINE);
     let consumer = world.consumer();
     world.enable(consumer, ConfigBuilder::new());
-    // Two exchanges every three seconds, of which every second comparison takes less.
+    // Two exchanges every three seconds; every second comparison is faster.
     for round in 0..60 {
         let delay = if round % 2 == 1 { 1_000 } else { 400_000 };
         let now = world.now.boottime;
@@ -471,7 +475,7 @@ fn frequent_comparisons_of_a_relay_cover_the_whole_recording() {
     }
     let packets = world.read(consumer);
     let reported = synced(&packets);
-    // One of each five seconds, and the last of all. No two that are far apart are in one packet.
+    // One for every five seconds, and the last of all. Distant exchanges are never in one packet.
     assert!((36..=39).contains(&reported.len()), "{}", reported.len());
     for exchanges in &reported {
         assert_eq!(exchanges.len(), 2, "{exchanges:?}");
@@ -480,14 +484,14 @@ fn frequent_comparisons_of_a_relay_cover_the_whole_recording() {
         .iter()
         .filter(|exchanges| exchanges[1].0 - exchanges[0].0 == 2_000);
     assert!(good.count() >= 29);
-    // Each states its offset.
+    // Each has its offset.
     for packet in packets.iter().filter(|p| p.has(f::REMOTE_CLOCK_SYNC)) {
         let stated = messages(packet.bytes(f::REMOTE_CLOCK_SYNC).unwrap(), STATED);
         let number = |field| Fields::find(field, &stated[0]).unwrap().as_u64().unwrap();
         assert_eq!(number(STATED_OFFSET), 77 * SECOND);
         assert!(number(STATED_ERROR) <= 400_000);
     }
-    // Nothing is told twice.
+    // None is reported twice.
     assert!(synced(&world.read(consumer)).is_empty());
     // Readings from before a recording are not in it, except the last one.
     let later = world.consumer();

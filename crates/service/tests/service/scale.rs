@@ -11,7 +11,7 @@ fn costs_grow_only_with_the_number_of_instances() {
     let config = (0..SOURCES).fold(ConfigBuilder::new(), |config, index| {
         config.source(&format!("s{index}"))
     });
-    // Half of the sessions are there before the producers, half come after.
+    // Half of the sessions start before the producers connect, half afterwards.
     let (before, after) = consumers.split_at(2);
     for consumer in before {
         world.enable(*consumer, config.clone());

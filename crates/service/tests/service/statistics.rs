@@ -1,4 +1,4 @@
-//! The meaning of TraceStats and of the reports about slow producers, field by field.
+//! TraceStats and the reports about slow producers, field by field.
 
 use ferretto_ipc::port::producer::Request;
 use ferretto_proto::commit_data_request::{ChunkToPatch, chunk_to_patch::Patch};
@@ -42,7 +42,7 @@ fn service_019_a_patch_cannot_reach_a_cloned_buffer() {
     let mut writer = world.writer(producer);
     world.write(producer, &mut writer, &["untouched"]);
     let copy = clone(&mut world, 1);
-    // Numbers of buffers can be guessed: the clone's is the second.
+    // Buffer ids can be guessed: the clone has the second.
     for target in [2, 3, 0, u32::MAX] {
         let patch = Patch {
             offset: Some(0),
@@ -79,14 +79,18 @@ fn counts_of_the_whole_service() {
     world.disable(other);
     let stats = world.stats(own);
     assert_eq!(stats.producers_connected, Some(1));
-    assert_eq!(stats.producers_seen, Some(2), "the last number given");
+    assert_eq!(stats.producers_seen, Some(2), "the last assigned id");
     assert_eq!(stats.data_sources_registered, Some(2));
     assert_eq!(
         stats.data_sources_seen,
         Some(3),
-        "instances, also those gone"
+        "instances, including those gone"
     );
-    assert_eq!(stats.tracing_sessions, Some(2), "also those that are over");
+    assert_eq!(
+        stats.tracing_sessions,
+        Some(2),
+        "including those that are over"
+    );
     assert_eq!(stats.total_buffers, Some(3));
     world.free(other);
     let stats = world.stats(own);
@@ -130,7 +134,7 @@ fn counts_of_one_session() {
         ]
         .map(Option::unwrap)
     };
-    assert_eq!(flushes(&stats), [1, 0, 0], "it is under way");
+    assert_eq!(flushes(&stats), [1, 0, 0], "the flush is pending");
     world.run_for(100);
     assert_eq!(world.flushed(other, failing), Some(false));
     assert_eq!(flushes(&world.stats(other)), [1, 0, 1]);
@@ -200,7 +204,7 @@ fn writer_statistics_of_other_machines_have_the_ids_of_their_packets() {
     assert_eq!(counted, sequences);
 }
 
-/// Data sources a report names, report by report.
+/// Returns the data sources in each report.
 fn slow(packets: &[Packet], kind: u32) -> Vec<Vec<String>> {
     let reports = packets.iter().filter(|packet| packet.event() == Some(kind));
     let name = |source: &[u8]| {
@@ -237,7 +241,7 @@ fn service_044_each_flush_of_a_clone_names_its_slow_sources() {
     let mut reports = slow(&world.read(copy), 8);
     reports.sort();
     assert_eq!(reports, [["kept"], ["moved"]]);
-    // The session itself is told, too, unless it flushes before it is read.
+    // The session itself also reports it, unless it flushes before it is read.
     world.flush(consumer, 1);
     assert!(slow(&world.read(consumer), 8).is_empty());
 }
@@ -265,7 +269,7 @@ fn service_036_at_most_32_slow_starters_are_named_once() {
     let reports = slow(&world.read(consumer), 7);
     assert_eq!(reports.len(), 1);
     assert_eq!(reports[0].len(), 32);
-    assert_eq!(reports[0][0], "s01", "the first has started");
+    assert_eq!(reports[0][0], "s01", "the first data source has started");
     world.run_for(60_000);
     assert!(slow(&world.read(consumer), 7).is_empty());
 }

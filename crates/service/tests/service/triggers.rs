@@ -1,4 +1,4 @@
-//! Triggers: sessions that start, end, or are to be cloned when a producer says so.
+//! Triggers on which sessions start, end or are cloned.
 
 use ferretto_ipc::port::consumer::{Reply, Request};
 use ferretto_ipc::port::producer::Request as Produce;
@@ -171,12 +171,16 @@ fn service_067_and_config_013_only_the_first_stop_trigger_counts() {
     world.run_for(9_500);
     assert!(
         world.read(consumer).is_empty(),
-        "nothing before the trigger"
+        "no data before the trigger"
     );
     activate(&mut world, producer, &["slow"]);
     activate(&mut world, producer, &["fast"]);
     world.run_for(799);
-    assert_eq!(world.ended(consumer, session), None, "nor did the time end");
+    assert_eq!(
+        world.ended(consumer, session),
+        None,
+        "nor has the session ended by its timeout"
+    );
     world.run_for(1);
     assert_eq!(world.ended(consumer, session).unwrap(), "");
     let packets = world.read(consumer);
@@ -205,7 +209,7 @@ fn service_067_a_stop_trigger_that_never_comes() {
     world.run_for(10_000);
     assert_eq!(world.ended(consumer, session).unwrap(), "");
     assert!(world.read(consumer).is_empty());
-    // Better late than never.
+    // A late trigger still has its effect.
     activate(&mut world, producer, &["stop"]);
     assert_eq!(trigger_packets(&world.read(consumer)).len(), 1);
 }
@@ -283,7 +287,7 @@ fn service_068_only_meant_producers_at_most_so_often() {
     world.run_for(DAY_MS - 3);
     activate(&mut world, meant, &["limited"]);
     world.run_for(1);
-    assert_eq!(count(&world, 0), 2, "the first is 24 hours old, not more");
+    assert_eq!(count(&world, 0), 2, "the first is exactly 24 hours old");
     activate(&mut world, meant, &["limited"]);
     world.run_for(1);
     assert_eq!(count(&world, 0), 3);
@@ -358,7 +362,7 @@ fn service_070_clone_triggers_are_told_after_their_delay() {
     assert!(hits(&world, consumer, request).is_empty());
     world.run_for(101);
     let reported = hits(&world, consumer, request);
-    assert_eq!(reported.len(), 2, "each of them");
+    assert_eq!(reported.len(), 2, "both triggers");
     let id = world.state(consumer).tracing_sessions[0].id.unwrap();
     assert_eq!(reported[0].tracing_session_id, Some(id as i64));
     assert_eq!(reported[0].trigger_name.as_deref(), Some(&b"snap"[..]));

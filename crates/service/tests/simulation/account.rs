@@ -1,4 +1,4 @@
-//! The final check of a trace: each written packet is in it, or the cause of its loss is.
+//! The final check of a trace: each written packet is in it, or the cause of its loss is known.
 
 use ferretto_proto::TraceStats;
 
@@ -6,8 +6,7 @@ use crate::ledger::{Ledger, Record, Seen};
 use crate::tally::Tally;
 
 impl Ledger {
-    /// Checks a trace that has been read to its end, as far as it tells the time of its end and the
-    /// losses.
+    /// Checks a trace that was read to its end, if the time of its end and its losses are known.
     pub fn settle(&self, trace: usize, tally: &mut Tally) {
         let trace = &self.traces[trace];
         let Some(label) = trace.label else { return };
@@ -41,7 +40,7 @@ impl Ledger {
     }
 }
 
-/// Returns how many of the packets the service had been given before the end were not read.
+/// Returns the number of unread packets that were delivered to the service before the end.
 fn missing_before(record: &Record, seen: &Seen, end: u64) -> u64 {
     let before = record.delivered.iter().rev().find(|(at, _)| *at < end);
     let expected = before.map_or(0, |(_, count)| *count);
@@ -53,7 +52,7 @@ fn missing_before(record: &Record, seen: &Seen, end: u64) -> u64 {
     behind + between
 }
 
-/// Returns true if the statistics of the buffer name a loss.
+/// Returns true if the statistics of the buffer report a loss.
 fn has_cause(stats: &TraceStats, buffer: usize) -> bool {
     let Some(buffer) = stats.buffer_stats.get(buffer) else {
         return false;

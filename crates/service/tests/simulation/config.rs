@@ -14,8 +14,8 @@ use crate::world::{ConfigBuilder, TEST_FIELD};
 /// Names of data sources.
 pub const SOURCES: [&str; 4] = ["s0", "s1", "s2", "s3"];
 
-/// A config for the session of this label. Its data sources tell producers the label and the index
-/// of the buffer; its trace tells the label as half of its UUID.
+/// Returns a config for the session of this label. Its data sources contain the label and the index
+/// of the buffer; its trace has the label as half of its UUID.
 pub fn draw(r: &mut Random, label: u64) -> (TraceConfig, Plan) {
     let mut config = ConfigBuilder::default();
     let buffers = 1 + r.below(3) as u32;
@@ -54,7 +54,7 @@ fn period(r: &mut Random) -> u32 {
     100 + r.below(3000) as u32
 }
 
-/// Its begin and end, and its periods.
+/// Chooses start, end and periods.
 fn draw_life(r: &mut Random, c: &mut TraceConfig, plan: &mut Plan) {
     c.deferred_start = Some(r.one_in(4));
     c.duration_ms = r.one_in(4).then(|| 2 * period(r));
@@ -158,7 +158,7 @@ fn draw_triggers(r: &mut Random, c: &mut TraceConfig, plan: &mut Plan) {
     plan.partial = true;
 }
 
-/// Returns its conditions on other sessions.
+/// Chooses the conditions on other sessions.
 fn draw_rules(r: &mut Random, c: &mut TraceConfig) {
     c.exclusive_prio = r.one_in(64).then(|| 1 + r.below(2) as u32);
     c.unique_session_name = r.one_in(8).then(|| r.of(&[b"x", b"y"]).to_vec());

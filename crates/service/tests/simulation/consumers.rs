@@ -1,4 +1,4 @@
-//! Consumers: their requests, and the answers.
+//! Consumers: their requests, and the replies.
 
 use std::os::fd::OwnedFd;
 
@@ -19,26 +19,26 @@ use crate::stamp::{Look, Stamp};
 use crate::world::pipeline::decompressed;
 use crate::world::{Answer, ConfigBuilder, Packet};
 
-/// Users the consumers are of.
+/// The users of consumers.
 pub const UIDS: [u32; 3] = [0, 1, 2];
-/// Names sessions are detached under.
+/// The keys for detached sessions.
 pub const KEYS: [u8; 2] = [b'a', b'b'];
 
-/// A consumer: the traces it may be reading, the last one last.
+/// A consumer, with the traces that it may be reading, the last one last.
 #[derive(Debug, Default)]
 pub struct Reader {
     pub uid: u32,
     pub traces: Vec<usize>,
 }
 
-/// A ReadBuffers request on its way.
+/// A pending ReadBuffers request.
 #[derive(Debug)]
 pub struct Reading {
     pub client: ClientId,
     partial: Vec<u8>,
-    /// The trace that it turned out to read.
+    /// The trace that it reads, once known.
     trace: Option<usize>,
-    /// Packets of the service, kept until that is known.
+    /// Packets of the service, kept until the trace is known.
     own: Vec<Packet>,
 }
 
@@ -168,8 +168,8 @@ impl Life {
         self.call(consumer, request, kind);
     }
 
-    /// Not while a read is under way, or an answer to an earlier one: replies could not be matched
-    /// to requests.
+    /// Returns true during a read, or before the reply to an earlier one: replies could not be
+    /// matched to requests.
     fn is_busy(&self, consumer: ClientId) -> bool {
         self.requests.is_open(consumer, |kind| {
             matches!(
@@ -230,7 +230,7 @@ impl Life {
         self.requests.ask(id, consumer, Kind::Clone);
     }
 
-    /// The number of a session there is, if any.
+    /// Returns the id of an existing session, if any.
     fn some_session(&mut self) -> u64 {
         let asker = self.world.consumer_of(0);
         let sessions = self.world.state(asker).tracing_sessions;
@@ -239,7 +239,7 @@ impl Life {
         self.random.pick(&ids).unwrap_or(0)
     }
 
-    /// Makes a request that makes no sense for this consumer now, or wants no answer.
+    /// Sends a request that is invalid for this consumer now, or needs no reply.
     pub fn call_out_of_order(&mut self) {
         let Some(client) = self.consumer() else {
             return;
@@ -259,12 +259,12 @@ impl Life {
             request,
             fd: self.random.one_in(4).then(null).map(Into::into),
         });
-        // It may have begun a session of no label.
+        // It may have started a session without a label.
         let unknown = self.ledger.new_trace(None);
         self.reads_from(client, unknown);
     }
 
-    /// The consumer stops reading, or begins again.
+    /// Makes a consumer stop reading, or read again.
     pub fn stick(&mut self) {
         let Some(consumer) = self.consumer() else {
             return;
@@ -360,7 +360,7 @@ impl Life {
         self.ledger.read(trace, stamp, &look, &mut self.tally);
     }
 
-    /// The consumer's latest trace of this label.
+    /// Returns the consumer's latest trace of this label.
     fn trace_of(&self, client: ClientId, label: u64) -> usize {
         let traces = self.readers.get(&client).map(|reader| &reader.traces);
         let mut traces = traces.into_iter().flatten().rev();
@@ -374,7 +374,7 @@ impl Life {
         let last = reader.and_then(|reader| reader.traces.last().copied());
         let own_label = reading.own.iter().find_map(|p| Look::at(p).uuid_lsb);
         if own_label.is_some_and(|label| !self.ledger.plans.contains_key(&label)) {
-            // Nobody asked for the outcome of this session.
+            // The result of this session is not needed.
             return;
         }
         let own_label = own_label.map(|label| self.trace_of(reading.client, label));
@@ -392,7 +392,7 @@ fn null() -> OwnedFd {
     std::fs::File::open("/dev/null").unwrap().into()
 }
 
-/// The packets, also those inside compressed ones.
+/// Returns the packets, including those inside compressed ones.
 pub fn unpacked(packets: Vec<Packet>) -> Vec<Packet> {
     let inside = |packet: Packet| {
         let compressed = packet.has(trace_packet::COMPRESSED_PACKETS)

@@ -1,4 +1,4 @@
-//! Producers that mean harm, and drivers that talk nonsense.
+//! Hostile producers, and faulty drivers.
 
 use std::os::fd::AsFd;
 
@@ -16,7 +16,7 @@ use ferretto_shm::Region;
 use crate::life::Life;
 
 impl Life {
-    /// Calls that even an honest producer might make at the wrong time.
+    /// Makes calls that even an honest producer might make at the wrong time.
     pub fn nonsense(&mut self) {
         let Some(producer) = self.producer() else {
             return;
@@ -53,7 +53,7 @@ impl Life {
         }
     }
 
-    /// A hostile producer does its worst.
+    /// Lets a hostile producer attack.
     pub fn attack(&mut self) {
         let hostile = self.people.iter().filter(|(_, person)| person.hostile);
         let hostile: Vec<_> = hostile.map(|(client, _)| *client).collect();
@@ -69,7 +69,7 @@ impl Life {
         }
     }
 
-    /// A buffer number: one of its own, or an arbitrary one.
+    /// Returns a buffer id: one of its own, or an arbitrary one.
     fn wild_buffer(&mut self, attacker: ClientId) -> u32 {
         let instances = self.people[&attacker].instances.values();
         let own: Vec<u16> = instances.map(|instance| instance.target).collect();
@@ -88,7 +88,7 @@ impl Life {
             let r = &mut self.random;
             let mut data: Vec<u8> = (0..r.below(60)).map(|_| r.next() as u8).collect();
             if r.one_in(2) && data.len() > 16 {
-                // A header that might be meant: chunk, writer, one fragment, no flags.
+                // A plausible header: chunk, writer, one fragment, no flags.
                 data[..8].copy_from_slice(&[r.below(4) as u8, 0, 0, 0, r.below(5) as u8, 0, 1, 0]);
                 data[8] = (data.len() - 9) as u8;
             }
@@ -161,7 +161,7 @@ impl Life {
         self.produce(attacker, request);
     }
 
-    /// Writes anything anywhere into the memory it shares with the service.
+    /// Writes arbitrary bytes anywhere into shared memory.
     fn scribble(&mut self, attacker: ClientId) {
         let Some(region) = self.world.producers[&attacker].region.clone() else {
             return;
@@ -170,14 +170,14 @@ impl Life {
         let Some(fd) = region.fd() else { return };
         for _ in 0..4 {
             let page = self.random.below(region.size() as u64 / 4096);
-            // Most often where the header of the page or of its first chunk is.
+            // Most often at the header of the page or of its first chunk.
             let offset = match self.random.below(4) {
                 0 => self.random.below(4088),
                 _ => 4 * self.random.below(4),
             };
             let word = match self.random.one_in(2) {
                 true => self.random.next() as u32,
-                // A page of one chunk, complete.
+                // A page of one complete chunk.
                 false => 0x0100_0002,
             };
             let at = page * 4096 + offset;

@@ -1,4 +1,4 @@
-//! A ledger of the packets written for each session, and read from it.
+//! The packets written for each session, and those read from it.
 
 use std::collections::BTreeMap;
 
@@ -16,47 +16,47 @@ pub struct Record {
     pub uid: u32,
     pub pid: Option<i32>,
     pub machine: u32,
-    /// The session it writes for.
+    /// The label of its session.
     pub label: u64,
-    /// Index of the buffer in the session's config.
+    /// The index of the buffer in the session's config.
     pub buffer: usize,
     pub written: u64,
-    /// The deliveries: the time, and the last packet that the service had been given by then.
+    /// The deliveries: the time, and the last packet delivered by then.
     pub delivered: Vec<(u64, u64)>,
-    /// Something of it was lost on the way to the service, or given up by itself.
+    /// Set if data was lost in transit, or aborted by the writer.
     pub harmed: bool,
 }
 
-/// The content to be expected of a session's trace.
+/// The expected content of a session's trace.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Plan {
-    /// The trace holds the fields of honest packets, but not who wrote them, and no events.
+    /// Set if the trace has the fields of honest packets, but neither their writers nor events.
     pub filtered: bool,
-    /// Some data may be left out on purpose: before a trigger, beyond a size.
+    /// Set if data may be left out: before a trigger, or beyond a size.
     pub partial: bool,
-    /// Data may go to clones, or be thrown away for them.
+    /// Set if data may move to clones, or be cleared for them.
     pub gives_away: bool,
 }
 
-/// The packets read of one writer.
+/// The packets of one writer that were read.
 #[derive(Debug, Default)]
 pub struct Seen {
     pub last: u64,
-    /// Ranges that are missing, both ends included.
+    /// The missing ranges, inclusive.
     pub gaps: Vec<(u64, u64)>,
 }
 
-/// The packets read of one session, clone or file.
+/// The packets of one session, clone or file that were read.
 #[derive(Debug, Default)]
 pub struct Trace {
     pub label: Option<u64>,
-    /// It begins in the middle.
+    /// Set if it may begin in the middle.
     pub clone: bool,
-    /// Its end is not known to have arrived.
+    /// Set if its end may not have arrived.
     pub broken: bool,
     pub seen: BTreeMap<usize, Seen>,
     sequences: BTreeMap<u64, ClientId>,
-    /// When the session was over, and its statistics then.
+    /// The time of the session's end, and its final statistics.
     pub ended: Option<u64>,
     pub stats: Option<TraceStats>,
 }
@@ -77,14 +77,14 @@ impl Ledger {
         self.traces.len() - 1
     }
 
-    /// Clones are being asked for: which sessions they will be of does not matter much.
+    /// Notes that clones are requested, of whichever sessions.
     pub fn give_away(&mut self) {
         for plan in self.plans.values_mut().filter(|plan| plan.gives_away) {
             plan.partial = true;
         }
     }
 
-    /// An honest writer's packet was read: is it the right one in the right place?
+    /// Checks that an honest writer's packet is the right one in the right place.
     pub fn read(&mut self, trace: usize, stamp: Stamp, look: &Look<'_>, tally: &mut Tally) {
         let trace = &mut self.traces[trace];
         let label = *trace.label.get_or_insert(stamp.label);
@@ -122,7 +122,7 @@ impl Ledger {
         tally.packets += 1;
     }
 
-    /// Notes the content of a packet of the service about its trace.
+    /// Notes the content of a packet of the service.
     pub fn note(&mut self, trace: usize, look: Look<'_>) {
         let trace = &mut self.traces[trace];
         if let Some(lsb) = look.uuid_lsb {
@@ -138,7 +138,7 @@ impl Ledger {
         }
     }
 
-    /// Looks at all packets of a file, which is a trace of its own.
+    /// Checks all packets of a file, which is a trace of its own.
     pub fn read_file(&mut self, packets: &[Packet], tally: &mut Tally) -> usize {
         let trace = self.new_trace(None);
         for packet in packets {

@@ -1,4 +1,4 @@
-//! One life: the possible steps, and the checks at its end.
+//! One life: its possible steps, and the checks at its end.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ use crate::requests::{Kind, Requests};
 use crate::tally::Tally;
 use crate::world::{File, IO_ERROR, Log, NO_SPACE, World, WriteFault, split_file};
 
-/// Returns how many steps the life of a seed has.
+/// Returns the number of steps in the life of a seed.
 pub fn length(seed: u64) -> u64 {
     20 + Random(!seed).below(160)
 }
 
-/// A writer of an honest producer, by its place in the ledger.
+/// A writer of an honest producer, by its index in the ledger.
 pub struct Writer {
     pub producer: ClientId,
     pub index: usize,
@@ -30,7 +30,7 @@ pub struct Writer {
 pub struct Life {
     pub world: World,
     pub random: Random,
-    /// Set if there are producers that mean harm.
+    /// Set if there are hostile producers.
     pub hostile: bool,
     /// Set if files and memory fail.
     pub faulty: bool,
@@ -39,7 +39,7 @@ pub struct Life {
     pub reading: BTreeMap<u64, Reading>,
     pub writers: Vec<Writer>,
     pub requests: Requests,
-    /// Traces of consumers that detached from a session, by user and key.
+    /// The traces of consumers that detached from a session, by user and key.
     pub left: BTreeMap<(u32, u8), Vec<usize>>,
     pub ledger: Ledger,
     pub last_label: u64,
@@ -66,7 +66,7 @@ impl Life {
         }
     }
 
-    /// Lives this many steps, then ends in order.
+    /// Runs this many steps, then ends in order.
     pub fn live(mut self, steps: u64) -> (Tally, Option<Log>) {
         self.tally.lives = 1;
         for _ in 0..2 {
@@ -119,7 +119,7 @@ impl Life {
         self.world.deliver_late();
     }
 
-    /// Time passes for some clocks only.
+    /// Lets time pass for some clocks only.
     fn suspend(&mut self) {
         let ns = 1_000_000 * self.random.of(&[1, 500, 20_000]);
         let now = &mut self.world.now;
@@ -150,7 +150,7 @@ impl Life {
         }
     }
 
-    /// Looks at everything that came out of the service since the last time.
+    /// Checks all outputs of the service since the last call.
     pub fn collect(&mut self) {
         self.forget_the_gone();
         self.collect_answers();
@@ -166,7 +166,7 @@ impl Life {
         }
     }
 
-    /// Nothing is heard of this client again.
+    /// Forgets a client that is gone.
     pub fn forget(&mut self, client: ClientId) {
         self.requests.forget_client(client);
         self.readers.remove(&client);
@@ -190,7 +190,7 @@ impl Life {
         }
     }
 
-    /// Checks that the service keeps no more than its clients may ask for.
+    /// Checks that the service keeps no more state than its clients may cause.
     fn check_bounds(&self) {
         let held = self.world.service.inventory();
         let (sessions, people) = (held.sessions, self.world.producers.len());
@@ -224,7 +224,7 @@ impl Life {
         }
     }
 
-    /// Everybody finishes and leaves; then nothing may be left.
+    /// Lets all clients finish and disconnect; then no state may be left.
     fn end(&mut self) {
         self.world.slow = false;
         self.world.write_faults.clear();
@@ -292,7 +292,7 @@ impl Life {
             self.world.disconnect(consumer);
             self.forget(consumer);
         }
-        // Detached sessions of unlimited duration wait for ever to be picked up.
+        // Detached sessions of unlimited duration wait for ever to be attached to.
         for uid in crate::consumers::UIDS {
             for key in crate::consumers::KEYS {
                 let consumer = self.world.consumer_of(uid);

@@ -32,7 +32,7 @@ mod world;
 use crate::life::{Life, length};
 use crate::world::Log;
 
-/// Lives of an ordinary test run, some seconds without optimisation.
+/// The number of lives in an ordinary test run, which takes some seconds without optimisation.
 const LIVES: u64 = 400;
 
 fn number(name: &str) -> Option<u64> {
@@ -48,7 +48,7 @@ fn random_lives_keep_the_invariants() {
     let first = number("SERVICE_FIRST").unwrap_or(0);
     let tally = runner::live_many(first, lives, number("SERVICE_THREADS").unwrap_or(2));
     println!("{tally:?}");
-    // The lives are worth living.
+    // The lives contain enough events.
     assert_eq!(tally.lives, lives);
     assert!(
         tally.sessions > lives && tally.packets > 10 * lives,
@@ -64,7 +64,7 @@ fn random_lives_keep_the_invariants() {
     );
 }
 
-/// The log holds every event and command, with all bytes.
+/// The log contains every event and command, with all bytes.
 #[test]
 fn a_seed_repeats_its_life() {
     let log_of = |seed| {

@@ -1,4 +1,4 @@
-//! Producers: their requests, and the commands for them.
+//! Producers: their requests, and the commands to them.
 
 use std::collections::BTreeMap;
 
@@ -18,9 +18,9 @@ use crate::requests::Kind;
 use crate::stamp::Stamp;
 use crate::world::{Behaviour, TEST_FIELD};
 
-/// Writers at a time.
+/// The largest number of simultaneous writers.
 const MAX_WRITERS: usize = 16;
-/// The user hostile producers are of.
+/// The user of hostile producers.
 const HOSTILE_UID: u32 = 666;
 
 /// A producer.
@@ -28,16 +28,16 @@ const HOSTILE_UID: u32 = 666;
 pub struct Person {
     pub hostile: bool,
     pub instances: BTreeMap<u64, Instance>,
-    /// Answers it has not given yet.
+    /// The answers that it has not given yet.
     owed: Vec<Request>,
     last_flush: u64,
 }
 
-/// A data source it was told to set up.
+/// A data source that it was told to set up.
 #[derive(Debug)]
 pub struct Instance {
     pub label: u64,
-    /// Index of the buffer in the session's config, and its number.
+    /// The index of the buffer in the session's config, and its id.
     buffer: usize,
     pub target: u16,
     state: State,
@@ -138,13 +138,13 @@ impl Life {
         }
         self.world.register_with(producer, name, |descriptor| {
             descriptor.id = (bits & 0x40 != 0).then_some(1 + (bits >> 16 & 3));
-            // Merges all packets, or only loads what they do not have.
+            // Merges all packets, or only loads fields that they do not have.
             descriptor.protovm_program = match bits >> 24 & 7 {
                 0 => Some(vec![0x12, 2, 0x1a, 0]),
                 1 => Some(vec![0x12, 2, 0x12, 0]),
                 _ => None,
             };
-            // Old ones know none of these.
+            // Old producers know none of these.
             if bits & 0xc0_0000 != 0 {
                 descriptor.will_notify_on_start = Some(bits & 1 != 0);
                 descriptor.will_notify_on_stop = Some(bits & 2 != 0);
@@ -235,7 +235,7 @@ impl Life {
         }
     }
 
-    /// Everything this writer wrote is with the service, unless the writer had given up something.
+    /// Notes that everything this writer wrote was delivered, unless it has aborted a packet.
     fn delivered(&mut self, place: usize) {
         let Writer { index, writer, .. } = &self.writers[place];
         let record = &mut self.ledger.writers[*index];
@@ -253,7 +253,7 @@ impl Life {
         }
     }
 
-    /// Loses the chunks that the producer's writers handed over, before they reach the service.
+    /// Loses the committed chunks of the producer's writers, before they reach the service.
     fn lose_commits(&mut self, producer: ClientId) {
         self.world.lose_commits(producer);
         for record in &mut self.ledger.writers {
@@ -261,7 +261,7 @@ impl Life {
         }
     }
 
-    /// Some producer answers pending requests, in any order.
+    /// Lets some producer answer pending requests, in any order.
     pub fn pay_debts(&mut self) {
         let Some(producer) = self.producer() else {
             return;
@@ -362,7 +362,7 @@ fn instance_of(setup: &SetupDataSource) -> Instance {
 }
 
 impl Person {
-    /// Set up, started, stopped: in this order, nothing twice.
+    /// Checks the order: set up, started, stopped, each once.
     fn enter(&mut self, id: u64, state: State) {
         let instance = self.instances.get_mut(&id);
         let instance = instance.unwrap_or_else(|| panic!("{state:?} for unknown {id}"));

@@ -1,4 +1,4 @@
-//! Numbers that look random, the same ones for the same seed.
+//! Pseudorandom numbers.
 
 /// SplitMix64.
 #[derive(Debug, Clone)]

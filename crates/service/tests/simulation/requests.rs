@@ -1,26 +1,26 @@
-//! Every request is answered, and none twice.
+//! Checks that every request is answered exactly once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ferretto_service::ClientId;
 
-/// A request, as far as the answer depends on it.
+/// The kind of a request, which determines its answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// One reply.
     Once,
-    /// Several replies, the last of which says so.
+    /// Several replies, the last of which is marked.
     Several,
     Read,
-    /// Answered when the session ends.
+    /// A reply when the session ends.
     Enable,
     /// The same, but the session was detached meanwhile.
     Detached,
-    /// With the name the session is left under.
+    /// Attaches to the session with this key.
     Attach(u8),
     Detach(u8),
     Clone,
-    /// Answered again and again, and finally if another takes its place.
+    /// Any number of replies, and a final one if another request replaces it.
     Watch,
 }
 
@@ -41,7 +41,7 @@ impl Requests {
         self.open.insert(id, Asked { client, kind });
     }
 
-    /// Notes a reply and returns its request.
+    /// Notes a reply, and returns its request.
     pub fn answer(&mut self, id: u64, client: ClientId, has_more: bool) -> Asked {
         assert!(!self.closed.contains(&id), "request {id} is answered again");
         let asked = *self.open.get(&id).expect("a reply to a request");
@@ -49,7 +49,7 @@ impl Requests {
         let several = matches!(asked.kind, Kind::Several | Kind::Read | Kind::Watch);
         assert!(
             several || !has_more,
-            "request {id} has one answer: {asked:?}"
+            "request {id} has only one answer: {asked:?}"
         );
         if !has_more {
             self.close(id);
@@ -57,7 +57,7 @@ impl Requests {
         asked
     }
 
-    /// The same for a producer, some requests of which the world makes by itself.
+    /// Notes a reply to a producer, some of whose requests are made by the world itself.
     pub fn answer_producer(&mut self, id: u64, client: ClientId) {
         assert!(!self.closed.contains(&id), "request {id} is answered again");
         if let Some(asked) = self.open.get(&id) {
@@ -71,12 +71,13 @@ impl Requests {
         self.closed.insert(id);
     }
 
-    /// Nobody is there any more to be answered.
+    /// Notes that the client is gone, so that its requests stay open.
     pub fn forget_client(&mut self, client: ClientId) {
         self.open.retain(|_, asked| asked.client != client);
     }
 
-    /// The session was detached: its end is told on this request only if the client attaches again.
+    /// Notes that the session was detached: its end is reported on this request only if the client
+    /// attaches again.
     pub fn detach(&mut self, client: ClientId) {
         let mut open = self.open.values_mut();
         let ends = open.find(|asked| asked.client == client && asked.kind == Kind::Enable);
@@ -90,7 +91,7 @@ impl Requests {
         open.any(|asked| asked.client == client && wanted(asked.kind))
     }
 
-    /// Fails if any request but those that may stay open is.
+    /// Fails if a request is open that has to be answered.
     pub fn check(&self, may_stay: &[Kind]) {
         let stuck = self.open.iter().find(|(_, a)| !may_stay.contains(&a.kind));
         assert!(stuck.is_none(), "a request was never answered: {stuck:?}");

@@ -1,4 +1,4 @@
-//! Living many lives, and telling how to see again one that went wrong.
+//! Runs many lives, and explains how to repeat a failed one.
 
 use std::any::Any;
 use std::panic::catch_unwind;
@@ -8,8 +8,8 @@ use crate::life::{Life, length};
 use crate::tally::Tally;
 use crate::world::Log;
 
-/// Lives the seeds from `first` on, on a few threads, and prints counts of their events. Ends at
-/// the first that breaks, with the command that shows it again.
+/// Runs the seeds from `first` on, on a few threads, and prints counts of their events. Stops at
+/// the first that fails, with the command that repeats it.
 pub fn live_many(first: u64, lives: u64, threads: u64) -> Tally {
     let (next, end) = (AtomicU64::new(first), first + lives);
     let work = || {
@@ -42,7 +42,7 @@ pub fn live_many(first: u64, lives: u64, threads: u64) -> Tally {
     sum
 }
 
-/// One life again, with all that happens in it printed.
+/// Repeats a life, and prints all its events.
 pub fn replay(seed: u64, steps: Option<u64>) {
     let mut life = Life::new(seed);
     life.world.log = Some(Log::new(true));
@@ -50,7 +50,7 @@ pub fn replay(seed: u64, steps: Option<u64>) {
     println!("{tally:?}");
 }
 
-/// The shortest beginning of the life that breaks too, found by halving.
+/// Returns the shortest prefix of the life that also fails, found by bisection.
 fn explain(seed: u64) -> String {
     let breaks = |steps| {
         catch_unwind(|| Life::new(seed).live(steps))

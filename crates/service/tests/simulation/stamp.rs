@@ -1,4 +1,4 @@
-//! Stamps of honest writers on their packets, so that a reader can tell what is missing or wrong.
+//! Stamps of honest writers on their packets, by which a reader can tell missing and wrong packets.
 
 use crate::world::Packet;
 use ferretto_proto::fields::{trace_packet as f, tracing_service_event as event};
@@ -17,7 +17,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// A packet's text of this length, at least as long as the stamp itself.
+    /// Returns a packet's text of this length, at least as long as the stamp itself.
     pub fn bytes(self, length: usize) -> Vec<u8> {
         let length = length.max(HEAD);
         let mut bytes = Vec::with_capacity(length);
@@ -33,7 +33,7 @@ impl Stamp {
         (self.count as u8).wrapping_mul(31) ^ self.writer as u8
     }
 
-    /// The stamp of a text that came out whole; `None` if it never was one.
+    /// Returns the stamp of a complete text; `None` if it is not one.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         let word = |index: usize| {
             let bytes = bytes.get(index * 8..index * 8 + 8)?;
@@ -55,7 +55,7 @@ impl Stamp {
     }
 }
 
-/// The fields of a packet that matter here.
+/// The relevant fields of a packet.
 #[derive(Debug, Default)]
 pub struct Look<'a> {
     pub uid: Option<u64>,

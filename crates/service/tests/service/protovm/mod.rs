@@ -1,4 +1,4 @@
-//! Packets about to be overwritten are folded into a state. Numbers are those of
+//! Packets about to be overwritten are applied to a state. The numbers are those of
 //! `docs/rules/protovm.md`.
 
 use ferretto_proto::fields::{trace_packet as f, trace_provenance};
@@ -17,13 +17,13 @@ mod setup;
 mod state;
 mod trace;
 
-/// Fields of a TestEvent.
+/// The fields of a TestEvent.
 const PATCH: u32 = 6;
 const STATE: u32 = 7;
 const TEXT: u32 = 1;
 const NUMBER: u32 = 2;
 
-/// An instruction that selects this path and runs another, or a merge.
+/// Encodes an instruction that selects this path and runs another, or a merge.
 fn select(cursor: u64, path: &[u32], nested: Option<Vec<u8>>) -> Vec<u8> {
     encode(|instruction| {
         instruction.nested(1, |select| {
@@ -42,7 +42,7 @@ fn select(cursor: u64, path: &[u32], nested: Option<Vec<u8>>) -> Vec<u8> {
     })
 }
 
-/// Merges patches into the state of this field of the test event.
+/// Returns a program that merges patches into the state of this field of the test event.
 fn program_into(state: u32) -> Vec<u8> {
     let merge = select(2, &[TEST_FIELD, state], None);
     let instruction = select(1, &[TEST_FIELD, PATCH], Some(merge));
@@ -56,7 +56,7 @@ fn program() -> Vec<u8> {
     program_into(STATE)
 }
 
-/// A packet with a patch of about a kilobyte.
+/// Returns a packet with a patch of about a kilobyte.
 fn patch(number: u64) -> Vec<u8> {
     encode(|packet| {
         packet.nested(TEST_FIELD, |event| {
@@ -75,7 +75,7 @@ fn number_in(message: &[u8], path: [u32; 2]) -> Option<u64> {
     Fields::find(NUMBER, inner)?.as_u64()
 }
 
-/// The number of a patch that was read.
+/// Returns the number of a patch that was read.
 fn patch_number(packet: &Packet) -> Option<u64> {
     number_in(&packet.0, [TEST_FIELD, PATCH])
 }
@@ -84,7 +84,7 @@ fn patch_numbers(packets: &[Packet]) -> Vec<u64> {
     packets.iter().filter_map(patch_number).collect()
 }
 
-/// One machine, as a trace tells of it.
+/// A machine as described in a trace.
 #[derive(Debug, Clone, PartialEq)]
 struct Instance {
     program: Vec<u8>,
@@ -94,7 +94,7 @@ struct Instance {
 }
 
 impl Instance {
-    /// The number in its state.
+    /// Returns the number in its state.
     fn number(&self) -> Option<u64> {
         number_in(&self.state, [TEST_FIELD, STATE])
     }
@@ -127,7 +127,7 @@ fn instances(packets: &[Packet]) -> Vec<Instance> {
         .collect()
 }
 
-/// A buffer of 4 kB that asks for everything a machine needs.
+/// Returns a config with a buffer of 4 kB that meets all conditions of a machine.
 fn config() -> ConfigBuilder {
     ConfigBuilder::default().buffer(4).source("p").with(|c| {
         c.buffers[0].experimental_mode = Some(ExperimentalMode::TRACE_BUFFER_V2);

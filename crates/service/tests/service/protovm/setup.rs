@@ -1,4 +1,4 @@
-//! Buffers that have machines, and their owners.
+//! Buffers with machines, and their owners.
 
 use super::*;
 
@@ -57,7 +57,7 @@ fn protovm_001_without_one_of_them_there_is_none_and_the_session_works() {
         assert_eq!(problems, [format!("{beginning}{reason}")]);
     }
     assert!(reported(config().with(none), false).is_empty());
-    // No memory is a limit, too.
+    // A limit of 0 is also a limit.
     let trace = record(config().with(|c| wants_vm(c, Some(0)))).read();
     assert_eq!(instances(&trace)[0].limit_kb, 0);
 }

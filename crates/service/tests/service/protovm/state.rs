@@ -1,4 +1,4 @@
-//! The state is that at the start of the packets that are left.
+//! The state is that before the first remaining packet.
 
 use super::*;
 
@@ -13,14 +13,15 @@ fn protovm_033_the_state_is_that_at_the_start_of_what_is_left() {
     assert_eq!(patch_numbers(&trace), [3, 4, 5]);
 }
 
-/// A table of twenty rows by id, of which patches change one or delete one. A row is a number.
+/// A table of twenty rows by id, of which patches change or delete one each. A row is a number.
 struct Table {
     rows: std::collections::BTreeMap<u64, u64>,
     random: u64,
 }
 
 impl Table {
-    /// Rows of the patch are merged, those whose ids are in its field 5 deleted.
+    /// Returns a program that merges the rows of a patch, and deletes those with ids in its field
+    /// 5.
     fn program() -> Vec<u8> {
         const ROWS: u32 = 4;
         let part = |fields: &[(u32, u64)]| {
@@ -76,7 +77,7 @@ impl Table {
         (self.random >> 33) % bound
     }
 
-    /// Changes a row, and tells how.
+    /// Changes a row, and returns the patch.
     fn change(&mut self) -> Vec<u8> {
         let (id, value, deletes) = (self.next(20), self.next(1000), self.next(4) == 0);
         if deletes {
@@ -112,7 +113,7 @@ impl Table {
 
 #[test]
 fn protovm_033_a_table_is_whole_wherever_the_trace_begins() {
-    // 15 changes before anything is lost, and many more than the buffer holds.
+    // 15 changes before the first loss, and many more than the buffer can hold.
     for changes in [1, 60, 150, 400, 1000, 3000] {
         let mut world = World::new();
         let producer = producer_with(&mut world, "p", Table::program());
@@ -144,7 +145,7 @@ fn protovm_033_a_table_is_whole_wherever_the_trace_begins() {
         assert!(!left.is_empty());
         let lost = changes as usize - left.len();
         assert_eq!(lost > 0, changes >= 400, "{lost} of {changes}");
-        // As a reader goes on: from the state, with the same program, packet by packet.
+        // Continues as a reader does: from the state, with the same program, packet by packet.
         let program = Program::parse(&found.program).unwrap();
         let mut reader = Vm::with_state(program, found.limit_kb * 1024, &found.state);
         assert_eq!(Table::rows_of(&reader.state()), history[lost]);
@@ -163,7 +164,7 @@ fn protovm_034_what_is_not_overwritten_is_not_in_the_state() {
     let trace = all.read();
     assert!(instances(&trace)[0].state.is_empty());
     assert_eq!(patch_numbers(&trace), [1, 2, 3]);
-    // Packets that were read are not applied either, when they are overwritten.
+    // Packets that were read are not applied when they are overwritten.
     all.write_patches(4..=9);
     let (reader, _) = clone(&mut all.world, by_id(1));
     let trace = all.world.read(reader);
@@ -239,8 +240,7 @@ fn protovm_036_packets_of_others_are_not_applied() {
         write(&mut world, *producer, writer, &patch(number));
     }
     let found = instances(&world.read(consumer));
-    // The last one of the first producer that was overwritten, though the other wrote the same
-    // packets.
+    // The last overwritten packet of the first producer, although the other wrote the same packets.
     assert_eq!(found.len(), 1);
     assert_eq!(
         (found[0].number(), &found[0].producers),

@@ -1,4 +1,4 @@
-//! States in traces and clones, and patches that are given up.
+//! States in traces and clones, and failed patches.
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn protovm_037_the_packet_comes_once_before_all_data() {
     let pair = Fields::find(1, buffer).unwrap().as_bytes().unwrap();
     let of = |field| Fields::find(field, pair).unwrap().as_u64().unwrap();
     assert_eq!((of(1), of(2)), (trace[first].sequence(), 1));
-    // Never again, though the state goes on.
+    // It is not repeated, although the state changes.
     all.write_patches(6..=9);
     assert_eq!(instances(&all.read()), []);
 }
@@ -87,7 +87,7 @@ fn protovm_038_a_buffer_that_takes_the_place_of_another_goes_on_from_its_end() {
         let trace = all.world.read(reader);
         let found = instances(&trace);
         assert_eq!((found[0].number(), patch_numbers(&trace)), of_clone);
-        // Nothing of the new buffer is overwritten yet, and all of the old one came before.
+        // No packet of the new buffer is overwritten yet, and all of the old one came before.
         all.write_patches(6..=7);
         let (reader, _) = clone(&mut all.world, by_id(1));
         let trace = all.world.read(reader);
@@ -120,7 +120,7 @@ fn protovm_039_patches_that_are_given_up_disturb_nothing() {
     let trace = all.read();
     assert_eq!(patch_numbers(&trace), [4, 5, 6]);
     assert_eq!(instances(&trace)[0].number(), Some(3));
-    // The first one is told, not each.
+    // Only the first one is reported.
     assert_eq!(
         all.world.problems,
         [
@@ -137,7 +137,7 @@ fn protovm_039_a_state_at_its_limit_keeps_what_it_has() {
     let mut all = record(config().with(|c| wants_vm(c, Some(1))));
     all.write_patches(1..=5);
     let trace = all.read();
-    // A kilobyte does not hold the text; the session goes on.
+    // A kilobyte is too small for the text; the session continues.
     assert_eq!(instances(&trace)[0].number(), None);
     assert_eq!(patch_numbers(&trace), [3, 4, 5]);
     assert_eq!(all.world.problems.len(), 1);

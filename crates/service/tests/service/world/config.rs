@@ -1,14 +1,14 @@
-//! Short builders of configs.
+//! Short builders for configs.
 
 use ferretto_proto::trace_config::{BufferConfig, DataSource};
 use ferretto_proto::{DataSourceConfig, TraceConfig};
 
-/// A trace config in the making.
+/// A builder for a trace config.
 #[derive(Clone, Default)]
 pub struct ConfigBuilder(pub TraceConfig);
 
 impl ConfigBuilder {
-    /// One buffer of 64 kB.
+    /// Creates a config with one buffer of 64 kB.
     pub fn new() -> Self {
         Self::default().buffer(64)
     }

@@ -1,11 +1,11 @@
-//! A record of all that went into a service and came out of it, to compare two runs by.
+//! A log of all inputs and outputs of a service, to compare two runs.
 
 use std::fmt;
 
 use ferretto_service::{Command, Event};
 
-/// A running hash over events and commands. Descriptors are left out: their numbers are not the
-/// world's.
+/// A running hash over events and commands. Descriptor numbers are left out, since the world does
+/// not control them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Log {
     hash: u64,
@@ -13,11 +13,11 @@ pub struct Log {
     prints: bool,
 }
 
-/// The most of a line that is printed.
+/// The largest printed part of a line.
 const PRINTED: usize = 240;
 
 impl Log {
-    /// An empty one; `prints` shows what is logged as well.
+    /// Creates an empty log; `prints` also prints its entries.
     pub fn new(prints: bool) -> Self {
         Self {
             hash: 0xcbf2_9ce4_8422_2325,
@@ -26,7 +26,7 @@ impl Log {
         }
     }
 
-    /// The number of events and commands so far.
+    /// Returns the number of events and commands so far.
     pub fn lines(&self) -> u64 {
         self.lines
     }

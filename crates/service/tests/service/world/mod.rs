@@ -1,6 +1,6 @@
-//! A world for the service to live in: virtual time, producers with real shared memory and writers,
-//! consumers, files and a disk of chosen size. Nothing happens unless a test says so, except that
-//! producers answer commands the way their settings say.
+//! A world for the service: virtual time, producers with real shared memory and writers, consumers,
+//! files and a disk of limited size. The tests cause all events, except that producers answer
+//! commands as their settings say.
 #![allow(dead_code, unused_imports, missing_debug_implementations)]
 
 mod config;
@@ -32,7 +32,7 @@ pub use storage::{File, IO_ERROR, NO_SPACE, WriteFault, WriteFaults};
 
 pub const MS: u64 = 1_000_000;
 pub const SERVICE_UID: u32 = 1000;
-/// Largest message in a frame of 128 KiB, with what the frame puts around it.
+/// The largest message in a frame of 128 KiB, apart from the frame's own fields.
 const MAX_MESSAGE: usize = 131_072 - 48;
 
 /// A reply to a consumer.
@@ -46,7 +46,7 @@ pub struct Answer {
 #[derive(Default)]
 pub struct Consumer {
     pub answers: Vec<Answer>,
-    /// Set if it reads its messages.
+    /// Set if the consumer does not read its messages.
     pub stuck: bool,
     wants_drained: bool,
 }
@@ -57,28 +57,28 @@ pub struct World {
     pub producers: BTreeMap<ClientId, Producer>,
     pub consumers: BTreeMap<ClientId, Consumer>,
     pub files: BTreeMap<FileId, File>,
-    /// Bytes the disk still takes.
+    /// The remaining bytes of the disk.
     pub disk: usize,
-    /// The fates of the next writes.
+    /// The results of the next writes.
     pub write_faults: WriteFaults,
-    /// Keeps a record of all that happens, if wanted.
+    /// The log, if wanted.
     pub log: Option<Log>,
-    /// Set if shared memory can be had.
+    /// Set if shared memory can be created.
     pub memory_available: bool,
-    /// Set if files can be read again.
+    /// Set if files can be read.
     pub copies: bool,
-    /// The priorities the service ran at, one after the other.
+    /// The priorities of the service, one after the other.
     pub priorities: Vec<Option<Priority>>,
-    /// Set if it is given none.
+    /// Set if priorities are refused.
     pub priority_refused: bool,
-    /// Relays that were answered.
+    /// The relays that got replies.
     pub relay_replies: Vec<ClientId>,
     pub disconnects: Vec<ClientId>,
-    /// The data sources waited for at the ends of sessions.
+    /// The data sources that delayed the ends of sessions.
     pub waited_for: Vec<Waiting>,
     /// The reports to the operator.
     pub problems: Vec<String>,
-    /// The files that the producers' memory is mapped from, in the order of the requests.
+    /// The regions for the producers' own memory, in the order of the requests.
     pub brought: VecDeque<Arc<Region>>,
     /// Set if answers about memory and files are kept until [`World::deliver_late`].
     pub slow: bool,
@@ -159,7 +159,7 @@ impl World {
         client
     }
 
-    /// Invokes a method and returns the request's number.
+    /// Calls a method, and returns the request's id.
     pub fn call(&mut self, client: ClientId, request: Request) -> u64 {
         self.call_with(client, request, None)
     }
@@ -180,7 +180,7 @@ impl World {
         id
     }
 
-    /// Replies to one request so far: each with whether more may follow.
+    /// Returns the replies to one request so far, with true for those that others may follow.
     pub fn answers(&self, client: ClientId, request_id: u64) -> Vec<(Option<&Reply>, bool)> {
         let answers = self.consumers[&client].answers.iter();
         answers
@@ -189,7 +189,7 @@ impl World {
             .collect()
     }
 
-    /// The only, final reply to a request.
+    /// Returns the only, final reply to a request.
     pub fn answer(&self, client: ClientId, request_id: u64) -> Option<&Reply> {
         let answers = self.answers(client, request_id);
         assert_eq!(answers.len(), 1, "one reply expected: {answers:?}");
@@ -261,7 +261,7 @@ impl World {
         self.call(client, Request::Flush(request))
     }
 
-    /// Returns the outcome of the flush, true if it succeeded; `None` while it is under way.
+    /// Returns true if the flush succeeded; `None` while it is pending.
     pub fn flushed(&self, client: ClientId, request_id: u64) -> Option<bool> {
         self.is_answered(client, request_id)
             .then(|| self.answer(client, request_id).is_some())
@@ -273,7 +273,7 @@ impl World {
         self.read_packets(client, id)
     }
 
-    /// The packets of a ReadBuffers request that has come to its end.
+    /// Returns the packets of a completed ReadBuffers request.
     pub fn read_packets(&self, client: ClientId, request_id: u64) -> Vec<Packet> {
         let answers = self.answers(client, request_id);
         let (last, others) = answers.split_last().expect("an end");
@@ -320,7 +320,7 @@ impl World {
         whole
     }
 
-    /// Number of sessions there are.
+    /// Returns the number of sessions.
     pub fn sessions(&mut self) -> i32 {
         let client = self.consumer_of(0);
         let sessions = self.state(client).num_sessions.unwrap();
@@ -328,7 +328,7 @@ impl World {
         sessions
     }
 
-    /// Events observed by a request, in order.
+    /// Returns the events observed by a request, in order.
     pub fn observed(&self, client: ClientId, request_id: u64) -> Vec<ObservableEvents> {
         let answers = self.answers(client, request_id).into_iter();
         answers
@@ -347,7 +347,7 @@ impl World {
         self.carry_out();
     }
 
-    /// Hands over an event and leaves the commands that follow from it.
+    /// Passes an event to the service without carrying out the resulting commands.
     pub fn deliver(&mut self, event: Event) {
         if let Some(log) = &mut self.log {
             log.event(self.now.boottime, &event);
@@ -374,7 +374,7 @@ impl World {
         }
     }
 
-    /// Lets time pass; timers that become due on the way fire on time.
+    /// Lets time pass. Timers that become due fire on time.
     pub fn run_for(&mut self, ms: u64) {
         let end = self.now.boottime + ms * MS;
         loop {
@@ -392,7 +392,7 @@ impl World {
         }
     }
 
-    /// Carries out the service's commands, until there are no more.
+    /// Carries out the service's commands until there are no more.
     pub fn carry_out(&mut self) {
         while let Some(command) = self.service.poll_command() {
             if let Some(log) = &mut self.log {
@@ -414,7 +414,7 @@ impl World {
         }
     }
 
-    /// Delivers the answers that were kept back, and those to commands that follow from them.
+    /// Delivers the answers that were held back, and those to the resulting commands.
     pub fn deliver_late(&mut self) {
         while let Some(event) = self.late.pop_front() {
             let gone = match &event {
@@ -524,7 +524,7 @@ impl World {
         }
     }
 
-    /// Bytes sent in answer to one request.
+    /// Returns the number of bytes sent in reply to one request.
     pub fn sent_bytes(&self, client: ClientId, request_id: u64) -> usize {
         let answers = self.answers(client, request_id).into_iter();
         answers
@@ -533,7 +533,7 @@ impl World {
             .sum()
     }
 
-    /// The consumer reads again.
+    /// Lets the consumer read again.
     pub fn unstick(&mut self, client: ClientId) {
         let consumer = self.consumers.get_mut(&client).unwrap();
         consumer.stuck = false;
@@ -543,7 +543,7 @@ impl World {
     }
 }
 
-/// The texts of producers' packets.
+/// Returns the texts of producers' packets.
 pub fn texts(packets: &[Packet]) -> Vec<String> {
     let data = packets.iter().filter(|packet| packet.is_data());
     data.map(|packet| String::from_utf8_lossy(packet.bytes(TEST_FIELD).unwrap()).into_owned())

@@ -1,4 +1,4 @@
-//! Looking into trace packets.
+//! Access to the fields of trace packets.
 
 use ferretto_proto::fields::trace_packet;
 use ferretto_proto::{Message, TraceStats};
@@ -9,7 +9,7 @@ use ferretto_wire::{Field, Fields};
 pub struct Packet(pub Vec<u8>);
 
 impl Packet {
-    /// The last field of this number, which is the one that counts.
+    /// Returns the last field of this number, which is the one that counts.
     pub fn field(&self, number: u32) -> Option<Field<'_>> {
         let fields = Fields::new(&self.0).map(|field| field.expect("well-formed"));
         fields.filter(|field| field.number == number).last()
@@ -41,7 +41,7 @@ impl Packet {
         self.sequence() != 1
     }
 
-    /// The kind of lifecycle event, if it is one.
+    /// Returns the kind of a lifecycle event.
     pub fn event(&self) -> Option<u32> {
         let event = self.bytes(trace_packet::SERVICE_EVENT)?;
         Some(Fields::new(event).next()?.ok()?.number)
@@ -52,7 +52,7 @@ impl Packet {
         Some(TraceStats::decode_from_slice(stats).expect("well-formed"))
     }
 
-    /// The number of the field that says what the packet is.
+    /// Returns the number of the field that determines the packet's kind.
     pub fn kind(&self) -> u32 {
         let headers = [
             trace_packet::TIMESTAMP,
@@ -83,7 +83,7 @@ impl std::fmt::Debug for Packet {
     }
 }
 
-/// The packets of a trace file.
+/// Returns the packets of a trace file.
 pub fn split_file(file: &[u8]) -> Vec<Packet> {
     Fields::new(file)
         .map(|field| {

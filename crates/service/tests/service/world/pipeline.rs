@@ -1,4 +1,4 @@
-//! The filters and compression a trace passes on its way out, for configs and for readers.
+//! Filters and compression of a trace, for configs and for readers.
 
 use std::io::Read;
 
@@ -9,7 +9,7 @@ use ferretto_wire::Fields;
 
 use super::{Packet, split_file};
 
-/// Opcode of a field that is copied.
+/// The opcode of a field that is copied.
 pub const SIMPLE: u32 = 1;
 pub const NESTED: u32 = 3;
 pub const STRING: u32 = 4;
@@ -51,7 +51,7 @@ pub fn allow_only(config: &mut TraceConfig, fields: &[(u32, u32)]) {
     for (field, opcode) in fields {
         words.push(field << 3 | opcode);
         if opcode == NESTED {
-            // A message nothing of which is allowed.
+            // A message without allowed fields.
             words.push(2);
         }
     }
@@ -63,7 +63,7 @@ pub fn allow_only(config: &mut TraceConfig, fields: &[(u32, u32)]) {
     .into();
 }
 
-/// The packets inside compressed ones, and the field those were in.
+/// Returns the packets inside compressed ones, and the number of their field.
 pub fn decompressed(packets: &[Packet]) -> (Option<u32>, Vec<Packet>) {
     let mut field = None;
     let mut inside = Vec::new();

@@ -1,4 +1,4 @@
-//! Producers: real writers over real chunks, and the manners of a client library.
+//! Producers: real writers over real chunks, with the behaviour of a client library.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -24,7 +24,7 @@ use ferretto_shm::{
 
 use super::World;
 
-/// The kind of producer it is.
+/// The behaviour of a producer.
 #[derive(Clone)]
 pub struct Behaviour {
     pub uid: u32,
@@ -42,7 +42,7 @@ pub struct Behaviour {
     pub confirms_flush: bool,
     /// Set if it asks for commands.
     pub opens_stream: bool,
-    /// Memory it comes with.
+    /// The size of its own memory, if it brings some.
     pub brings: Option<usize>,
 }
 
@@ -73,15 +73,15 @@ impl Outlet for Deaf {
     fn flush_now(&self) {}
 }
 
-/// One producer.
+/// A producer.
 pub struct Producer {
     pub behaviour: Behaviour,
-    /// Replies to everything but the command stream.
+    /// The replies to all requests but the command stream.
     pub replies: Vec<(u64, Option<Reply>)>,
     pub initialized: Option<InitializeConnectionResponse>,
     /// Commands received, in order.
     pub commands: Vec<Cmd>,
-    /// The number of times a descriptor came along.
+    /// The number of descriptors received.
     pub fds: usize,
     pub region: Option<Arc<Region>>,
     pub arbiter: Option<Arc<Arbiter>>,
@@ -116,7 +116,7 @@ impl World {
         };
         let request = Request::InitializeConnection(request);
         let request_id = Some(self.new_request());
-        // As upstream's client: both at once.
+        // Sends both at once, as upstream's client does.
         self.deliver(Event::ProducerRequest {
             client,
             request_id,
@@ -168,7 +168,7 @@ impl World {
         self.event(event);
     }
 
-    /// Invokes a producer's method and returns the request's number.
+    /// Calls a producer's method, and returns the request's id.
     pub fn produce(&mut self, client: ClientId, request: Request) -> u64 {
         let id = self.new_request();
         self.event(Event::ProducerRequest {
@@ -180,7 +180,7 @@ impl World {
         id
     }
 
-    /// The reply to a producer's request, if it succeeded.
+    /// Returns the reply to a producer's request, if it succeeded.
     pub fn produced(&self, client: ClientId, request_id: u64) -> Option<&Reply> {
         let mut replies = self.producers[&client].replies.iter();
         let (_, reply) = replies.find(|(id, _)| *id == request_id).expect("a reply");
@@ -217,14 +217,14 @@ impl World {
         self.produce(client, Request::UnregisterDataSource(request));
     }
 
-    /// A producer with one plain data source of the same name.
+    /// Connects a producer with one plain data source of the same name.
     pub fn simple_producer(&mut self, name: &str) -> ClientId {
         let client = self.producer(name);
         self.register(client, name);
         client
     }
 
-    /// Setups the producer got, in order: instance id and config.
+    /// Returns the setups of the producer, in order: instance id and config.
     pub fn setups(&self, client: ClientId) -> Vec<(u64, DataSourceConfig)> {
         let commands = self.producers[&client].commands.iter();
         commands
@@ -237,7 +237,7 @@ impl World {
             .collect()
     }
 
-    /// Names of the commands the producer got.
+    /// Returns the names of the commands that the producer received.
     pub fn commands(&self, client: ClientId) -> Vec<&'static str> {
         let commands = self.producers[&client].commands.iter();
         commands
@@ -252,13 +252,13 @@ impl World {
             .collect()
     }
 
-    /// The buffer the producer was told to write to last.
+    /// Returns the target buffer of the producer's last setup.
     pub fn target(&self, client: ClientId) -> u16 {
         let setups = self.setups(client);
         setups.last().expect("a setup").1.target_buffer.unwrap() as u16
     }
 
-    /// A writer for the buffer the producer was told to write to last.
+    /// Creates a writer for the target buffer of the producer's last setup.
     pub fn writer(&self, client: ClientId) -> TraceWriter {
         let arbiter = self.producers[&client]
             .arbiter
@@ -267,7 +267,7 @@ impl World {
         arbiter.create_writer(self.target(client), ExhaustedPolicy::Drop)
     }
 
-    /// Writes small packets, each its number in `for_testing.str`'s place, and commits them.
+    /// Writes small packets with a text in [`TEST_FIELD`], and commits them.
     pub fn write(&mut self, client: ClientId, writer: &mut TraceWriter, packets: &[&str]) {
         for text in packets {
             writer.new_packet().string(TEST_FIELD, text);
@@ -291,7 +291,7 @@ impl World {
         }
     }
 
-    /// Throws away the output of the producer's arbiter, as if the chunks were broken.
+    /// Discards the output of the producer's arbiter, as if the chunks were lost.
     pub fn lose_commits(&mut self, client: ClientId) {
         let arbiter = self.producers[&client].arbiter.clone().unwrap();
         while next_request(&arbiter).is_some() {}
@@ -316,7 +316,7 @@ impl World {
     }
 }
 
-/// The field test packets carry their text in: unknown to everyone.
+/// The field for the text of test packets; it is unknown to the service.
 pub const TEST_FIELD: u32 = 900;
 
 fn register_writer(writer_id: u16, target_buffer: u16) -> Request {
@@ -377,7 +377,7 @@ fn commit_request(commit: Commit) -> CommitDataRequest {
 }
 
 impl Producer {
-    /// Handles a reply, and returns the action on it.
+    /// Handles a reply, and returns the resulting requests.
     pub fn take(
         &mut self,
         request_id: u64,

@@ -1,4 +1,4 @@
-//! Files, on a disk of chosen size that can be made to fail.
+//! Files on a disk of limited size that can be made to fail.
 
 use std::collections::VecDeque;
 
@@ -13,20 +13,20 @@ pub struct File {
     pub bytes: Vec<u8>,
     pub synced: usize,
     pub closed: bool,
-    /// A write failed, which the service was told.
+    /// Set once a write failed, and the failure was reported.
     pub failed: bool,
     /// The part of a write that is not in the file yet.
     rest: Vec<u8>,
 }
 
-/// The fate of a write.
+/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteFault {
-    /// Nothing: it succeeds at once.
+    /// It succeeds at once.
     None,
-    /// A part of it is written, the rest only when late answers are delivered.
+    /// A part of it is written, and the rest when late answers are delivered.
     Short,
-    /// It fails with this message; a partial write is taken back.
+    /// It fails with this message; a partial write is undone.
     Error(&'static str),
 }
 
@@ -125,7 +125,7 @@ impl World {
         Some(written)
     }
 
-    /// Answers that come late are true by then.
+    /// Completes the writes whose answers come late.
     pub(super) fn complete_writes(&mut self, event: &Event) {
         if let Event::FileWritten { file, .. } = event
             && let Some(file) = self.files.get_mut(file)
@@ -136,7 +136,7 @@ impl World {
 }
 
 impl File {
-    /// Returns how many bytes the service wants to be in it.
+    /// Returns the size that the file has once all writes are done.
     pub fn handed_over(&self) -> usize {
         self.bytes.len() + self.rest.len()
     }
@@ -147,5 +147,5 @@ impl File {
     }
 }
 
-/// Faults of the next writes, in order.
+/// The results of the next writes, in order.
 pub type WriteFaults = VecDeque<WriteFault>;
