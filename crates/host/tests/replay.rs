@@ -1,8 +1,8 @@
-//! Recorded conversations of upstream's programs with upstream's `traced`, replayed against ours:
-//! it has to answer the same, apart from what differs from one run to the next.
+//! Recorded conversations of upstream's programs with upstream's `traced`, replayed against this
+//! service. Its answers must be the same, apart from values that differ in each run.
 //!
-//! The recordings are those of `ferretto-ipc`, whose tests look at the frames alone. They lack the
-//! contents of shared memory, so of traces only the service's own packets are compared.
+//! The recordings are those of `ferretto-ipc`, whose tests only check the frames. They lack the
+//! contents of shared memory, so that only the service's own packets in traces are compared.
 
 mod common;
 

@@ -15,7 +15,7 @@ pub(crate) unsafe fn load_once(from: *const u8, out: &mut [u8]) {
     let (from, out) = {
         let whole = out.len() / BLOCK * BLOCK;
         if whole > 0 {
-            // SAFETY: by contract; there are so many bytes in both.
+            // SAFETY: by contract; both have that many bytes.
             unsafe { load_blocks(from, out.as_mut_ptr(), whole) };
         }
         (from.wrapping_add(whole), &mut out[whole..])

@@ -1,12 +1,12 @@
 //! Attacks on a service from processes of other users, beside an honest producer and an honest
 //! consumer.
 //!
-//! Each attack has a file of its own, with its name in the list below, and is a test: the service
-//! has to live, serve the honest two in time, and give memory back. Their measurements are printed
+//! Each attack is a test with a file of its own, which the list below names. The service must
+//! survive, serve the honest clients in time, and release memory. The measurements are printed
 //! (`cargo test -p ferretto-host --test attacks -- --nocapture`). Attacks are short, unless
-//! `ATTACK_SECONDS` says how long all of them may take together.
+//! `ATTACK_SECONDS` sets the duration of all of them together.
 //!
-//! As root, the attackers are other users, and the service is root's.
+//! If the tests run as root, the attackers are other users, and the service is root's.
 
 #[path = "../common/mod.rs"]
 mod common;

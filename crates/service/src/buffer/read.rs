@@ -238,9 +238,9 @@ impl TraceBuffer {
         next.unwrap_or(at + header.units())
     }
 
-    /// Erases the rest of the chunk at `at` if it is its sequence's first, with the end of a packet
-    /// that begins in it, without looking at each packet: their sizes are as they were when it was
-    /// stored. Returns whether packets were lost; [`advance`](Self::advance) does the rest.
+    /// Erases the rest of the chunk at `at`, if it is its sequence's first and its sizes are
+    /// unchanged since it was stored, without visiting each packet. Returns true if packets were
+    /// lost; [`advance`](Self::advance) handles all other chunks.
     pub(super) fn erase_at_once(&mut self, slot: u32, at: u32) -> bool {
         let Some((header, first)) = self.next_of_front(slot, at) else {
             return false;

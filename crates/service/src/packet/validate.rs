@@ -68,17 +68,18 @@ enum ParserState {
     Length,
 }
 
-/// Checks a whole packet, given as its pieces: its top-level fields must be well-formed and none
-/// reserved. The content of a field is skipped, so the cost goes by the number of fields and
-/// pieces, not of bytes.
+/// Checks a whole packet, given in pieces: its top-level fields must be well-formed, and none may
+/// be reserved. The content of fields is skipped, so that the cost depends on the number of fields
+/// and pieces, and not of bytes.
 ///
-/// These are upstream's rules (a field number is cut to 32 bits before it is looked up among the
-/// reserved ones) and one more: field numbers that protobuf does not have are refused. Upstream
-/// lets them pass, but every strict decoder refuses the whole trace for one such packet, and no
-/// correct producer writes one.
+/// These are upstream's rules (a field number is truncated to 32 bits before it is compared with
+/// the reserved ones) and one more: invalid field numbers are refused. Upstream passes them on, but
+/// every strict decoder refuses the whole trace for one such packet, and no correct producer writes
+/// one.
 ///
 /// # Errors
-/// If the packet is not to be passed on.
+///
+/// Fails if the packet must not be passed on.
 pub fn validate<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<(), InvalidPacket> {
     let mut pieces = pieces.into_iter();
     let mut header = Header::default();

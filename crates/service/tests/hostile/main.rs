@@ -1,9 +1,8 @@
-//! A service, an honest producer, and producers whose memory another process rewrites without
-//! pause.
+//! A service, an honest producer, and producers whose memory another process constantly rewrites.
 //!
-//! The short run does a fixed amount of work. The long one takes a minute and both of two
-//! processors: `cargo test -p ferretto-service --test hostile -- --ignored --nocapture a_minute`
-//! (`HOSTILE_SECONDS` changes how long).
+//! The short run does a fixed amount of work. The long run uses two processors for a minute:
+//! `cargo test -p ferretto-service --test hostile -- --ignored --nocapture a_minute`
+//! (`HOSTILE_SECONDS` changes the duration).
 #![allow(unreachable_pub)]
 
 mod attacker;

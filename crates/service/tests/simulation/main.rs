@@ -1,17 +1,15 @@
-//! Lives of services among random clients: producers, honest and hostile, and consumers that come
-//! and go, lose messages, answer late or never, call out of order and send nonsense; disks that
-//! fail; time that jumps. These invariants must hold in all of them:
+//! Simulated lives of services with random clients: honest and hostile producers, and consumers
+//! that come and go, lose messages, answer late or never, call out of order and send invalid
+//! messages. Disks fail, and time jumps. These invariants must hold in all lives:
 //!
-//! * each packet of an honest writer is read once, whole, in order, by the session it was written
-//!   for and no other, or is missing and the next packet says so, or the session's statistics name
-//!   a cause;
-//! * every request is answered, and none twice;
-//! * producers get their commands in an order that makes sense;
-//! * nothing is kept without bound, and nothing at all once everybody has left.
+//! * each packet of an honest writer is read once, complete, in order, and only by its session; or
+//!   it is missing, and the next packet reports a loss or the session's statistics name a cause;
+//! * every request is answered exactly once;
+//! * producers get their commands in a valid order;
+//! * all state is bounded, and none is left once all clients have disconnected.
 //!
-//! A life follows from its seed alone. `SERVICE_LIVES=n` lives n of them, from seed
-//! `SERVICE_FIRST` on; `SERVICE_SEED=s` shows one,
-//! `SERVICE_STEPS=n` its first n steps only.
+//! The seed determines a life. `SERVICE_LIVES=n` runs n of them, from seed `SERVICE_FIRST` on;
+//! `SERVICE_SEED=s` prints one, and `SERVICE_STEPS=n` only its first n steps.
 #![allow(unreachable_pub, missing_debug_implementations)]
 
 mod account;
