@@ -1,8 +1,6 @@
 //! Joins of intervals against the definition, written as nested loops.
 
-mod common;
-
-use common::Session;
+use crate::common::Session;
 use ferretto_query::intervals::sweep::{Interval, Piece, as_of, meet, outer, with_gaps};
 use proptest::prelude::*;
 
@@ -368,7 +366,7 @@ fn intervals_are_merged_made_and_completed() {
         s.rows("SELECT has_overlaps FROM _intervals_overlap_in_table!(spans)"),
         ["1"]
     );
-    let mut s = common::over(common::TRACE);
+    let mut s = crate::common::over(crate::common::TRACE);
     assert_eq!(
         s.rows(
             "INCLUDE PERFETTO MODULE intervals.fill_gaps;

@@ -1,11 +1,9 @@
 //! Answers that clients of the trace processor's protocol get.
 
-mod common;
-
 use std::io::{BufRead, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use common::{TRACE, encode};
+use crate::common::{TRACE, encode};
 use ferretto_query::engine::Options;
 use ferretto_query::rpc::{Processor, Server, ServerOptions};
 use ferretto_wire::{Fields, encode as message};
@@ -530,7 +528,7 @@ fn query_131_websocket_carries_the_stream_in_frames_of_any_size() {
 fn query_137_the_stream_is_spoken_on_standard_input_too() {
     let folder = tempfile::tempdir().expect("folder");
     let program = folder.path().join("trace_processor_shell");
-    std::os::unix::fs::symlink(common::PROGRAM, &program).expect("link");
+    std::os::unix::fs::symlink(crate::common::PROGRAM, &program).expect("link");
     let trace = folder.path().join("t.pftrace");
     std::fs::write(&trace, encode(TRACE)).expect("trace");
     let mut child = std::process::Command::new(program)
@@ -574,7 +572,7 @@ fn query_137_the_stream_is_spoken_on_a_unix_socket_of_its_owner() {
     std::fs::write(&trace, encode(TRACE)).expect("trace");
     let path = folder.path().join("s.sock");
     let serve = || {
-        let mut command = common::query();
+        let mut command = crate::common::query();
         command
             .arg("--serve")
             .arg("--socket")

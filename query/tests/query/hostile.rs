@@ -1,8 +1,6 @@
 //! SQL that is made to do harm: it fails with a sentence.
 
-mod common;
-
-use common::{TRACE, over};
+use crate::common::{TRACE, over};
 use ferretto_query::engine::STACK;
 
 /// Runs a test on a stack as large as that of the program.

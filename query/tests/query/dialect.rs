@@ -1,8 +1,6 @@
 //! SQL as SQLite has it, and the statements that are more.
 
-mod common;
-
-use common::Session;
+use crate::common::Session;
 
 #[test]
 fn query_100_numbers_compare_and_divide_as_in_sqlite() {

@@ -1,14 +1,12 @@
 //! Questions that a scheduler and executors answer, each a process of its own.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use common::{TRACE, encode, lines, query};
+use crate::common::{TRACE, encode, lines, query};
 
 /// A process that does not outlive the test.
 struct Process(Child);

@@ -1,14 +1,12 @@
 //! The shell as a person uses it: on a terminal.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use common::{PROGRAM, TRACE, encode};
+use crate::common::{PROGRAM, TRACE, encode};
 
 /// Far longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(300);

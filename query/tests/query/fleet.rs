@@ -1,11 +1,9 @@
 //! Questions to many traces.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use common::{TRACE, encode, lines, query};
+use crate::common::{TRACE, encode, lines, query};
 
 /// Traces that differ in how often the program worked, and one file that is no trace.
 struct Traces {

@@ -1,8 +1,6 @@
 //! Tables, functions and modules over traces.
 
-mod common;
-
-use common::{Session, TRACE, over};
+use crate::common::{Session, TRACE, over};
 
 #[test]
 fn query_001_all_tables_exist_for_an_empty_trace() {
@@ -226,7 +224,7 @@ fn ready_answers_run() {
 /// Every block of SQL in the documentation runs.
 #[test]
 fn the_documentations_queries_run() {
-    let page = include_str!("../../docs/query.md");
+    let page = include_str!("../../../docs/query.md");
     let mut blocks = Vec::new();
     let mut current: Option<String> = None;
     for line in page.lines() {
@@ -309,5 +307,38 @@ fn query_116_cpu_time_of_slices_excludes_what_the_thread_waited() {
                 SELECT name, thread_name, cpu_time FROM thread_slice_cpu_time"
         ),
         ["\"work\",\"worker\",50"]
+    );
+}
+
+#[test]
+fn joins_by_the_number_of_a_row_pick_it() {
+    let mut s = over(TRACE);
+    let join = "SELECT c.name, p.name FROM slice c JOIN slice p ON c.parent_id = p.id";
+    let plan = s.csv(&format!("EXPLAIN {join}")).expect("a plan");
+    assert!(plan.contains("LookupExec: slice"), "{plan}");
+    let children = ["\"inner\",\"outer\"", "\"innermost\",\"inner\""];
+    assert_eq!(s.rows(join), children);
+    // The other way round, with more of the table's columns, and below other operators.
+    let other = "SELECT c.name, p.name FROM slice p JOIN slice c ON c.parent_id = p.id";
+    assert_eq!(s.rows(other), children);
+    let names =
+        "SELECT s.name, t.name, p.name FROM slice s JOIN thread_track k ON s.track_id = k.id
+         JOIN thread t USING (utid) JOIN process p USING (upid) WHERE s.dur = 40 ORDER BY s.ts";
+    assert_eq!(s.rows(names), ["\"inner\",\"worker\",\"program\""]);
+    // Rows that are not there: NULL, too small, too large.
+    let keys = "(SELECT 2 AS k UNION ALL SELECT -1 UNION ALL SELECT NULL UNION ALL SELECT 1000000
+         UNION ALL SELECT 0) x";
+    let inner = format!("SELECT k, name, id FROM {keys} JOIN slice s ON s.id = x.k ORDER BY k");
+    assert_eq!(s.rows(&inner), ["0,\"outer\",0", "2,\"innermost\",2"]);
+    let left = format!("SELECT k, name, id FROM {keys} LEFT JOIN slice s ON s.id = x.k ORDER BY k");
+    assert_eq!(
+        s.rows(&left),
+        [
+            "\"[NULL]\",\"[NULL]\",\"[NULL]\"",
+            "-1,\"[NULL]\",\"[NULL]\"",
+            "0,\"outer\",0",
+            "2,\"innermost\",2",
+            "1000000,\"[NULL]\",\"[NULL]\""
+        ]
     );
 }

@@ -1,5 +1,4 @@
 //! Helpers of the tests: sessions, and traces in text form.
-#![allow(dead_code)]
 
 use std::process::{Command, Output, Stdio};
 

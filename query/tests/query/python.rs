@@ -1,11 +1,9 @@
 //! The Python package `perfetto` with our program in place of upstream's. It runs where
 //! `PERFETTO_PYTHON` names a Python interpreter that has the package.
 
-mod common;
-
 use std::process::Command;
 
-use common::{PROGRAM, TRACE, encode};
+use crate::common::{PROGRAM, TRACE, encode};
 
 const SCRIPT: &str = r#"
 import sys

@@ -1,12 +1,10 @@
 //! The programs as people start them.
 
-mod common;
-
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use common::{PROGRAM, TRACE, encode, query};
+use crate::common::{PROGRAM, TRACE, encode, query};
 
 struct Fixture {
     folder: tempfile::TempDir,

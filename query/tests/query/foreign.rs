@@ -1,11 +1,9 @@
 //! Exported traces in another engine, DuckDB. It runs where `DUCKDB_PYTHON` names a Python
 //! interpreter that has the package `duckdb`.
 
-mod common;
-
 use std::process::Command;
 
-use common::{TRACE, encode};
+use crate::common::{TRACE, encode};
 
 const SCRIPT: &str = r#"
 import sys, duckdb
@@ -32,7 +30,7 @@ fn another_engine_reads_the_same_rows() {
     }
     let traces = folder.path().join("*.pftrace");
     let query = || {
-        let mut command = common::query();
+        let mut command = crate::common::query();
         command.arg(&traces);
         command
     };

@@ -1,8 +1,6 @@
 //! Modules and functions on traces that have their data.
 
-mod common;
-
-use common::{Session, TRACE, over};
+use crate::common::{Session, TRACE, over};
 
 /// Thread 11 works on CPU 0 at 1 MHz and then 2 MHz; thread 12 follows.
 const CPU: &str = r#"
@@ -298,4 +296,68 @@ fn graphics_processors_have_tracks_and_counters() {
     );
     let line = s.rows("SELECT to_ftrace(id) FROM ftrace_event WHERE name = 'cgroup_attach_task'");
     assert!(line[0].contains("dst_root=1 dst_id=2 dst_level=4 dst_path=/b pid=3 comm=a"));
+}
+
+#[test]
+fn cpus_have_the_kind_of_their_cluster() {
+    let mut s = over(
+        r#"packet { cpu_info { cpus { processor: "p" capacity: 158 }
+             cpus { processor: "p" capacity: 158 } cpus { processor: "p" capacity: 700 }
+             cpus { processor: "p" capacity: 1024 } } }"#,
+    );
+    assert_eq!(
+        s.rows(
+            "INCLUDE PERFETTO MODULE android.cpu.cluster_type;
+             SELECT cpu, cluster_type FROM android_cpu_cluster_mapping ORDER BY cpu"
+        ),
+        ["0,\"little\"", "1,\"little\"", "2,\"medium\"", "3,\"big\""]
+    );
+}
+
+/// A clock changes its rate, and the machine is suspended between.
+const POWER: &str = r#"
+packet { trusted_packet_sequence_id: 2 ftrace_events { cpu: 0
+  event { timestamp: 1000 pid: 1 clock_set_rate { name: "bus_throughput" state: 100 cpu_id: 0 } }
+  event { timestamp: 2000 pid: 1
+    suspend_resume { action: "timekeeping_freeze" val: 4 start: 1 } }
+  event { timestamp: 3000 pid: 1
+    suspend_resume { action: "timekeeping_freeze" val: 4 start: 0 } }
+  event { timestamp: 4000 pid: 1 clock_set_rate { name: "bus_throughput" state: 300 cpu_id: 0 } }
+  event { timestamp: 5000 pid: 1 clock_set_rate { name: "bus_throughput" state: 300 cpu_id: 0 } }
+} }
+"#;
+
+#[test]
+fn scaled_clocks_spend_time_at_each_rate() {
+    let mut s = over(POWER);
+    assert_eq!(
+        s.rows(
+            "INCLUDE PERFETTO MODULE android.dvfs;
+             SELECT * FROM android_dvfs_counter_residency"
+        ),
+        [
+            "\"bus_throughput Frequency\",100.000000,3000,75.000000",
+            "\"bus_throughput Frequency\",300.000000,1000,25.000000"
+        ]
+    );
+    assert_eq!(
+        s.rows("SELECT max, min, dur, wgt_avg FROM android_dvfs_counter_stats"),
+        ["300.000000,100.000000,3000,150.000000"]
+    );
+}
+
+#[test]
+fn machines_are_suspended_and_awake() {
+    let mut s = over(POWER);
+    assert_eq!(
+        s.rows(
+            "INCLUDE PERFETTO MODULE android.suspend;
+             SELECT ts, dur, power_state, machine_id FROM android_suspend_state"
+        ),
+        [
+            "1000,1000,\"awake\",0",
+            "2000,1000,\"suspended\",0",
+            "3000,2000,\"awake\",0"
+        ]
+    );
 }

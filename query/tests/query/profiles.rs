@@ -1,8 +1,6 @@
 //! Callstacks in SQL.
 
-mod common;
-
-use common::over;
+use crate::common::over;
 
 /// Samples of `main` and of `inlined` and `work` below it, with counters, and a heap profile.
 const PROFILE: &str = r#"
@@ -117,7 +115,20 @@ fn counters_are_found_by_sample() {
 
 #[test]
 fn names_of_functions_are_demangled() {
-    let mut s = common::Session::new();
+    let mut s = crate::common::Session::new();
     assert_eq!(s.value("demangle('_ZN3foo3barEv')"), "\"foo::bar\"");
     assert_eq!(s.value("demangle('main')"), "\"[NULL]\"");
+}
+
+#[test]
+fn dumps_of_a_heap_are_about_a_time() {
+    let mut s = over(PROFILE);
+    assert_eq!(
+        s.rows(
+            "INCLUDE PERFETTO MODULE android.memory.heap_profile.intervals;
+             SELECT heap_name, ts + dur, retained, allocated, delta
+             FROM _android_heap_profile_intervals"
+        ),
+        ["\"libc.malloc\",1000,58,108,58"]
+    );
 }

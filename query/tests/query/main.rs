@@ -1,0 +1,16 @@
+//! Tests of queries: one program, as each that links the engine has hundreds of megabytes.
+
+mod cluster;
+mod command;
+mod common;
+mod dialect;
+mod fleet;
+mod foreign;
+mod hostile;
+mod intervals;
+mod modules;
+mod profiles;
+mod python;
+mod server;
+mod shell;
+mod trace;
