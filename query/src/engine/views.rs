@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{self, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{self, Visitor};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::Engine;
 use crate::sql::inspect::relations;
 use crate::sql::statement::Statement;
+use crate::sql::walk;
 
 /// The definitions that can be made again, by their names.
 #[derive(Debug, Default)]
@@ -104,7 +105,7 @@ pub(super) fn reads(statement: &ast::Statement) -> BTreeSet<String> {
         }
     }
     let mut own = Own(Vec::new());
-    let _ = statement.visit(&mut own);
+    let _ = walk::read(statement, &mut own);
     let mut names: BTreeSet<String> = relations(statement).into_iter().collect();
     for name in own.0 {
         names.remove(&name);

@@ -3,9 +3,10 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, Ident, Select, TableFactor, visit_expressions_mut,
+    Expr, FunctionArg, FunctionArgExpr, Ident, Select, TableFactor,
 };
 
+use super::walk;
 use crate::error::SqlError;
 
 /// Returns the arguments of a call, which must be as many as wanted.
@@ -65,7 +66,7 @@ pub(super) fn qualify_arguments(select: &mut Select) -> Result<(), SqlError> {
         {
             let name = name.to_string();
             let mut unclear = None;
-            let _ = visit_expressions_mut(&mut arguments.args, |expr| {
+            let _ = walk::change_expressions(&mut arguments.args, |expr| {
                 if let Expr::Subquery(_) = expr {
                     return ControlFlow::Break(());
                 }

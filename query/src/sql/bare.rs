@@ -5,10 +5,11 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, Query,
-    Select, SelectItem, SetExpr, Value, Visit, Visitor, visit_expressions,
+    Select, SelectItem, SetExpr, Value, Visitor,
 };
 
 use super::build::{function, ordered};
+use super::walk;
 
 const AGGREGATES: &[&str] = &[
     "avg",
@@ -59,7 +60,7 @@ pub(super) fn has_aggregate(expr: &Expr) -> bool {
             }
         }
     }
-    expr.visit(&mut Finder(0)).is_break()
+    walk::read(expr, &mut Finder(0)).is_break()
 }
 
 fn argument(call: &Function) -> Option<&Expr> {
@@ -176,7 +177,7 @@ fn picker(select: &Select) -> Option<(bool, Expr)> {
     let mut found = Vec::new();
     for item in &select.projection {
         if let SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. } = item {
-            let _ = visit_expressions(e, |e| {
+            let _ = walk::expressions(e, |e| {
                 if let Expr::Function(call) = e
                     && call.over.is_none()
                     && call.filter.is_none()
@@ -188,7 +189,7 @@ fn picker(select: &Select) -> Option<(bool, Expr)> {
                         found.push((true, arg.clone()));
                     }
                 }
-                ControlFlow::<()>::Continue(())
+                ControlFlow::Continue(())
             });
         }
     }

@@ -6,12 +6,11 @@ use std::ops::ControlFlow;
 
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::sqlparser::ast::{
-    Expr, Query, Visit, Visitor, visit_expressions, visit_relations,
-};
+use datafusion::sql::sqlparser::ast::{Expr, Query, Visit, Visitor};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
+use super::walk;
 use crate::error::SqlError;
 
 /// Tokens of a statement whose macros are expanded.
@@ -182,7 +181,7 @@ pub fn check_repeats<T: Visit>(statement: &T) -> Result<(), SqlError> {
             }
         }
     }
-    match statement.visit(&mut Repeats) {
+    match walk::read(statement, &mut Repeats) {
         ControlFlow::Break(()) => Err(too_many_relations()),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -191,10 +190,10 @@ pub fn check_repeats<T: Visit>(statement: &T) -> Result<(), SqlError> {
 /// Returns the number of tables that a query reads, where those of these names are several.
 fn relations_of<T: Visit>(query: &T, sizes: &HashMap<String, usize>) -> usize {
     let mut count = 0;
-    let _ = visit_relations(query, |relation| {
+    let _ = walk::relations(query, |relation| {
         let name = relation.to_string().to_ascii_lowercase();
         count += sizes.get(name.trim_matches('"')).copied().unwrap_or(1);
-        ControlFlow::<()>::Continue(())
+        ControlFlow::Continue(())
     });
     count
 }
@@ -256,9 +255,9 @@ impl Room {
 /// Returns the number of expressions in one.
 pub(super) fn size_of(expr: &Expr) -> usize {
     let mut size = 0;
-    let _ = visit_expressions(expr, |_| {
+    let _ = walk::expressions(expr, |_| {
         size += 1;
-        ControlFlow::<()>::Continue(())
+        ControlFlow::Continue(())
     });
     size
 }

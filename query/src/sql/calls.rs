@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     self, CaseWhen, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    ObjectName, Value, visit_expressions,
+    ObjectName, Value,
 };
 
 use super::arguments::positional;
@@ -14,6 +14,7 @@ use super::inspect::has_column;
 use super::rewrite::truth;
 use super::statement::Returns;
 use super::user::{Functions, first_row};
+use super::walk;
 use crate::error::SqlError;
 
 /// Rewrites a call, or returns what stands in its place.
@@ -42,11 +43,15 @@ pub(super) fn rewrite_call(
             return Ok(Some(Expr::Nested(Box::new(body))));
         }
         let bare = |expr: &Expr| {
-            visit_expressions(expr, |e| match e {
-                Expr::Identifier(name) => ControlFlow::Break(name.value.clone()),
+            let mut column = None;
+            let _ = walk::expressions(expr, |e| match e {
+                Expr::Identifier(name) => {
+                    column = Some(name.value.clone());
+                    ControlFlow::Break(())
+                }
                 _ => ControlFlow::Continue(()),
-            })
-            .break_value()
+            });
+            column
         };
         if let Some(column) = values.iter().find_map(bare) {
             return Err(SqlError::new(format!(

@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{
-    self, Expr, Query, TableFactor, Visit, Visitor, visit_expressions, visit_relations,
-};
+use datafusion::sql::sqlparser::ast::{self, Expr, Query, TableFactor, Visitor};
+
+use super::walk;
 
 /// Returns true if the expression reads a column.
 pub fn has_column(expr: &Expr) -> bool {
-    visit_expressions(expr, |e| match e {
+    walk::expressions(expr, |e| match e {
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     })
@@ -18,7 +18,7 @@ pub fn has_column(expr: &Expr) -> bool {
 
 /// Returns true if a query reads the table.
 pub(super) fn refers_to(query: &Query, name: &str) -> bool {
-    visit_relations(query, |relation| {
+    walk::relations(query, |relation| {
         if relation.to_string().eq_ignore_ascii_case(name) {
             ControlFlow::Break(())
         } else {
@@ -30,7 +30,7 @@ pub(super) fn refers_to(query: &Query, name: &str) -> bool {
 
 /// Returns true if a query calls the function, for a value or for rows.
 pub fn calls(query: &Query, name: &str) -> bool {
-    let called = visit_expressions(query, |e| match e {
+    let called = walk::expressions(query, |e| match e {
         Expr::Function(call) if call.name.to_string().eq_ignore_ascii_case(name) => {
             ControlFlow::Break(())
         }
@@ -61,20 +61,20 @@ fn called_for_rows(query: &Query, name: &str) -> bool {
             }
         }
     }
-    query.visit(&mut Calls(name)).is_break()
+    walk::read(query, &mut Calls(name)).is_break()
 }
 
 /// Returns the names of all tables and table functions that a query reads.
 pub fn relations<T: ast::Visit>(node: &T) -> HashSet<String> {
     let mut names = HashSet::new();
-    let _ = visit_relations(node, |relation| {
+    let _ = walk::relations(node, |relation| {
         let name = relation
             .0
             .last()
             .map(ToString::to_string)
             .unwrap_or_default();
         names.insert(name.trim_matches(['"', '`']).to_ascii_lowercase());
-        ControlFlow::<()>::Continue(())
+        ControlFlow::Continue(())
     });
     names
 }

@@ -15,3 +15,4 @@ pub mod rewrite;
 pub mod statement;
 pub mod unique;
 pub mod user;
+pub mod walk;

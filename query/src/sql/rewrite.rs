@@ -15,6 +15,7 @@ use super::calls::rewrite_call;
 use super::inspect::{has_column, refers_to};
 use super::unique::unique_names;
 use super::user::Functions;
+use super::walk;
 use crate::error::SqlError;
 
 /// Rewrites a statement in place.
@@ -23,11 +24,10 @@ pub fn rewrite<T: VisitMut>(node: &mut T, functions: &Functions) -> Result<(), S
         functions,
         room: Room::new(),
         depth: 0,
+        error: None,
     };
-    match node.visit(&mut rewriter) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    let _ = walk::change(node, &mut rewriter);
+    rewriter.error.map_or(Ok(()), Err)
 }
 
 struct Rewriter<'a> {
@@ -36,6 +36,15 @@ struct Rewriter<'a> {
     room: Room,
     /// The number of queries around the current place.
     depth: usize,
+    /// The reason for which the walk ended early.
+    error: Option<SqlError>,
+}
+
+impl Rewriter<'_> {
+    fn fail(&mut self, error: SqlError) -> ControlFlow<()> {
+        self.error = Some(error);
+        ControlFlow::Break(())
+    }
 }
 
 /// Wraps an expression that is no condition by its shape: any number that is not 0 is true.
@@ -75,9 +84,9 @@ pub(super) fn truth(expr: &mut Expr) {
 }
 
 impl VisitorMut for Rewriter<'_> {
-    type Break = SqlError;
+    type Break = ();
 
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         self.depth += 1;
         order_by_place(query);
         if let Some(with) = &mut query.with
@@ -92,9 +101,9 @@ impl VisitorMut for Rewriter<'_> {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         if let Err(error) = qualify_arguments(select) {
-            return ControlFlow::Break(error);
+            return self.fail(error);
         }
         unique_names(&mut select.projection);
         for condition in [&mut select.selection, &mut select.having]
@@ -114,7 +123,7 @@ impl VisitorMut for Rewriter<'_> {
         ControlFlow::Continue(())
     }
 
-    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         bare::wrap_query(query);
         self.depth -= 1;
         if self.depth == 0 {
@@ -123,7 +132,7 @@ impl VisitorMut for Rewriter<'_> {
         ControlFlow::Continue(())
     }
 
-    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<SqlError> {
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
         let (name, arguments, alias) = match factor {
             TableFactor::Table {
                 name,
@@ -142,10 +151,10 @@ impl VisitorMut for Rewriter<'_> {
         };
         let values = match positional(&key, arguments, user.arguments.len()) {
             Ok(values) => values,
-            Err(error) => return ControlFlow::Break(error),
+            Err(error) => return self.fail(error),
         };
         if let Err(error) = user.take_room(&key, &values, &mut self.room) {
-            return ControlFlow::Break(error);
+            return self.fail(error);
         }
         let lateral = values.iter().any(has_column);
         let alias = alias.clone().or_else(|| Some(alias_of(Ident::new(key))));
@@ -168,7 +177,7 @@ impl VisitorMut for Rewriter<'_> {
         ControlFlow::Continue(())
     }
 
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         match expr {
             Expr::Like {
                 negated,
@@ -236,7 +245,7 @@ impl VisitorMut for Rewriter<'_> {
             Expr::Function(call) => match rewrite_call(self.functions, &mut self.room, call) {
                 Ok(Some(new)) => *expr = new,
                 Ok(None) => {}
-                Err(error) => return ControlFlow::Break(error),
+                Err(error) => return self.fail(error),
             },
             _ => {}
         }

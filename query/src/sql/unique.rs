@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{self, Expr, Ident, Select, VisitMut, VisitorMut};
 
 use super::build::take;
+use super::walk;
 
 /// Gives columns of the same name different ones, as SQLite does below the outermost query.
 pub(super) fn unique_names(items: &mut [ast::SelectItem]) {
@@ -67,5 +68,5 @@ pub fn rename_beside_stars<T: VisitMut>(node: &mut T) {
             ControlFlow::Continue(())
         }
     }
-    let _ = node.visit(&mut Renamer);
+    let _ = walk::change(node, &mut Renamer);
 }

@@ -5,13 +5,13 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     self, Expr, Ident, Query, Select, SetExpr, TableFactor, Value, VisitMut, VisitorMut,
-    visit_expressions, visit_expressions_mut,
 };
 
 use super::bare;
 use super::bounds::{Room, size_of};
 use super::build::{alias_of, function, ordered, take};
 use super::statement::{Argument, Returns};
+use super::walk;
 use crate::error::SqlError;
 
 /// A function that a statement defined.
@@ -56,9 +56,9 @@ impl UserFunction {
     ) -> Result<(), SqlError> {
         let sizes: Vec<_> = values.iter().map(size_of).collect();
         let mut size = 0;
-        let _ = visit_expressions(&*self.body, |expr| {
+        let _ = walk::expressions(&*self.body, |expr| {
             size += 1 + self.place(expr).map_or(0, |index| sizes[index]);
-            ControlFlow::<()>::Continue(())
+            ControlFlow::Continue(())
         });
         room.take(name, size)
     }
@@ -74,17 +74,17 @@ impl UserFunction {
     pub fn bind(&self, values: &[Expr]) -> Box<Query> {
         let mut body = self.body.clone();
         // The body's tables get names that the arguments' columns cannot mean.
-        let _ = body.visit(&mut Apart);
+        let _ = walk::change(&mut body, &mut Apart);
         self.substitute(&mut body, values);
         body
     }
 
     pub(super) fn substitute<T: VisitMut>(&self, node: &mut T, values: &[Expr]) {
-        let _ = visit_expressions_mut(node, |expr| {
+        let _ = walk::change_expressions(node, |expr| {
             if let Some(index) = self.place(expr) {
                 *expr = Expr::Nested(Box::new(values[index].clone()));
             }
-            ControlFlow::<()>::Continue(())
+            ControlFlow::Continue(())
         });
     }
 }
