@@ -17,6 +17,7 @@ use crate::functions;
 use crate::intervals::IntervalPlanner;
 use crate::order::InOrder;
 use crate::planner::{MixedTypes, SqlitePlanner};
+use crate::trace::ByNumber;
 
 /// Returns the configuration for these limits.
 pub(crate) fn config(base: SessionConfig, options: &Options) -> SessionConfig {
@@ -69,8 +70,12 @@ pub(crate) fn state(config: SessionConfig, runtime: Arc<RuntimeEnv>) -> SessionS
 pub(crate) fn in_order(mut state: SessionState) -> SessionState {
     let options = state.config_mut().options_mut();
     options.optimizer.enable_round_robin_repartition = false;
+    let mut rules = state.physical_optimizers().to_vec();
+    // Before the engine decides which sides of joins are hashed, and where rows go for that.
+    rules.insert(0, Arc::new(ByNumber));
+    rules.push(Arc::new(InOrder));
     SessionStateBuilder::new_from_existing(state)
-        .with_physical_optimizer_rule(Arc::new(InOrder))
+        .with_physical_optimizer_rules(rules)
         .build()
 }
 

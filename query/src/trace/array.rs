@@ -140,3 +140,54 @@ pub(super) fn array(
         }
     })
 }
+
+/// Returns a column of rows in any order, and NULL for rows that are NULL.
+pub(super) fn picked(
+    trace: &Arc<Trace>,
+    texts: &Texts,
+    table: TableId,
+    place: usize,
+    rows: &UInt32Array,
+) -> Result<ArrayRef> {
+    let Some(column) = trace.tables().table(table).column(place) else {
+        return exec_err!("the table has no column {place}");
+    };
+    let validity = column.validity;
+    let is_valid = |row: usize| validity.is_none_or(|validity| validity.get(row));
+    let integers = |value: &dyn Fn(usize) -> i64| -> ArrayRef {
+        let values = rows.iter().map(|row| {
+            let row = row? as usize;
+            is_valid(row).then(|| value(row))
+        });
+        Arc::new(values.collect::<Int64Array>())
+    };
+    let reals = |value: &dyn Fn(usize) -> f64| -> ArrayRef {
+        let values = rows.iter().map(|row| {
+            let row = row? as usize;
+            is_valid(row).then(|| value(row))
+        });
+        Arc::new(values.collect::<Float64Array>())
+    };
+    let texts_of = |number: &dyn Fn(usize) -> u32| -> Result<ArrayRef> {
+        let numbers = rows.iter().map(|row| Some(number(row? as usize)));
+        Ok(take(&texts.0, &numbers.collect::<UInt32Array>(), None)?)
+    };
+    Ok(match column.values {
+        Values::Id(_) => integers(&|row| row as i64),
+        Values::Null(_) => {
+            let kind = trace.tables().table(table).spec().columns[place].kind;
+            new_null_array(&data_type(kind), rows.len())
+        }
+        Values::Bool(values) => integers(&|row| values[row].into()),
+        Values::U32(values) => integers(&|row| values[row].into()),
+        Values::I32(values) => integers(&|row| values[row].into()),
+        Values::I64(values) => integers(&|row| values[row]),
+        Values::F64(values) => reals(&|row| values[row]),
+        Values::Text(values) => texts_of(&|row| values[row].raw())?,
+        Values::Numbers(numbers) => match numbers.kind() {
+            ColumnKind::Text => texts_of(&|row| numbers.get(row) as u32)?,
+            ColumnKind::F64 => reals(&|row| f64::from_bits(numbers.get(row) as u64)),
+            _ => integers(&|row| numbers.get(row)),
+        },
+    })
+}

@@ -5,6 +5,7 @@ mod array;
 mod computed;
 mod ftrace;
 mod json;
+mod lookup;
 mod metadata;
 mod pairs;
 mod scan;
@@ -26,6 +27,7 @@ use crate::error::SqlError;
 use crate::functions::Clocks;
 
 pub(crate) use args::KeyTypes;
+pub(crate) use lookup::ByNumber;
 pub(crate) use scan::record_batch;
 pub use table::TraceTable;
 

@@ -4,11 +4,11 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::stats::Precision;
-use datafusion::common::{Result, Statistics};
+use datafusion::common::{Result, Statistics, exec_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalSortExpr, expressions::Column};
 use datafusion::physical_plan::execution_plan::EmissionType;
@@ -24,10 +24,20 @@ pub(super) trait RowSource: fmt::Debug + Send + Sync {
     fn batch(&self, rows: Range<usize>) -> Result<RecordBatch>;
     /// Returns the name for plans.
     fn name(&self) -> String;
+
+    /// Returns true if a column has the number of each row.
+    fn is_number(&self, _column: usize) -> bool {
+        false
+    }
+
+    /// Returns a column of rows in any order, and NULL for rows that are NULL.
+    fn pick(&self, _column: usize, _rows: &UInt32Array) -> Result<ArrayRef> {
+        exec_err!("rows of {} have no numbers", self.name())
+    }
 }
 
 /// A scan of rows, split in contiguous parts.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct ScanExec {
     source: Arc<dyn RowSource>,
     schema: SchemaRef,
@@ -76,6 +86,26 @@ impl ScanExec {
     pub(super) fn inexact(mut self) -> Self {
         self.exact = false;
         self
+    }
+
+    /// Returns the rows that are read.
+    pub(super) fn rows(&self) -> &Range<usize> {
+        &self.rows
+    }
+
+    /// Returns true if a column has the number of each row.
+    pub(super) fn is_number(&self, column: usize) -> bool {
+        self.source.is_number(column)
+    }
+
+    /// Returns a column of rows in any order, and NULL for rows that are NULL.
+    pub(super) fn pick(&self, column: usize, rows: &UInt32Array) -> Result<ArrayRef> {
+        self.source.pick(column, rows)
+    }
+
+    /// Returns the name of what is read.
+    pub(super) fn source_name(&self) -> String {
+        self.source.name()
     }
 
     fn part(&self, index: usize) -> Range<usize> {
@@ -148,7 +178,7 @@ impl ExecutionPlan for ScanExec {
 /// Returns a batch, also of no columns.
 pub(crate) fn record_batch(
     schema: &SchemaRef,
-    columns: Vec<datafusion::arrow::array::ArrayRef>,
+    columns: Vec<ArrayRef>,
     rows: usize,
 ) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));

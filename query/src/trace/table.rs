@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Result, ScalarValue};
@@ -12,7 +12,7 @@ use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use ferretto_tables::{ColumnKind, TableId, Trace, Values};
 
-use super::array::{Texts, array, data_type};
+use super::array::{Texts, array, data_type, picked};
 use super::scan::{RowSource, ScanExec, record_batch};
 use crate::node::relation;
 
@@ -159,6 +159,17 @@ impl RowSource for Columns {
 
     fn name(&self) -> String {
         self.table.spec().name.to_owned()
+    }
+
+    fn is_number(&self, column: usize) -> bool {
+        let table = self.trace.tables().table(self.table);
+        let column = table.column(self.places[column]);
+        column.is_some_and(|column| matches!(column.values, Values::Id(_)))
+    }
+
+    fn pick(&self, column: usize, rows: &UInt32Array) -> Result<ArrayRef> {
+        let place = self.places[column];
+        picked(&self.trace, &self.texts, self.table, place, rows)
     }
 }
 
