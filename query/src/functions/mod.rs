@@ -30,6 +30,8 @@ pub(crate) use text::base64;
 pub use time::Clocks;
 
 type Body = Arc<dyn Fn(&[ArrayRef], usize) -> Result<ArrayRef> + Send + Sync>;
+/// The same for a text that is the first argument of each row, and the array that is the second.
+type WithText = Arc<dyn Fn(&str, &ArrayRef) -> Result<ArrayRef> + Send + Sync>;
 type Typing = Arc<dyn Fn(&[DataType]) -> DataType + Send + Sync>;
 
 /// A function over arrays, of as many arguments as its range says.
@@ -40,6 +42,7 @@ pub struct ArrayFunction {
     arity: RangeInclusive<usize>,
     typing: Typing,
     body: Body,
+    with_text: Option<WithText>,
     /// Returns the argument itself when its type is the result's already.
     identity: bool,
 }
@@ -95,8 +98,18 @@ impl ArrayFunction {
             arity,
             typing: Arc::new(typing),
             body: Arc::new(body),
+            with_text: None,
             identity: false,
         }
+    }
+
+    /// Adds a faster way for calls whose first argument is one text for all rows.
+    fn with_text(
+        mut self,
+        body: impl Fn(&str, &ArrayRef) -> Result<ArrayRef> + Send + Sync + 'static,
+    ) -> Self {
+        self.with_text = Some(Arc::new(body));
+        self
     }
 
     /// Makes the function vanish from plans where it changes nothing.
@@ -144,6 +157,12 @@ impl ScalarUDFImpl for ArrayFunction {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if let (Some(body), [ColumnarValue::Scalar(first), ColumnarValue::Array(second)]) =
+            (&self.with_text, args.args.as_slice())
+            && let Some(Some(text)) = first.try_as_str()
+        {
+            return Ok(ColumnarValue::Array(body(text, second)?));
+        }
         let constant = args
             .args
             .iter()

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, StringArray, StringViewArray};
+use datafusion::arrow::buffer::BooleanBuffer;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, exec_err};
 use regex::{Regex, RegexBuilder};
@@ -13,7 +14,8 @@ use super::{ArrayFunction, texts};
 pub(super) fn functions() -> Vec<ArrayFunction> {
     use DataType::{Boolean, Utf8};
     vec![
-        ArrayFunction::new("glob", 2..=2, Boolean, |args, _| glob(&args[0], &args[1])),
+        ArrayFunction::new("glob", 2..=2, Boolean, |args, _| glob(&args[0], &args[1]))
+            .with_text(glob_one),
         ArrayFunction::new("regexp", 2..=3, Boolean, regexp),
         ArrayFunction::new("regexp_extract", 2..=2, Utf8, |args, _| {
             extract(&args[0], &args[1])
@@ -108,31 +110,42 @@ fn extract(text: &ArrayRef, pattern: &ArrayRef) -> Result<ArrayRef> {
     Ok(Arc::new(StringArray::from(out)))
 }
 
+/// Compares each text with a pattern of its own.
 fn glob(pattern: &ArrayRef, text: &ArrayRef) -> Result<ArrayRef> {
-    let pattern = texts(pattern)?;
-    let mut last: Option<(String, Glob)> = None;
-    let mut known = KnownViews::default();
-    let views = text.as_any().downcast_ref::<StringViewArray>();
-    let copies = match views {
-        Some(_) => None,
-        None => Some(texts(text)?),
-    };
-    let matched = (0..text.len()).map(|i| {
+    let (pattern, text) = (texts(pattern)?, texts(text)?);
+    let mut last: Option<(&str, Glob)> = None;
+    let mut out = Vec::with_capacity(text.len());
+    for i in 0..text.len() {
         if text.is_null(i) || pattern.is_null(i) {
-            return None;
+            out.push(None);
+            continue;
         }
-        if last.as_ref().is_none_or(|(p, _)| p != pattern.value(i)) {
-            last = Some((pattern.value(i).to_owned(), Glob::new(pattern.value(i))));
-            known = KnownViews::default();
+        let glob = match last.take() {
+            Some((known, glob)) if known == pattern.value(i) => glob,
+            _ => Glob::new(pattern.value(i)),
+        };
+        out.push(Some(glob.matches(text.value(i))));
+        last = Some((pattern.value(i), glob));
+    }
+    Ok(Arc::new(BooleanArray::from(out)))
+}
+
+/// Compares all texts with one pattern.
+fn glob_one(pattern: &str, text: &ArrayRef) -> Result<ArrayRef> {
+    let glob = Glob::new(pattern);
+    let nulls = text.logical_nulls();
+    let values = match text.as_any().downcast_ref::<StringViewArray>() {
+        Some(views) => {
+            let mut known = KnownViews::default();
+            let answer = |i| known.answer(views.views()[i], || glob.matches(views.value(i)));
+            BooleanBuffer::collect_bool(views.len(), answer)
         }
-        let (_, glob) = last.as_ref()?;
-        Some(match (views, &copies) {
-            (Some(views), _) => known.answer(views.views()[i], || glob.matches(views.value(i))),
-            (None, Some(copies)) => glob.matches(copies.value(i)),
-            (None, None) => return None,
-        })
-    });
-    Ok(Arc::new(matched.collect::<BooleanArray>()))
+        None => {
+            let texts = texts(text)?;
+            BooleanBuffer::collect_bool(texts.len(), |i| glob.matches(texts.value(i)))
+        }
+    };
+    Ok(Arc::new(BooleanArray::new(values, nulls)))
 }
 
 /// Answers for the views of one array. A trace's texts are picked from one array, so rows with the
@@ -264,7 +277,7 @@ mod tests {
     };
     use datafusion::arrow::compute::take;
 
-    use super::{Glob, glob};
+    use super::{Glob, glob, glob_one};
 
     #[test]
     fn texts_picked_from_one_array_match_as_copies_do() {
@@ -277,12 +290,14 @@ mod tests {
         let picked = UInt32Array::from_iter_values((0..9000).map(|n| n * 7919 % 2000));
         let views = take(&pool, &picked, None).expect("take");
         let copies: ArrayRef = Arc::new(views.as_string_view().iter().collect::<StringArray>());
-        let patterns = (0..9000).map(|n| if n < 5000 { "*1?" } else { "a*2*" });
-        let patterns: ArrayRef = Arc::new(StringArray::from_iter_values(patterns));
-        let of_views = glob(&patterns, &views).expect("glob");
-        assert_eq!(&of_views, &glob(&patterns, &copies).expect("glob"));
-        assert!((100..8000).contains(&of_views.as_boolean().true_count()));
-        assert_eq!(of_views.null_count(), views.null_count());
+        for pattern in ["*1?", "a*2*"] {
+            let patterns: ArrayRef = Arc::new(StringArray::from_iter_values([pattern; 9000]));
+            let of_views = glob_one(pattern, &views).expect("glob");
+            assert_eq!(&of_views, &glob_one(pattern, &copies).expect("glob"));
+            assert_eq!(&of_views, &glob(&patterns, &copies).expect("glob"));
+            assert!((100..8000).contains(&of_views.as_boolean().true_count()));
+            assert_eq!(of_views.null_count(), views.null_count());
+        }
     }
 
     #[test]

@@ -1,9 +1,8 @@
 //! `extract_arg` and its relatives.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, Float64Array, Int64Array, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
@@ -23,59 +22,25 @@ pub(crate) trait KeyTypes: fmt::Debug + Send + Sync {
     fn data_type(&self, key: &str) -> Option<DataType>;
 }
 
-/// The types of the values that each key has anywhere in the trace, a bit each.
+/// The types of the values that each key has anywhere in the trace.
 #[derive(Debug)]
-pub(super) struct Keys {
-    trace: Arc<Trace>,
-    kinds: OnceLock<HashMap<StringId, u8>>,
-}
-
-const INTEGER: u8 = 1;
-const REAL: u8 = 2;
-const TEXT: u8 = 4;
+pub(super) struct Keys(Arc<Trace>);
 
 impl Keys {
     pub(super) fn new(trace: &Arc<Trace>) -> Self {
-        Self {
-            trace: trace.clone(),
-            kinds: OnceLock::new(),
-        }
-    }
-
-    fn kinds(&self, key: &str) -> u8 {
-        let Some(key) = self.trace.strings().find(key) else {
-            return 0;
-        };
-        let kinds = self.kinds.get_or_init(|| {
-            let mut kinds: HashMap<StringId, u8> = HashMap::new();
-            let args = &self.trace.tables().args;
-            let mut row = 0;
-            while row < args.len() {
-                let mut count = 0;
-                for arg in args.set(row) {
-                    count += 1;
-                    *kinds.entry(arg.key).or_default() |= match arg.value {
-                        ArgValue::Null => 0,
-                        ArgValue::Real(_) => REAL,
-                        ArgValue::Text(_) | ArgValue::Json(_) => TEXT,
-                        _ => INTEGER,
-                    };
-                }
-                row += count.max(1);
-            }
-            kinds
-        });
-        kinds.get(&key).copied().unwrap_or(0)
+        Self(trace.clone())
     }
 }
 
 impl KeyTypes for Keys {
     fn data_type(&self, key: &str) -> Option<DataType> {
-        match self.kinds(key) {
-            0 => None,
-            INTEGER => Some(DataType::Int64),
-            kinds if kinds & TEXT != 0 => Some(DataType::Utf8),
-            _ => Some(DataType::Float64),
+        let types = self.0.tables().args.types(self.0.strings().find(key)?);
+        if types.has_text() {
+            Some(DataType::Utf8)
+        } else if types.has_real() {
+            Some(DataType::Float64)
+        } else {
+            types.has_integer().then_some(DataType::Int64)
         }
     }
 }
@@ -102,12 +67,18 @@ impl Hash for ExtractArg {
     }
 }
 
-/// Reads values of keys in sets; a key is looked up when it is another than that of the row before.
+/// The keys that rows ask for.
+enum Wanted {
+    One(Option<StringId>),
+    /// A key is looked up when it is another than that of the row before.
+    Each(StringArray, Option<(usize, Option<StringId>)>),
+}
+
+/// Reads values of keys in sets.
 struct Values<'a> {
     trace: &'a Trace,
     sets: Int64Array,
-    keys: StringArray,
-    last: Option<(usize, Option<StringId>)>,
+    keys: Wanted,
 }
 
 impl<'a> Values<'a> {
@@ -115,22 +86,36 @@ impl<'a> Values<'a> {
         Ok(Self {
             trace,
             sets: integers(sets)?,
-            keys: texts(keys)?,
-            last: None,
+            keys: Wanted::Each(texts(keys)?, None),
+        })
+    }
+
+    fn of_one(trace: &'a Trace, sets: &ArrayRef, key: Option<&str>) -> Result<Self> {
+        Ok(Self {
+            trace,
+            sets: integers(sets)?,
+            keys: Wanted::One(key.and_then(|key| trace.strings().find(key))),
         })
     }
 
     /// Returns the value of a row.
     fn get(&mut self, row: usize) -> Option<ArgValue> {
-        if self.sets.is_null(row) || self.keys.is_null(row) {
+        if self.sets.is_null(row) {
             return None;
         }
-        let key = self.keys.value(row);
-        let id = match self.last {
-            Some((known, id)) if self.keys.value(known) == key => id,
-            _ => self.trace.strings().find(key),
+        let id = match &mut self.keys {
+            Wanted::One(id) => *id,
+            Wanted::Each(keys, _) if keys.is_null(row) => None,
+            Wanted::Each(keys, last) => {
+                let key = keys.value(row);
+                let id = match *last {
+                    Some((known, id)) if keys.value(known) == key => id,
+                    _ => self.trace.strings().find(key),
+                };
+                *last = Some((row, id));
+                id
+            }
         };
-        self.last = Some((row, id));
         let set = u32::try_from(self.sets.value(row)).ok()?;
         self.trace.tables().args.get(set, id?)
     }
@@ -170,13 +155,14 @@ impl ScalarUDFImpl for ExtractArg {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let returns = args.return_type().clone();
         let rows = args.number_rows;
-        let arrays: Vec<ArrayRef> = args
-            .args
-            .into_iter()
-            .map(|a| a.into_array(rows))
-            .collect::<Result<_>>()?;
         let trace = &self.trace;
-        let mut values = Values::new(trace, &arrays[0], &arrays[1])?;
+        let sets = args.args[0].to_array(rows)?;
+        let mut values = match &args.args[1] {
+            ColumnarValue::Scalar(key) if key.try_as_str().is_some() => {
+                Values::of_one(trace, &sets, key.try_as_str().flatten())?
+            }
+            keys => Values::new(trace, &sets, &keys.to_array(rows)?)?,
+        };
         let mut at = |row: usize| values.get(row);
         let text = |value: ArgValue| match value {
             ArgValue::Text(id) | ArgValue::Json(id) => Some(trace.strings().text(id).to_owned()),

@@ -79,6 +79,31 @@ impl ArgValue {
     }
 }
 
+/// The types that values of a key have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ArgTypes(u8);
+
+impl ArgTypes {
+    const TEXT: u8 = 1 << 6 | 1 << 7;
+    const REAL: u8 = 1 << 5;
+    const INTEGER: u8 = 0b1_1110;
+
+    /// Returns true if there is an integer, an address or a truth value.
+    pub fn has_integer(self) -> bool {
+        self.0 & Self::INTEGER != 0
+    }
+
+    /// Returns true if there is a floating-point number.
+    pub fn has_real(self) -> bool {
+        self.0 & Self::REAL != 0
+    }
+
+    /// Returns true if there is a text.
+    pub fn has_text(self) -> bool {
+        self.0 & Self::TEXT != 0
+    }
+}
+
 /// One argument of a set.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Arg {
@@ -109,6 +134,10 @@ pub struct ArgsTable {
     values: Vec<u64>,
     /// The first rows of the sets.
     starts: Vec<u32>,
+    /// The same, a bit for each row, once all sets are there.
+    begins: Bitmap,
+    /// The types of the values of each pair of keys.
+    types: OnceLock<Vec<ArgTypes>>,
     /// Open addressing: places in `starts`, each one more than it is.
     slots: Vec<u32>,
     type_names: [StringId; TYPE_NAMES.len()],
@@ -224,14 +253,51 @@ impl ArgsTable {
 
     /// Returns the arguments of a set.
     pub fn set(&self, id: u32) -> impl Iterator<Item = Arg> {
-        let rows = match self.starts.binary_search(&id) {
-            Ok(place) => id as usize..self.end(place),
-            Err(_) => 0..0,
-        };
+        let rows = self.own_set(id);
         let raw = self.raw().filter(|_| rows.is_empty());
         let of_raw = raw.as_ref().map_or(0..0, |raw| raw.set(id));
         let raw = of_raw.filter_map(move |place| Some(raw?.arg(place).1));
         rows.map(|row| self.arg(row)).chain(raw)
+    }
+
+    /// Returns the rows of a set, none if it is one that follows from the log.
+    fn own_set(&self, id: u32) -> Range<usize> {
+        let first = id as usize;
+        if self.begins.is_empty() {
+            let place = self.starts.binary_search(&id);
+            return place.map_or(0..0, |place| first..self.end(place));
+        }
+        if !self.begins.get(first) {
+            return 0..0;
+        }
+        // Sets are short.
+        let mut end = first + 1;
+        while end < self.row_keys.len() && !self.begins.get(end) {
+            end += 1;
+        }
+        first..end
+    }
+
+    /// Returns the types that the values of a key have anywhere in the trace.
+    pub fn types(&self, key: StringId) -> ArgTypes {
+        let of_own = self.types.get_or_init(|| {
+            let mut types = vec![ArgTypes::default(); self.keys.len()];
+            for (number, kind) in self.row_keys.iter().zip(&self.kinds) {
+                types[*number as usize].0 |= 1 << kind;
+            }
+            types
+        });
+        let own = of_own.iter().zip(&self.keys);
+        let own = own
+            .filter(|(_, keys)| keys.1 == key)
+            .map(|(types, _)| types.0);
+        let of_raw = self.raw().into_iter().flat_map(|raw| {
+            let events = raw.parts().into_iter().filter(|part| part.rows() > 0);
+            events.flat_map(|part| (0..part.args() as usize).map(move |n| part.arg(0, n)))
+        });
+        let of_raw = of_raw.filter(|arg| arg.key == key);
+        let of_raw = of_raw.map(|arg| 1 << arg.value.encode().0);
+        ArgTypes(own.chain(of_raw).fold(0, |all, types| all | types))
     }
 
     /// Returns the value of a key in a set.
@@ -412,6 +478,13 @@ impl ArgsTable {
         self.kinds.shrink_to_fit();
         self.values.shrink_to_fit();
         self.starts.shrink_to_fit();
+        self.begins = Bitmap::default();
+        for start in &self.starts {
+            self.begins.pad(*start as usize);
+            self.begins.push(true);
+        }
+        self.begins.pad(self.row_keys.len());
+        self.begins.shrink();
         self.slots = Vec::new();
         self.key_numbers = FxHashMap::default();
     }
@@ -481,6 +554,7 @@ impl Table for ArgsTable {
             + self.kinds.capacity()
             + 8 * self.values.capacity()
             + 4 * self.starts.capacity()
+            + self.begins.memory()
             + 4 * self.slots.capacity()
             + 8 * self.keys.capacity();
         let valid = self.valid.get().into_iter().flatten();

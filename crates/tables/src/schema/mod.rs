@@ -11,7 +11,7 @@ mod tracks;
 use std::fmt;
 use std::sync::Arc;
 
-pub use self::args::{Arg, ArgValue, ArgsTable};
+pub use self::args::{Arg, ArgTypes, ArgValue, ArgsTable};
 pub use self::bookkeeping::*;
 pub use self::entities::*;
 pub use self::events::*;
