@@ -43,7 +43,12 @@ impl PhysicalOptimizerRule for InOrder {
                 coalesce.fetch(),
             ))))
         })?;
-        Ok(changed.data)
+        let plan = changed.data;
+        // Who reads the result would take its parts as they come, too.
+        match plan.output_partitioning().partition_count() {
+            0 | 1 => Ok(plan),
+            _ => Ok(Arc::new(InOrderExec::new(plan, None))),
+        }
     }
 
     fn name(&self) -> &'static str {
