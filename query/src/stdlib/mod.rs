@@ -8,6 +8,16 @@ pub const PRELUDE: &[&str] = &[include_str!("prelude.sql")];
 /// Modules by name.
 const MODULES: &[(&str, &str)] = &[
     (
+        "android.cpu.cluster_type",
+        include_str!("android/cpu/cluster_type.sql"),
+    ),
+    ("android.dvfs", include_str!("android/dvfs.sql")),
+    (
+        "android.memory.heap_profile.intervals",
+        include_str!("android/memory/heap_profile/intervals.sql"),
+    ),
+    ("android.suspend", include_str!("android/suspend.sql")),
+    (
         "callstacks.stack_profile",
         include_str!("callstacks/stack_profile.sql"),
     ),
