@@ -44,7 +44,7 @@ impl PhysicalOptimizerRule for InOrder {
             ))))
         })?;
         let plan = changed.data;
-        // Who reads the result would take its parts as they come, too.
+        // The readers of results would take parts as they come, too.
         match plan.output_partitioning().partition_count() {
             0 | 1 => Ok(plan),
             _ => Ok(Arc::new(InOrderExec::new(plan, None))),
