@@ -1,7 +1,7 @@
-//! Compiles the preload library, for whoever has it among its bytes.
+//! Compiles the preload library, for crates that embed it.
 //!
-//! It is a library of C's, of the same source as this crate, without the standard library: Cargo
-//! builds no such thing for a dependency, so the compiler is called here.
+//! It is a C dynamic library without the standard library, from the source of this crate. Cargo
+//! cannot build this for a dependency, so the build script calls the compiler.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -33,9 +33,9 @@ fn main() {
         ])
         .args(["-C", "lto=fat"])
         .args(["-C", "link-arg=-Wl,-soname,libferretto_heap.so"])
-        // Before the constructors of all other libraries, and never unloaded.
+        // Initialized before all other libraries, and never unloaded.
         .args(["-C", "link-arg=-Wl,-z,initfirst,-z,nodelete,-z,now"])
-        // Its own addresses are its own also if the program has functions of these names.
+        // Internal references bind to the library even if the program has functions of these names.
         .args(["-C", "link-arg=-Wl,-Bsymbolic-functions"])
         .args(["-C", "strip=debuginfo"])
         .arg("--extern")
@@ -86,12 +86,12 @@ fn run(command: &mut Command) {
     match command.status() {
         Ok(status) if status.success() => {}
         Ok(status) => fail(&format!(
-            "the preload library is not built: rustc ended with {status}"
+            "cannot build the preload library: rustc failed with {status}"
         )),
         Err(error) => {
             let program = Path::new(command.get_program()).display().to_string();
             fail(&format!(
-                "the preload library is not built: cannot run {program}: {error}"
+                "cannot build the preload library: cannot run {program}: {error}"
             ));
         }
     }

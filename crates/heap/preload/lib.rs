@@ -1,5 +1,5 @@
-//! The preload library: the functions of the allocator, each of which calls the next library's and
-//! tells the client.
+//! The preload library: the functions of the allocator. Each calls the next library's function and
+//! notifies the client.
 
 #![no_std]
 
@@ -25,11 +25,11 @@ unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// A function of the library behind this one.
+/// A function of the next library.
 struct Next {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
-    /// Ours.
+    /// Our function.
     own: AtomicPtr<c_void>,
 }
 
@@ -51,8 +51,8 @@ impl Next {
         address
     }
 
-    /// The linker allocates only if it does not find the function. If this library was loaded by
-    /// the program nothing is behind it, and the function is the program's.
+    /// The linker allocates only if it does not find the function. If the program loaded this
+    /// library, there is no next library, and the function is the program's.
     #[cold]
     #[inline(never)]
     fn find(&self) -> *mut c_void {
@@ -104,7 +104,7 @@ fn note(address: *mut c_void, size: usize) -> *mut c_void {
     address
 }
 
-/// As [`note`], of memory of which it is known that it does not pass.
+/// Like [`note`], for memory that is known to be sampled.
 #[inline(always)]
 fn tell(address: *mut c_void, size: usize) -> *mut c_void {
     if !address.is_null() {
@@ -113,7 +113,7 @@ fn tell(address: *mut c_void, size: usize) -> *mut c_void {
     address
 }
 
-/// Calls a function of one number.
+/// Calls a function with one number.
 #[inline(always)]
 fn one(next: &Next, argument: usize) -> *mut c_void {
     let address = next.get();
@@ -134,8 +134,8 @@ fn two(next: &Next, first: usize, second: usize) -> *mut c_void {
     unsafe { transmute::<*mut c_void, Two>(address)(first, second) }
 }
 
-/// The next library's functions, once they were found: these two are called so often that looking
-/// whether they were is saved.
+/// The next library's functions once found. These two are called so often that a check would be
+/// expensive.
 static MALLOC: AtomicPtr<c_void> = AtomicPtr::new(find_malloc as *const () as *mut c_void);
 static FREE: AtomicPtr<c_void> = AtomicPtr::new(find_free as *const () as *mut c_void);
 
@@ -174,16 +174,16 @@ fn next_free(address: *mut c_void) {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc(size: usize) -> *mut c_void {
-    // Before it is made, so that there is nothing to do after it.
+    // Checked before the allocation, so that nothing is left to do after it.
     match client::passes(size) {
         true => next_malloc(size),
-        false => malloc_and_tell(size),
+        false => malloc_sampled(size),
     }
 }
 
 #[cold]
 #[inline(never)]
-extern "C" fn malloc_and_tell(size: usize) -> *mut c_void {
+extern "C" fn malloc_sampled(size: usize) -> *mut c_void {
     tell(next_malloc(size), size)
 }
 
@@ -303,7 +303,7 @@ pub extern "C" fn mmap(
     mapped
 }
 
-/// Offsets have 64 bits in any case.
+/// Offsets always have 64 bits.
 #[unsafe(no_mangle)]
 pub extern "C" fn mmap64(
     address: *mut c_void,
@@ -316,7 +316,7 @@ pub extern "C" fn mmap64(
     mmap(address, length, protection, flags, fd, offset)
 }
 
-/// The last argument is there if the flags say so; a register holds it, as of any function.
+/// The last argument is valid only with some flags. It is in a register in any case.
 #[unsafe(no_mangle)]
 pub extern "C" fn mremap(
     old: *mut c_void,
@@ -339,7 +339,7 @@ pub extern "C" fn mremap(
     moved
 }
 
-/// A program that unmaps everything unmaps the profiler's memory, too.
+/// Reports unmappings, since a program may unmap the client's memory, too.
 #[unsafe(no_mangle)]
 pub extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
     client::unmapping(address, length);
@@ -348,7 +348,7 @@ pub extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
     unsafe { transmute::<*mut c_void, Unmap>(next)(address, length) }
 }
 
-/// Stacks that were recorded have addresses of the library's code.
+/// Reports unloading, since recorded stacks may have addresses in the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     let next = DLCLOSE.get();

@@ -7,21 +7,21 @@ use core::ptr;
 use crate::client;
 use crate::sys;
 
-/// The C library's `malloc`, and what a profiler needs to record it: for programs that are linked
-/// statically. For others the preload library does the same for all code of the process; if both
-/// are there, give only one of them the profiler's socket.
+/// The C library's `malloc` with a client of the heap profiler, for statically linked programs. For
+/// other programs, the preload library records all code of the process. If a process has both, give
+/// only one of them the profiler's socket.
 ///
 /// ```
 /// #[global_allocator]
 /// static ALLOCATOR: ferretto_heap::Allocator = ferretto_heap::Allocator::new();
 ///
-/// let text = String::from("recorded when somebody records");
-/// # assert_eq!(text.len(), 30);
+/// let text = String::from("recorded during a recording");
+/// # assert_eq!(text.len(), 27);
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Allocator;
 
-/// Alignment that `malloc` gives in any case.
+/// The alignment that `malloc` guarantees.
 const ALIGNMENT: usize = 16;
 
 impl Allocator {

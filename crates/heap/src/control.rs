@@ -1,7 +1,7 @@
-//! The control page: a file beside the profiler's socket that tells clients when to connect.
+//! The control page: a file next to the profiler's socket that notifies clients of sessions.
 //!
-//! The profiler writes it, all clients map it to read. It stays when the profiler ends, so that
-//! programs that were started under one are reached by the next.
+//! The profiler writes it, and all clients map it read-only. It outlives the profiler, so that the
+//! next profiler reaches running programs.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr;
@@ -10,10 +10,10 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::ring::PAGE;
 use crate::sys;
 
-/// The path of the profiler's socket if nobody says otherwise. The page's name is this one with
-/// [`SUFFIX`] behind it.
+/// The default path of the profiler's socket. The page's path is the socket's with [`SUFFIX`]
+/// appended.
 pub const DEFAULT_SOCKET: &str = "/run/perfetto/heapprofd.sock";
-/// The end of the page's name.
+/// The suffix of the page's path.
 pub const SUFFIX: &str = ".page";
 /// Longest path of a socket.
 pub const MAX_PATH: usize = 107;
@@ -32,7 +32,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// One that never tells of anything.
+    /// Returns a page without sessions.
     pub(crate) const fn idle() -> Self {
         Self {
             magic: AtomicU64::new(MAGIC),
@@ -41,7 +41,7 @@ impl Page {
         }
     }
 
-    /// Maps the page of a profiler, to read. Only root's and this user's is believed.
+    /// Maps the page of a profiler read-only. Only root's and this user's page is trusted.
     pub(crate) fn open(path: &CStr) -> Option<&'static Self> {
         let flags = sys::O_RDONLY | sys::O_CLOEXEC | sys::O_NOFOLLOW;
         // SAFETY: the path ends with a 0.
@@ -72,7 +72,7 @@ fn map(fd: c_int, access: c_int) -> Option<*mut c_void> {
     (base as isize != -1).then_some(base)
 }
 
-/// The page, as the profiler has it.
+/// The profiler's side of the page.
 #[cfg(feature = "profiler")]
 #[derive(Debug)]
 pub struct ControlPage {
@@ -96,14 +96,14 @@ impl ControlPage {
         Some(this)
     }
 
-    /// Calls all clients, as a session has begun.
+    /// Notifies all clients of a new session.
     pub fn call(&self, active: u32) {
         let page = self.page();
         page.active.store(active, Ordering::SeqCst);
         page.generation.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Tells programs that start how many sessions there are.
+    /// Sets the number of sessions, which new programs read.
     pub fn set_active(&self, active: u32) {
         self.page().active.store(active, Ordering::SeqCst);
     }

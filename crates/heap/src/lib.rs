@@ -1,11 +1,10 @@
-//! The part of a heap profiler that programs carry.
+//! The client side of a heap profiler.
 //!
-//! The profiler (`heapprofd`, or `ferretto record --heap`) is another process. A program carries a
-//! *client*: [`Allocator`], or the preload library, which is made of the same source. The client
-//! picks some of the allocations at random, so that each byte has the same chance, writes them with
+//! The profiler (`heapprofd`, or `ferretto record --heap`) is another process. A program contains a
+//! *client*: [`Allocator`], or the preload library, which is built from the same source. The client
+//! samples allocations at random, with the same probability for each byte. It writes them with
 //! registers and stack into memory shared with the profiler ([`ring`]), and remembers their
-//! addresses, so that it writes of a free only if the allocation was picked. Callstacks are worked
-//! out by the profiler.
+//! addresses to write only the frees of sampled allocations. The profiler unwinds the callstacks.
 //!
 //! ```text
 //!  program                                                  profiler
@@ -28,8 +27,8 @@
 //! - The client runs inside of allocators: it never allocates, takes no lock that it does not give
 //!   up on, saves `errno`, and has initial-exec thread-local memory without destructors.
 //!
-//! This crate needs no other, and of the standard library only `core`. With the feature `profiler`
-//! it has the profiler's ends of ring and control page, too.
+//! This crate has no dependencies and needs only `core`. The feature `profiler` adds the profiler's
+//! side of ring and control page.
 
 #![no_std]
 #![cfg_attr(loom, allow(dead_code))]
@@ -57,6 +56,6 @@ pub use allocator::Allocator;
 #[cfg(feature = "preload")]
 pub const PRELOAD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libferretto_heap.so"));
 
-/// The variable with the path of the profiler's socket, which replaces
+/// The environment variable with the path of the profiler's socket, which replaces
 /// [`DEFAULT_SOCKET`](control::DEFAULT_SOCKET).
 pub const SOCKET_VARIABLE: &str = "FERRETTO_HEAP_SOCK_NAME";

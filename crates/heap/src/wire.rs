@@ -250,7 +250,7 @@ fn half(bytes: &[u8], at: usize) -> u32 {
 }
 
 impl<'a> Record<'a> {
-    /// Reads a record; `None` if it is none. The bytes are a stranger's.
+    /// Parses a record from untrusted bytes. Returns `None` if it is malformed.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (kind, body) = bytes.split_at_checked(8)?;
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn heap_018_records_that_are_none_are_refused() {
+    fn heap_018_malformed_records_are_refused() {
         for length in 0..16 {
             assert!(Record::parse(&[0; 32][..length]).is_none());
         }

@@ -81,7 +81,7 @@ fn heap_016_records_of_all_writers_are_read_once_and_in_order() {
 }
 
 #[test]
-fn heap_017_a_full_ring_refuses_until_there_is_room() {
+fn heap_017_a_full_ring_refuses_records_until_space_is_free() {
     let (mut reader, writer, _) = ring(8192);
     let mut written = 0;
     while write(&writer, &[1; 1000]).is_ok() {
@@ -102,14 +102,14 @@ fn heap_019_a_record_larger_than_the_ring_is_refused_for_good() {
 }
 
 #[test]
-fn heap_005_rings_have_sizes_of_rings() {
+fn heap_005_invalid_ring_sizes_are_refused() {
     for size in [0, 4096, 4096 * 3, 8191, 1 << 40] {
         assert!(Reader::create(size).is_none(), "{size}");
     }
     assert!(Reader::create(8192).is_some());
 }
 
-/// Writes words into the ring's memory, as a client that means harm can.
+/// Writes words into the ring's memory like a hostile client.
 struct Vandal(*mut u64);
 
 impl Vandal {
@@ -129,7 +129,7 @@ const WRITE_POSITION: usize = 2;
 const DATA: usize = 512;
 
 #[test]
-fn heap_018_corrupt_positions_and_headers_are_noticed() {
+fn heap_018_corrupt_positions_and_headers_are_detected() {
     let mut buffer = vec![0; 8192];
     // Write before read, beyond the size, not aligned.
     for (read, written) in [
@@ -162,7 +162,7 @@ fn heap_018_corrupt_positions_and_headers_are_noticed() {
 }
 
 #[test]
-fn heap_018_a_client_that_writes_anything_anywhere_does_no_harm() {
+fn heap_018_a_client_that_writes_arbitrary_data_does_no_harm() {
     let (mut reader, _, mapping) = ring(8192);
     let is_over = AtomicBool::new(false);
     let mut buffer = vec![0; 8192];

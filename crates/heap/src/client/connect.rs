@@ -9,12 +9,12 @@ use crate::ring::{Mapping, Writer};
 use crate::sys;
 use crate::wire::{CONFIG_BYTES, ClientConfig, HELLO_EXTENDED};
 
-/// Seconds that the profiler may take for each step.
+/// The timeout of each step in seconds.
 const PATIENCE: i64 = 5;
-/// Descriptors are kept above this number, where programs that close all of theirs seldom come.
+/// The smallest descriptor number to use. Programs that close their descriptors rarely reach it.
 const HIGH: c_int = 700;
 
-/// A session that the profiler has granted.
+/// A granted session.
 #[derive(Debug)]
 pub(super) struct Granted {
     pub(super) socket: Socket,
@@ -22,8 +22,8 @@ pub(super) struct Granted {
     pub(super) writer: Writer,
 }
 
-/// The session socket. The program may close it and open something else by the same number, so it
-/// is only used as long as it is the same file.
+/// The session socket. The program may close it and reuse the number, so it is used only while it
+/// is the same file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Socket {
     fd: c_int,
@@ -50,7 +50,7 @@ impl Socket {
         }
     }
 
-    /// Wakes the profiler; `false` if it is gone.
+    /// Wakes the profiler. Returns false if it is gone.
     pub(super) fn wake(self) -> bool {
         let flags = sys::MSG_DONTWAIT | sys::MSG_NOSIGNAL;
         // SAFETY: one byte is read.
@@ -99,8 +99,8 @@ fn open(path: &CStr) -> Option<Fd> {
     (fd >= 0).then_some(Fd(fd))
 }
 
-/// Opens the maps and the memory of this process. Those of one that has changed its user are
-/// root's: for a moment it has to be like others.
+/// Opens the maps and the memory of this process. After a change of the user they belong to root,
+/// so the process has to be dumpable for a moment.
 fn own_files() -> Option<(Fd, Fd)> {
     // SAFETY: takes numbers.
     let dumpable = unsafe { sys::prctl(sys::PR_GET_DUMPABLE, 0) };
@@ -118,7 +118,7 @@ fn own_files() -> Option<(Fd, Fd)> {
     Some((files.0?, files.1?))
 }
 
-/// Asks the profiler for a session.
+/// Requests a session from the profiler.
 pub(super) fn connect(path: &[u8]) -> Option<Granted> {
     let kind = sys::SOCK_STREAM | sys::SOCK_CLOEXEC;
     // SAFETY: takes numbers.
@@ -163,7 +163,8 @@ pub(super) fn connect(path: &[u8]) -> Option<Granted> {
     })
 }
 
-/// The profiler gets to read all memory of this process: it has to be root's or this user's.
+/// Returns true if the profiler belongs to root or this user, since it can read all memory of this
+/// process.
 fn is_trusted(socket: c_int) -> bool {
     let mut peer = sys::Credentials::default();
     let mut length = mem::size_of_val(&peer) as u32;

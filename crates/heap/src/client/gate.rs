@@ -1,7 +1,7 @@
-//! Those who use the session, and those who change it.
+//! Synchronizes the users of the session with its changes.
 //!
-//! A thread enters in the middle of `malloc`, and may not wait. So the session changes only while
-//! it is closed and nobody is in, and whoever finds it otherwise lets it be.
+//! A thread enters in the middle of `malloc` and must not block. So the session changes only while
+//! the gate is closed and no thread is inside; otherwise the change is not attempted.
 
 #[cfg(not(loom))]
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering, fence};
@@ -11,11 +11,11 @@ use loom::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering, fence};
 /// The gate of the session.
 #[derive(Debug)]
 pub(super) struct Gate {
-    /// The process that is in the session; 0 while it is closed.
+    /// The process in the session; 0 while the gate is closed.
     owner: AtomicI32,
-    /// Those who are in.
+    /// The number of threads inside.
     users: AtomicU32,
-    /// Somebody changes the session.
+    /// Set while a thread changes the session.
     changes: AtomicBool,
 }
 
@@ -38,15 +38,15 @@ impl Gate {
         }
     }
 
-    /// Enters the session of this process; `false` if there is none. Asks for the process only if
-    /// there is any.
+    /// Enters the session of this process. Returns false if there is none. Calls `process` only if
+    /// the gate is open.
     pub(super) fn enter(&self, process: impl FnOnce() -> i32) -> bool {
         let owner = self.owner.load(Ordering::Acquire);
         if owner == 0 || owner != process() {
             return false;
         }
         self.users.fetch_add(1, Ordering::AcqRel);
-        // A thread that changes it has closed it before it looks for users.
+        // A thread that changes the session closes the gate before it checks for users.
         fence(Ordering::SeqCst);
         let is_open = self.owner.load(Ordering::Acquire) != 0;
         if !is_open {
@@ -60,7 +60,7 @@ impl Gate {
         self.users.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Closes it, and enters nevertheless, to end what there is; `false` if it is closed.
+    /// Closes the gate and stays inside to end the session. Returns false if it is closed already.
     pub(super) fn close(&self) -> bool {
         self.users.fetch_add(1, Ordering::AcqRel);
         let was_open = self.owner.swap(0, Ordering::AcqRel) != 0;
@@ -70,7 +70,8 @@ impl Gate {
         was_open
     }
 
-    /// Begins a change; `false` if it is open, or somebody is in or changes it already.
+    /// Begins a change. Returns false if the gate is open, or another thread is inside or changes
+    /// the session.
     pub(super) fn begin_change(&self) -> bool {
         if self.changes.swap(true, Ordering::AcqRel) {
             return false;
@@ -84,7 +85,7 @@ impl Gate {
         may
     }
 
-    /// Returns true if it is closed, and somebody has not left yet.
+    /// Returns true if the gate is closed but a thread is still inside.
     #[cfg(not(loom))]
     pub(super) fn is_closed_and_used(&self) -> bool {
         self.owner.load(Ordering::Acquire) == 0 && self.users.load(Ordering::Acquire) != 0
@@ -95,12 +96,12 @@ impl Gate {
         self.changes.store(false, Ordering::Release);
     }
 
-    /// Opens it for a process, as a part of a change.
+    /// Opens the gate for a process, during a change.
     pub(super) fn open(&self, process: i32) {
         self.owner.store(process, Ordering::Release);
     }
 
-    /// Makes it closed and empty, in a process with one thread; `true` if it was open.
+    /// Resets the gate in a process with one thread. Returns true if it was open.
     #[cfg(not(loom))]
     pub(super) fn forget(&self) -> bool {
         self.users.store(0, Ordering::Relaxed);
@@ -118,7 +119,7 @@ mod model {
 
     struct Shared {
         gate: Gate,
-        /// 0 is what nobody may see.
+        /// The session; a user must not see 0.
         session: UnsafeCell<u32>,
     }
 
@@ -157,7 +158,7 @@ mod model {
     fn begin(shared: &Shared) {
         if shared.gate.begin_change() {
             shared.session.with_mut(|session| {
-                // SAFETY: nobody else uses it, which the model checks.
+                // SAFETY: no other thread uses it, which the model checks.
                 unsafe {
                     *session = 0;
                     *session = 2;
@@ -168,7 +169,7 @@ mod model {
         }
     }
 
-    /// Lets other threads do these while one ends the session and begins the next.
+    /// Runs these functions in other threads while one ends the session and begins the next.
     fn try_beside(others: &'static [fn(&Shared)]) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
@@ -188,12 +189,12 @@ mod model {
     }
 
     #[test]
-    fn the_session_does_not_change_while_somebody_records() {
+    fn the_session_does_not_change_while_a_thread_records() {
         try_beside(&[record]);
     }
 
     #[test]
-    fn one_ends_and_one_begins_it() {
+    fn only_one_thread_ends_and_one_begins_the_session() {
         try_beside(&[end, begin]);
     }
 }

@@ -1,4 +1,4 @@
-//! A lock that nobody waits for longer than a second.
+//! A lock with a timeout of about a second.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,7 +8,7 @@ const SPINS: u32 = 200;
 const YIELDS: u32 = 50;
 const SLEEPS: u32 = 1000;
 
-/// A lock. One that could not be had is poisoned: nobody gets it any more.
+/// A lock. After a timeout it is poisoned and cannot be taken any more.
 #[derive(Debug)]
 pub(super) struct Lock(AtomicU32);
 
@@ -55,7 +55,7 @@ impl Lock {
         None
     }
 
-    /// Makes it free in the child of a fork, whose only thread does not hold it.
+    /// Unlocks it in the child of a fork, whose only thread does not hold it.
     pub(super) fn reset(&self) {
         self.0.store(FREE, Ordering::Relaxed);
     }

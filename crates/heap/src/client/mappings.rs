@@ -1,8 +1,8 @@
 //! Memory that the program maps itself: the heap `libc.mmap`.
 //!
-//! A mapping may be unmapped in parts, and together with others, so those that were sampled are
-//! kept with their ends. One that loses a part is told as freed, and what is left of it as
-//! allocated anew, as if `realloc` had made it smaller.
+//! A mapping may be unmapped in parts and together with others, so sampled mappings are kept with
+//! their ends. If one loses a part, it is recorded as freed, and the rest as a new allocation, as
+//! with a shrinking `realloc`.
 
 use core::ptr;
 use core::sync::atomic::Ordering;
@@ -15,13 +15,13 @@ use super::stack::{self, Registers};
 use super::thread::Thread;
 use crate::sys;
 
-/// A mapping that was sampled.
+/// A sampled mapping.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mapping {
     start: u64,
     end: u64,
-    /// Bytes that it stands for.
+    /// The number of bytes that it represents.
     weight: u64,
 }
 
@@ -35,12 +35,12 @@ pub struct Moving {
 }
 
 impl Mapping {
-    /// Returns true if a range has a part of it.
+    /// Returns true if a range overlaps it.
     fn has_part_in(&self, start: u64, end: u64) -> bool {
         self.start < end && start < self.end
     }
 
-    /// A part of it, with its share of the weight; `None` if there is nothing of it.
+    /// Returns a part of it, with its share of the weight; `None` if the part is empty.
     fn part(&self, start: u64, end: u64) -> Option<Self> {
         let bytes = end.checked_sub(start).filter(|&bytes| bytes > 0)?;
         let whole = u128::from(self.end - self.start);
@@ -48,13 +48,13 @@ impl Mapping {
         (weight > 0).then_some(Self { start, end, weight })
     }
 
-    /// Returns what is left of it without a range that has a part of it.
+    /// Returns the rest of it without an overlapping range.
     fn without(&self, start: u64, end: u64) -> [Option<Self>; 2] {
         [self.part(self.start, start), self.part(end, self.end)]
     }
 }
 
-/// The mappings that were sampled and are there, for the holder of the client's lock.
+/// The current sampled mappings, guarded by the client's lock.
 #[derive(Debug)]
 pub(super) struct Mappings {
     base: *mut Mapping,
@@ -83,7 +83,7 @@ impl Mappings {
         *self = Self::new();
     }
 
-    /// Adds one; `false` if there is no memory for it.
+    /// Adds a mapping. Returns false if memory runs out.
     fn add(&mut self, mapping: Mapping) -> bool {
         if self.used == self.capacity && !self.grow() {
             return false;
@@ -111,7 +111,7 @@ impl Mappings {
         true
     }
 
-    /// Takes out one that has a part in a range.
+    /// Removes a mapping that overlaps a range.
     fn take(&mut self, start: u64, end: u64) -> Option<Mapping> {
         for place in 0..self.used {
             // SAFETY: as many were written.
@@ -127,7 +127,7 @@ impl Mappings {
     }
 }
 
-/// Takes out one that has a part in a range.
+/// Removes a mapping that overlaps a range.
 fn take(start: u64, end: u64) -> Option<Mapping> {
     Lockful::new()?.guarded().mappings.take(start, end)
 }
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_keeps_its_share() {
+    fn the_rest_of_a_mapping_keeps_its_share() {
         let mapping = Mapping {
             start: 100,
             end: 200,

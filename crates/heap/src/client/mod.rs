@@ -1,7 +1,7 @@
-//! The client: what runs inside of allocators.
+//! The client, which runs inside of allocators.
 //!
-//! [`passes`] and [`freeing`] are called for each allocation and free. While nobody records they
-//! load a word each, which is 0, and the generation of the control page.
+//! [`passes`] and [`freeing`] are called for each allocation and free. Without a recording, each
+//! loads a word, which is 0, and the generation of the control page.
 
 mod connect;
 mod gate;
@@ -30,17 +30,17 @@ pub(crate) use self::session::enable_late;
 use crate::control::{DEFAULT_SOCKET, MAX_PATH, Page, SUFFIX};
 use crate::sys::{self, KeptErrno};
 
-/// Shown to clients that there is no profiler for.
+/// The page of clients without a profiler.
 static IDLE: Page = Page::idle();
 /// The control page.
 static PAGE: AtomicPtr<Page> = AtomicPtr::new((&raw const IDLE).cast_mut());
-/// The generation of the page that was answered.
+/// The last handled generation of the page.
 static SEEN: AtomicU32 = AtomicU32::new(0);
 /// The path of the profiler's socket. Written once, before there is a page.
 static SOCKET: SocketPath = SocketPath(core::cell::UnsafeCell::new([0; MAX_PATH + 1]));
 static IS_PREPARED: AtomicBool = AtomicBool::new(false);
 
-/// The smallest pages that machines have.
+/// The smallest page size of any machine.
 const PAGE_BYTES: u64 = 4096;
 
 struct SocketPath(core::cell::UnsafeCell<[u8; MAX_PATH + 1]>);
@@ -48,8 +48,7 @@ struct SocketPath(core::cell::UnsafeCell<[u8; MAX_PATH + 1]>);
 // SAFETY: written once, by `prepare`, before the page that makes anybody read it.
 unsafe impl Sync for SocketPath {}
 
-/// Looks for a profiler, once in a process. `socket` is the path of its socket, if the environment
-/// has one.
+/// Looks for a profiler, once in a process. `socket` is the path in the environment, if set.
 pub fn prepare(socket: Option<&CStr>) {
     if IS_PREPARED.swap(true, Ordering::AcqRel) {
         return;
@@ -78,7 +77,7 @@ pub fn prepare(socket: Option<&CStr>) {
     look();
 }
 
-/// Looks for a profiler as the environment of the running program says.
+/// Looks for a profiler by the environment of the running program.
 pub fn prepare_from_environment() {
     // SAFETY: always succeeds.
     if unsafe { sys::getauxval(sys::AT_SECURE) } != 0 {
@@ -106,7 +105,7 @@ fn page() -> &'static Page {
     unsafe { &*PAGE.load(Ordering::Relaxed) }
 }
 
-/// Returns true if the profiler has called since this process last looked.
+/// Returns true if the profiler has called since the last check.
 #[inline(always)]
 fn is_called() -> bool {
     page().generation.load(Ordering::Relaxed) != SEEN.load(Ordering::Relaxed)
@@ -143,8 +142,8 @@ fn look() {
     thread.is_busy = 0;
 }
 
-/// Returns true if an allocation of `malloc` of so many bytes passes. Of one that does not,
-/// [`allocated`] has to be told when it was made.
+/// Returns true if an allocation of `malloc` of this size is not sampled. Otherwise, call
+/// [`allocated`] after the allocation.
 #[inline(always)]
 #[must_use]
 pub fn passes(size: usize) -> bool {
@@ -161,7 +160,7 @@ pub fn passes(size: usize) -> bool {
     passes
 }
 
-/// An allocation of `malloc` was made that does not pass.
+/// Records an allocation of `malloc` for which [`passes`] returned false.
 #[cold]
 #[inline(never)]
 pub fn allocated(address: *mut c_void, size: usize) {
@@ -173,7 +172,7 @@ pub fn allocated(address: *mut c_void, size: usize) {
     }
 }
 
-/// Memory of `malloc` is about to be freed.
+/// Records a free of `malloc`'s memory. Call it before the free.
 #[inline(always)]
 pub fn freeing(address: *mut c_void) {
     if set::may_contain(address as u64) {
@@ -181,7 +180,7 @@ pub fn freeing(address: *mut c_void) {
     }
 }
 
-/// Memory of `malloc` is about to be moved. The result has to be given to [`moved`].
+/// Prepares a move of `malloc`'s memory. Pass the result to [`moved`].
 #[inline(always)]
 #[must_use]
 pub fn moving(address: *mut c_void) -> Option<Taken> {
@@ -191,7 +190,7 @@ pub fn moving(address: *mut c_void) -> Option<Taken> {
     }
 }
 
-/// Memory was moved or freed, or was not and is as before.
+/// Completes a move; `is_gone` if the memory was moved or freed.
 pub fn moved(taken: Taken, is_gone: bool) {
     record::settle(taken, is_gone);
 }
@@ -232,7 +231,7 @@ fn range(address: *mut c_void, length: usize) -> Option<(u64, u64)> {
     is_range.then_some((start, end))
 }
 
-/// Memory was mapped that is no file's and can be written.
+/// Records a new writable anonymous mapping.
 pub fn mapped(address: *mut c_void, length: usize) {
     if !records_mappings() && is_called() {
         look();
@@ -244,8 +243,8 @@ pub fn mapped(address: *mut c_void, length: usize) {
     }
 }
 
-/// A range is about to be unmapped, or mapped anew. If the client's memory is there, the session
-/// ends before.
+/// Records an unmapping, before it is made. If the range contains the client's memory, ends the
+/// session.
 pub fn unmapping(address: *mut c_void, length: usize) {
     session::unmapping(address as usize, length);
     if records_mappings()
@@ -255,36 +254,35 @@ pub fn unmapping(address: *mut c_void, length: usize) {
     }
 }
 
-/// A range is about to be moved. The result has to be given to [`remapped`].
+/// Prepares a move of a mapping. Pass the result to [`remapped`].
 #[must_use]
 pub fn remapping(address: *mut c_void, length: usize) -> Option<Moving> {
     let (start, end) = range(address, length).filter(|_| records_mappings())?;
     mappings::moving(start, end)
 }
 
-/// A range was moved; `None` if it is where it was.
+/// Completes a move of a mapping; `None` if it was not moved.
 pub fn remapped(moving: Moving, new: Option<(*mut c_void, usize)>) {
     let new = new.and_then(|(address, length)| range(address, length));
     mappings::moved(moving, new);
 }
 
-/// A library is about to be unloaded: the profiler looks at stacks with its code before, if it is
-/// quick.
+/// Waits before a library is unloaded, so that the profiler can unwind stacks with its code.
 pub fn unloading() {
     record::wait_until_read();
 }
 
-/// A library was unloaded: another one may come to its place.
+/// Records that a library was unloaded, since another one may be mapped there.
 pub fn unloaded() {
     record::maps_changed();
 }
 
-/// Tells what is still to be told.
+/// Writes the remaining records at exit.
 extern "C" fn at_exit(_: *mut c_void) {
     record::finish();
 }
 
-/// Forgets the parent's session: the child connects for itself.
+/// Forgets the parent's session, since the child connects by itself.
 extern "C" fn in_forked_child() {
     let _errno = KeptErrno::new();
     thread::current().is_busy = 0;

@@ -21,7 +21,7 @@ const READ_ATTEMPTS: u64 = 1000;
 /// One of so many samples brings its stack even if frame pointers will do.
 const CHECKED: u64 = 64;
 
-/// An allocation that was taken out of the set, until it is known whether it is gone.
+/// An allocation removed from the set until its fate is known.
 #[derive(Debug, Clone, Copy)]
 pub struct Taken {
     heap: u32,
@@ -30,7 +30,8 @@ pub struct Taken {
     was_sampled: bool,
 }
 
-/// Runs `f` as the client: what it allocates is not recorded. Nothing if the client runs already.
+/// Runs `f` as the client, without recording its allocations. Does nothing if the client is already
+/// running.
 pub(super) fn busily<R>(f: impl FnOnce(&mut Thread) -> R) -> Option<R> {
     let thread = thread::current();
     if thread.is_busy != 0 {
@@ -47,7 +48,7 @@ pub(super) fn busily<R>(f: impl FnOnce(&mut Thread) -> R) -> Option<R> {
     Some(result)
 }
 
-/// The session could not go on.
+/// Ends the session with an error.
 fn give_up(used: Use, error: u64) {
     if let Some(writer) = &used.session().writer {
         writer.set_error(error);
@@ -83,7 +84,7 @@ pub(super) fn sampled(address: u64, size: u64) {
     });
 }
 
-/// Records an allocation of a heap of the program's.
+/// Records an allocation of a custom heap.
 #[inline(never)]
 pub(super) fn report(id: u32, address: u64, size: u64, samples: bool) -> bool {
     let Some(heap) = heaps::registered_by_id(id) else {
@@ -127,17 +128,17 @@ pub(super) fn weigh(heap: &Heap, interval: u64, size: u64) -> u64 {
     sampler::sample(&mut settings.next, &mut settings.random, interval, size)
 }
 
-/// An allocation that was sampled.
+/// A sampled allocation.
 pub(super) struct Allocation<'a> {
     pub(super) id: u32,
     pub(super) heap: &'a Heap,
     pub(super) address: u64,
     pub(super) size: u64,
-    /// Bytes that the sample stands for.
+    /// The number of bytes that the sample represents.
     pub(super) weight: u64,
 }
 
-/// Records an allocation; `false` if that was not possible.
+/// Records an allocation. Returns false on failure.
 pub(super) fn allocation(
     thread: &mut Thread,
     what: &Allocation<'_>,
@@ -198,7 +199,7 @@ fn is_replaced(used: &Use) -> bool {
     super::is_called() && used.session().socket.is_closed()
 }
 
-/// Doubles the interval when room becomes scarce, if the config says so.
+/// Doubles the interval when the ring fills up, if the config requests it.
 fn adapt(used: &Use, writer: &Writer, what: &Allocation<'_>) {
     let config = &used.session().config;
     let threshold = config.adaptive_threshold;
@@ -299,7 +300,7 @@ fn now() -> u64 {
     time.seconds as u64 * 1_000_000_000 + time.nanoseconds as u64
 }
 
-/// Returns how often an allocation tries, as the config says; `None` if once.
+/// Returns the configured number of attempts of an allocation; `None` if there is only one.
 fn attempts(used: &Use) -> Option<u64> {
     let config = &used.session().config;
     match (config.block_client, config.block_client_timeout_us) {
@@ -330,7 +331,7 @@ fn write(used: &Use, writer: &Writer, size: usize, copy: impl Fn(*mut u8)) -> Re
     Err(Full::Now)
 }
 
-/// Tells the name of a heap, or its interval alone.
+/// Writes the name and interval of a heap, or only the interval.
 pub(super) fn heap_name(used: &Use, id: u32, interval: u64, name: &[u8; NAME_BYTES]) -> bool {
     let Some(writer) = &used.session().writer else {
         return false;
@@ -372,7 +373,7 @@ pub(super) fn wait_until_read() {
     });
 }
 
-/// Tells that code may have another place.
+/// Writes that code may have changed.
 pub(super) fn maps_changed() {
     busily(|_| {
         let Some(used) = Use::enter() else { return };
@@ -436,7 +437,7 @@ pub(super) fn take(address: u64) -> Option<Taken> {
     busily(|_| take_from(LIBC, address)).flatten()
 }
 
-/// Says what became of one that was taken.
+/// Records the fate of a taken allocation.
 #[cold]
 #[inline(never)]
 pub(super) fn settle(taken: Taken, is_gone: bool) {

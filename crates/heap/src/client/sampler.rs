@@ -61,8 +61,8 @@ fn draw(state: &mut u64, interval: u64) -> i64 {
     (distance as i64).saturating_add(1)
 }
 
-/// Returns the bytes that an allocation stands for; 0 if it is not picked. `next` is the distance
-/// to the next sample.
+/// Returns the number of bytes that an allocation represents; 0 if it is not sampled. `next` is the
+/// distance to the next sample.
 pub(super) fn sample(next: &mut i64, state: &mut u64, interval: u64, size: u64) -> u64 {
     if size >= interval {
         return size;
@@ -110,11 +110,7 @@ mod tests {
         assert_eq!(sample(&mut next, &mut state, 4096, 4096), 4096);
         assert_eq!(sample(&mut next, &mut state, 4096, 1 << 40), 1 << 40);
         let mut next = 1;
-        assert_eq!(
-            sample(&mut next, &mut state, 1, 0),
-            0,
-            "nothing was asked for"
-        );
+        assert_eq!(sample(&mut next, &mut state, 1, 0), 0, "the size is 0");
     }
 
     #[test]
@@ -135,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn heap_006_what_passes_is_counted_like_what_is_looked_at() {
+    fn heap_006_passing_allocations_are_counted_like_checked_ones() {
         let mut thread = Thread::new();
         let (interval, size) = (4096, 300);
         let mut total = 0;
@@ -164,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_do_not_sample_the_same() {
+    fn threads_sample_independently() {
         let (mut one, mut other) = (0, 0);
         assert_ne!(random(&mut one), random(&mut other));
     }

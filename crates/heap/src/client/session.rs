@@ -1,4 +1,4 @@
-//! The session that the process is in.
+//! The session of the process.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -18,7 +18,7 @@ use crate::wire::ClientConfig;
 /// Frees that wait for room in the ring.
 pub(super) const MAX_LATE: usize = 1024;
 
-/// The state that threads that record use. It changes only while nobody uses it.
+/// The state used by recording threads. It changes only while no thread uses it.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) socket: Socket,
@@ -63,7 +63,7 @@ static SHARED: Shared = Shared {
     }),
 };
 
-/// The process that is in a session, and those who use it.
+/// The gate of the session.
 static GATE: Gate = Gate::new();
 /// The sampling of `malloc` that is valid now; 0 while it is not recorded.
 static TAG: AtomicU32 = AtomicU32::new(0);
@@ -76,7 +76,7 @@ pub(super) fn tag() -> u32 {
     TAG.load(Ordering::Relaxed)
 }
 
-/// Somebody who uses the session.
+/// A guard of a thread that uses the session.
 #[derive(Debug)]
 pub(super) struct Use(());
 
@@ -118,8 +118,8 @@ impl Lockful<'static> {
     }
 }
 
-/// Connects to the profiler. The thread is busy.
-/// `false` if somebody is still in the session before: it has to be tried again.
+/// Connects to the profiler. The thread is busy. Returns false if a thread still uses the earlier
+/// session; then try again.
 pub(super) fn begin(path: &[u8]) -> bool {
     if !GATE.begin_change() {
         return !GATE.is_closed_and_used();
@@ -172,7 +172,7 @@ fn new_tag() -> u32 {
     }
 }
 
-/// Has all threads draw anew, if `malloc` is recorded.
+/// Restarts sampling in all threads, if `malloc` is recorded.
 pub(super) fn restart_sampling() {
     let new = new_tag();
     let _ = TAG.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |tag| {
@@ -180,13 +180,13 @@ pub(super) fn restart_sampling() {
     });
 }
 
-/// Has `malloc` and `free` tell.
+/// Starts recording `malloc` and `free`.
 fn watch_malloc() {
     set::watch();
     TAG.store(new_tag(), Ordering::SeqCst);
 }
 
-/// Has `malloc` and `free` tell nothing any more.
+/// Stops recording `malloc` and `free`.
 fn leave_malloc() {
     TAG.store(0, Ordering::SeqCst);
     set::unwatch();
@@ -233,7 +233,7 @@ fn enable(id: u32, heap: &'static Heap) {
     }
 }
 
-/// A heap was registered: it is recorded at once, if there is a session.
+/// Starts recording a new heap at once, if there is a session.
 pub(crate) fn enable_late(id: u32, heap: &'static Heap) {
     enable(id, heap);
 }

@@ -1,7 +1,7 @@
-//! The allocations that were sampled and are not freed.
+//! The set of live sampled allocations.
 //!
-//! A table under the client's lock, and before it a filter without one: a byte for each group of
-//! addresses that tells how many of them are in the table. Most frees find 0 there and are done.
+//! A table under the client's lock, with a lock-free filter in front: a byte for each group of
+//! addresses counts its entries in the table. Most frees find 0 there and are done.
 
 use core::ffi::c_void;
 use core::ptr;
@@ -25,17 +25,17 @@ fn group(key: u64) -> usize {
     (key ^ (key >> 17)) as usize & (FILTER_BYTES - 1)
 }
 
-/// Has frees of `malloc` look at the filter.
+/// Makes frees of `malloc` check the filter.
 pub(super) fn watch() {
     WATCHED.store(FILTER.load(Ordering::Relaxed), Ordering::Release);
 }
 
-/// Has frees of `malloc` pass.
+/// Makes frees of `malloc` skip the filter.
 pub(super) fn unwatch() {
     WATCHED.store(ptr::null_mut(), Ordering::Relaxed);
 }
 
-/// Has the filter say of all addresses that they may be in the set: a profiler wants each free.
+/// Fills the filter, so that all addresses may be in the set, for a profiler that needs each free.
 pub(super) fn fill() {
     let filter = FILTER.load(Ordering::Relaxed);
     if !filter.is_null() {
@@ -254,7 +254,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn it_is_a_set() {
+    fn insertions_and_removals_match_a_model_set() {
         let mut set = Set::new();
         assert!(
             !set.remove(1, 1) && !set.insert(1, 1),
@@ -279,7 +279,7 @@ mod tests {
         assert!(!may_contain_of_any(0x7fff_1234_0000));
         assert!(
             model.iter().all(|(key, _)| !may_contain(*key)),
-            "nobody watches"
+            "the filter is not watched"
         );
         for (key, heap) in model {
             assert!(set.remove(key, heap));

@@ -9,11 +9,11 @@ use super::thread::{self, Thread};
 use crate::sys;
 use crate::wire::REGISTER_BYTES;
 
-/// Addresses of a chain at most.
+/// The largest number of addresses of a chain.
 pub(super) const MAX_CHAIN: usize = 256;
-/// Copied of a stack whose end is not known.
+/// The number of bytes to copy of a stack with an unknown end.
 pub(super) const FOREIGN_BYTES: usize = 16 << 10;
-/// Main threads' stacks are not larger, whatever the limit says.
+/// The largest plausible stack of a main thread.
 const MAX_MAIN_STACK: u64 = 1 << 30;
 
 /// The stack of the main thread: the address behind its end, and how large it may become.
@@ -77,7 +77,7 @@ pub(super) fn pointers(registers: &Registers) -> (u64, u64, u64) {
     }
 }
 
-/// Learns where the main thread's stack ends. Called as a session begins, by any thread.
+/// Finds the end of the main thread's stack. Called by any thread at the start of a session.
 pub(super) fn find_main() {
     let mut limit = sys::Limit::default();
     // SAFETY: `limit` is valid.
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn stacks_without_an_end_are_copied_as_far_as_they_go() {
+    fn stacks_with_an_unknown_end_are_copied_up_to_unmapped_memory() {
         let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS;
         let mut to = std::vec![7_u8; FOREIGN_BYTES];
         // SAFETY: new mappings; the second page is taken away again.

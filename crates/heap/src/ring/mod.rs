@@ -6,7 +6,7 @@
 //! client lies behind upstream's metadata ([`Extension`]).
 //!
 //! Neither side trusts the other: positions are loaded once and checked, and the reader copies a
-//! record before it looks at it.
+//! record before parsing it.
 
 mod map;
 #[cfg(feature = "profiler")]
@@ -24,7 +24,7 @@ pub use self::writer::{Full, Writer};
 pub const PAGE: usize = 4096;
 /// Smallest ring.
 pub const MIN_SIZE: u64 = 8192;
-/// Size of the ring if nobody says otherwise.
+/// The default size of the ring.
 pub const DEFAULT_SIZE: u64 = 8 << 20;
 /// Largest ring.
 pub const MAX_SIZE: u64 = 512 << 20;
@@ -66,20 +66,20 @@ pub(crate) struct Extension {
     pub(crate) stack_bytes: AtomicU32,
     /// Not 0: stacks are not copied, their frame pointers are good.
     pub(crate) chain_only: AtomicU32,
-    /// Samples that found no room.
+    /// The number of samples lost because the ring was full.
     pub(crate) lost: AtomicU64,
 }
 
 /// Marks an extended session.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"FERRETTO");
 
-/// Why a client ended its session.
+/// The reasons why a client ended its session.
 pub mod error_state {
-    /// It did not.
+    /// The session has not ended.
     pub const NONE: u64 = 0;
-    /// There was no room in the ring.
+    /// The ring was full.
     pub const HIT_TIMEOUT: u64 = 1;
-    /// A stack was not where stacks are.
+    /// The bounds of a stack are invalid.
     pub const INVALID_STACK_BOUNDS: u64 = 2;
 }
 

@@ -12,13 +12,13 @@ use crate::sys;
 pub enum Read {
     /// A record of so many bytes was copied.
     Record(usize),
-    /// There is none.
+    /// The ring is empty.
     Nothing,
-    /// The client has written what makes no sense; the ring is of no use any more.
+    /// The ring is corrupt and unusable.
     Corrupt,
 }
 
-/// Reads records, of which it believes nothing.
+/// Reads records of an untrusted writer.
 #[derive(Debug)]
 pub struct Reader {
     mapping: Mapping,
@@ -130,7 +130,7 @@ impl Reader {
         self.metadata().error_state.load(Ordering::Relaxed)
     }
 
-    /// Samples that found no room.
+    /// Returns the number of samples lost because the ring was full.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.metadata().extension.lost.load(Ordering::Relaxed)

@@ -5,12 +5,12 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use super::{HEADER, MAGIC, Mapping, Metadata, error_state, room, statistic, unread};
 use crate::sys;
 
-/// Why a record was not written.
+/// The reason why a record was not written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Full {
-    /// There is no room now.
+    /// The ring is full.
     Now,
-    /// There will never be.
+    /// The record is larger than the ring.
     Always,
 }
 
@@ -79,7 +79,7 @@ impl Writer {
         );
     }
 
-    /// Counts a sample that found no room.
+    /// Counts a sample lost because the ring was full.
     pub fn lost(&self) {
         self.metadata()
             .extension
@@ -126,7 +126,7 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// If there is no room.
+    /// Fails if there is not enough space.
     pub fn write(&self, size: usize, copy: impl FnOnce(*mut u8)) -> Result<(), Full> {
         let metadata = self.metadata();
         let needed = room(size as u64).filter(|&needed| needed <= self.mapping.size());
