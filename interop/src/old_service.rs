@@ -46,7 +46,7 @@ impl Drop for OldService {
 }
 
 fn connect(client: UnixStream, newer: &PathBuf, missing: &'static [&'static str]) {
-    // A client that finds nobody looks again.
+    // A client without a service retries.
     let Ok(service) = UnixStream::connect(newer) else {
         return;
     };

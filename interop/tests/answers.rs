@@ -36,7 +36,7 @@ fn buffer(size_kb: u32, name: &str) -> BufferConfig {
     }
 }
 
-/// One buffer and one data source nobody offers.
+/// A config with a buffer and an unknown data source.
 fn simple() -> TraceConfig {
     let source = DataSourceConfig {
         name: Some("p".into()),

@@ -76,7 +76,7 @@ fn parse(bytes: &[u8]) -> Option<(PerfettoPbDecoderField, usize)> {
         }
         5 => {
             let integer32 = u32::from_le_bytes(*rest.first_chunk()?);
-            // The other half is read by nobody, but should not be a surprise.
+            // The other half is never read, but is initialized for determinism.
             let mut value = PerfettoPbDecoderValue { integer64: 0 };
             value.integer32 = integer32;
             (value, 4)

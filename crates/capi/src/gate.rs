@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn closing_waits_for_what_is_being_called() {
+    fn closing_waits_for_running_calls() {
         let gate = Arc::new(Gate::default());
         let has_returned = Arc::new(AtomicBool::new(false));
         let ((inside, is_inside), (closing, is_closing)) = (channel(), channel());

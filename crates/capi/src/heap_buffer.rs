@@ -200,7 +200,7 @@ pub unsafe extern "C" fn PerfettoHeapBufferCopyInto(
     }
 }
 
-/// Frees a buffer. Its writer is of no use any more.
+/// Frees a buffer and invalidates its writer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoHeapBufferDestroy(
     hb: *mut PerfettoHeapBuffer,

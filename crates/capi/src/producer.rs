@@ -31,7 +31,7 @@ impl PerfettoProducerBackendInitArgs {
             options,
             route,
         };
-        // There is nobody to tell but the user; the program goes on, unrecorded.
+        // The error goes to the user; the program continues without being recorded.
         ferretto::interceptor::provide_console();
         if let Err(error) = engine::start([backend]) {
             eprintln!("ferretto: cannot start tracing: {error}");

@@ -41,7 +41,7 @@ fn sdk_040_and_035_everything_can_be_prepared_before_the_start() {
     let events_session = record("early");
     let session = Source::record("early source");
     category.instant(c"now");
-    // In which category, nobody says.
+    // The category is unspecified.
     Category::any().instant(c"unsaid");
     source.write(&text("now"));
     assert_eq!(texts(&session.stop_and_read()), ["now"]);

@@ -80,7 +80,7 @@ fn sdk_039_callbacks_hear_of_the_present_and_of_every_change() {
     listen(category, &RECEIVED);
     let fifth = record("told");
     assert_eq!(take(), [(0, true, true)]);
-    // Nobody is told of the end of a category.
+    // The end of a category is not reported.
     category.destroy();
     fifth.stop();
     assert_eq!(take(), []);
@@ -142,7 +142,7 @@ fn sdk_039_callbacks_may_use_categories_and_threads_come_and_go() {
 }
 
 #[test]
-fn trackevent_039_and_040_every_recording_gets_what_it_wants() {
+fn trackevent_039_and_040_every_recording_gets_its_categories() {
     let _alone = alone();
     let early = Category::with_tags("early", &["slow"]);
     let first = record("e*");

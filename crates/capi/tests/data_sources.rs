@@ -31,7 +31,7 @@ fn sdk_037_a_data_source_without_description_is_one() {
 }
 
 #[test]
-fn sdk_037_what_a_data_source_does_is_said_before_it_is_registered() {
+fn sdk_037_callbacks_of_a_data_source_are_set_before_its_registration() {
     type Case = (&'static str, fn(*mut PerfettoDsImpl));
     // SAFETY: used as the headers say, except that the data source is registered.
     let setters: [Case; 4] = unsafe {
@@ -73,7 +73,7 @@ fn sdk_037_what_a_data_source_does_is_said_before_it_is_registered() {
         return;
     }
     for (name, _) in setters {
-        let test = "sdk_037_what_a_data_source_does_is_said_before_it_is_registered";
+        let test = "sdk_037_callbacks_of_a_data_source_are_set_before_its_registration";
         let (status, errors) = run_again(test, name);
         assert_eq!(status.signal(), Some(SIGABRT), "{name}: {errors}");
         assert!(
@@ -253,7 +253,7 @@ fn sdk_009_and_011_callbacks_come_in_order_and_a_stop_can_wait() {
         std::thread::yield_now();
     }
     assert_eq!(take(), ["stop 0 100"]);
-    // The instance goes on.
+    // The instance continues.
     assert_eq!(source.write(&text("late")), 1);
     source.trace(|tracer| {
         // SAFETY: used as the headers say.
@@ -396,7 +396,7 @@ fn a_description_can_be_changed_but_not_its_name() {
 }
 
 #[test]
-fn protovm_033_a_program_in_the_description_folds_what_is_overwritten() {
+fn protovm_033_a_program_in_the_descriptor_folds_overwritten_packets() {
     init();
     // select 900.6 in the packet { select 900.7 in the state { merge } }
     let select = |cursor: u64, path: [u64; 2], nested: &[u8]| {

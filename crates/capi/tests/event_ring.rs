@@ -10,7 +10,7 @@ use ferretto_wire::{Fields, encode};
 const TRACK_EVENT: u32 = 11;
 
 #[test]
-fn what_is_left_in_a_ring_can_be_read_though_nobody_asked_for_repetition() {
+fn a_ring_can_be_read_without_repeated_interned_data() {
     init();
     let category = Category::register("around");
     let config = encode(|config| {

@@ -272,7 +272,7 @@ fn the_heap_takes_messages_of_any_size() {
 /// Up to version 58 the function returned a writer, in memory that the caller has not written to.
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn sdk_035_what_lies_where_a_writer_is_returned_does_not_matter() {
+fn sdk_035_the_memory_of_a_returned_writer_may_be_uninitialized() {
     let _turn = one_at_a_time();
     let source = Source::register("returned", |_| {});
     let session = Source::record("returned");

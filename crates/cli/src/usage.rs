@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn meanings_begin_at_one_column_or_behind_what_is_too_long() {
+    fn descriptions_start_at_one_column_or_after_long_options() {
         let row = |typed, meaning| Row { typed, meaning };
         let mut text = String::new();
         let rows = [

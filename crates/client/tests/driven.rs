@@ -90,7 +90,7 @@ fn another_thread_ends_a_wait() {
 }
 
 #[test]
-fn a_lost_connection_answers_what_is_open() {
+fn a_lost_connection_fails_open_calls() {
     let service = Service::start();
     let mut driven = Driven::open(&service.consumers);
     assert!(matches!(driven.next(), Event::Connected));

@@ -45,7 +45,7 @@ fn child(address: &str) {
 }
 
 #[test]
-fn only_what_was_unfinished_is_lost() {
+fn only_unfinished_packets_are_lost() {
     if let Ok(address) = std::env::var(ADDRESS) {
         child(&address);
         return;
@@ -57,7 +57,7 @@ fn only_what_was_unfinished_is_lost() {
         panic!()
     };
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "only_what_was_unfinished_is_lost", "--nocapture"])
+        .args(["--exact", "only_unfinished_packets_are_lost", "--nocapture"])
         .env(ADDRESS, format!("@{}", String::from_utf8_lossy(name)))
         .stdout(Stdio::piped())
         .spawn()

@@ -55,7 +55,7 @@ fn rest(mut stream: UnixStream) -> Vec<u8> {
 }
 
 #[test]
-fn ipc_019_what_an_old_service_cannot_do_fails_at_once_and_is_not_asked_for() {
+fn ipc_019_methods_that_an_old_service_lacks_fail_without_a_request() {
     let address = unique_address("old");
     let service = serve(&address, |mut stream| {
         let _ = stream.read(&mut [0; 4096]).unwrap();

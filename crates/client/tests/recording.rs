@@ -213,7 +213,7 @@ fn what_comes_together_with_an_answer_is_not_waited_for() {
     let service = Service::start();
     let mut consumer = Consumer::connect(&service.consumers, LIMIT).unwrap();
     start(&mut consumer, config(64));
-    // With nobody to wait for, the end follows the answer at once.
+    // Without producers, the end follows the reply at once.
     consumer.disable_tracing(LIMIT).unwrap();
     while consumer.poll_event().is_none() {
         consumer.wait(HOUR);
@@ -235,7 +235,7 @@ fn two_sessions_share_a_producer() {
 }
 
 #[test]
-fn over_tcp_a_flush_fetches_what_no_writer_has_flushed() {
+fn over_tcp_a_flush_fetches_unflushed_chunks() {
     let service = Service::start_tcp();
     let mut producer = ferretto_client::Producer::new(ferretto_client::ProducerOptions {
         address: Some(service.producers.clone()),

@@ -77,7 +77,7 @@ fn forward(producer: UnixStream, service: TcpStream) {
 }
 
 #[test]
-fn ipc_070_a_relayed_producer_records_and_its_packets_tell_where_it_runs() {
+fn ipc_070_packets_of_a_relayed_producer_have_its_machine_id() {
     const COUNT: usize = 2000;
     const MACHINE_ID: u32 = 98;
     const UID: u32 = 3;

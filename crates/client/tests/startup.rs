@@ -115,7 +115,7 @@ fn before_there_is_a_service(page_size: u32, memory_size: u32, tcp: bool) {
 }
 
 #[test]
-fn a_service_takes_the_memory_of_a_producer_and_what_is_in_it() {
+fn a_service_adopts_the_memory_of_a_producer_with_its_chunks() {
     before_there_is_a_service(0, 0, false);
     before_there_is_a_service(16 * 1024, 512 * 1024, false);
 }

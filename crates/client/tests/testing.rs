@@ -107,7 +107,7 @@ fn record(config: TestConfig) -> Vec<(Vec<u8>, u64)> {
 }
 
 #[test]
-fn config_027_a_test_producer_writes_what_its_config_says() {
+fn config_027_a_test_producer_writes_the_configured_packets() {
     for seed in [0, 1] {
         let events = record(TestConfig {
             seed: Some(seed),
@@ -157,7 +157,7 @@ fn a_new_writer_is_registered_without_waking_the_owner() {
     let mut writer = handle.create_writer(target, ExhaustedPolicy::Drop);
     assert!(!is_readable(&producer));
 
-    // The service knows of it: nobody has flushed this.
+    // The service reads the chunk although it was not flushed.
     write_text(&mut writer, b"unfinished");
     consumer.disable_tracing(LIMIT).unwrap();
     next_event(&mut producer, |event| matches!(event, Event::Stop { .. }));

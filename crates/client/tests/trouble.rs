@@ -117,7 +117,7 @@ fn broken_service(address: &Address, answers: Vec<Vec<u8>>) -> std::thread::Join
 const METHODS: [(u32, &str); 2] = [(1, "InitializeConnection"), (2, "GetAsyncCommand")];
 
 #[test]
-fn a_producer_survives_nonsense_and_says_what_is_wrong() {
+fn a_producer_survives_malformed_messages_and_reports_them() {
     let bound = frame::bind_service_reply(1, 1, &METHODS);
     let welcome = frame::method_reply(2, false, 0, |_| {});
     let command = |bytes: &'static [u8]| {
@@ -226,7 +226,7 @@ proptest! {
 }
 
 #[test]
-fn a_consumer_does_not_wait_longer_than_it_was_told() {
+fn a_consumer_waits_at_most_for_its_time_limit() {
     let address = unique_address("silent");
     let _listener = listen(&address);
     let result = Consumer::connect(&address, Duration::from_millis(1));

@@ -128,7 +128,7 @@ pub enum Told {
     Start = 0,
     /// It is to stop.
     Stop = 1,
-    /// It is to hand over what it has.
+    /// The instance has to flush.
     Flush = 2,
 }
 
@@ -223,7 +223,7 @@ pub fn number<T: std::str::FromStr>(word: &str) -> Result<T, String> {
     word.parse().map_err(|_| format!("not a number: {word}"))
 }
 
-/// The answer to a command nobody knows.
+/// The reply to an unknown command.
 ///
 /// # Errors
 ///

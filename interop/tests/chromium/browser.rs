@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use ferretto_interop::World;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-/// It shows nothing, talks to nobody but the page, and offers its events to the service.
+/// A headless browser without network access that sends its events to the service.
 const ARGUMENTS: [&str; 11] = [
     "--headless",
     "--no-sandbox",

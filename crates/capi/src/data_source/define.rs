@@ -293,7 +293,7 @@ pub unsafe extern "C" fn PerfettoDsImplRegister(
         no_flush,
     });
     let Ok(index) = registered else {
-        // SAFETY: made by `PerfettoDsImplCreate`, and nobody knows of it.
+        // SAFETY: created by `PerfettoDsImplCreate` and not shared yet.
         drop(unsafe { Box::from_raw(ds) });
         return false;
     };

@@ -300,7 +300,7 @@ pub unsafe extern "C" fn PerfettoTeCategoryImplGetIid(cat: *mut PerfettoTeCatego
     unsafe { &*cat }.iid()
 }
 
-/// Gives a category up. Nobody is told.
+/// Releases a category without notification.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTeCategoryImplDestroy(cat: *mut PerfettoTeCategoryImpl) {
     if cat.is_null() {

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_known_by_what_they_say() {
+    fn texts_are_interned_by_content() {
         let mut interner = Interner::new();
         let mut text = *b"one\0";
         // SAFETY: all end with a zero byte.

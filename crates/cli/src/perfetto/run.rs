@@ -71,7 +71,7 @@ impl Control for PerfettoControl<'_> {
     }
 }
 
-/// Does a job. Processes that wait for its start are told of it, or of its failure.
+/// Does a job. Notifies processes that wait for its start or failure.
 pub(super) fn run(job: &Job, listeners: &mut Listeners) -> ExitCode {
     let code = attempt(job, listeners).unwrap_or_else(|error| {
         anstream::eprintln!("{}", message(&error));
@@ -85,7 +85,7 @@ fn attempt(job: &Job, listeners: &mut Listeners) -> Result<u8> {
     if matches!(job.work, Work::Session(Task::Record | Task::Detach(_))) {
         std::thread::sleep(start_delay(&job.config)?);
     }
-    // Before the service is there: a signal ends what it started.
+    // Before the service starts, so that a signal ends it, too.
     let mut signals = Signals::new()?;
     let service = job.provider.service()?;
     match &job.work {

@@ -85,7 +85,7 @@ pub(crate) struct Session {
     stopping: bool,
     /// The session ended.
     ended: bool,
-    /// The session is left to itself: all else is told by the answer to that.
+    /// The session is being detached; the reply reports the result.
     detaching: bool,
     /// A stop was asked for before the session ran.
     stop_early: bool,
@@ -288,7 +288,7 @@ impl Session {
             (CallKind::Clone, Err(CallError::Unsupported { .. })) => {
                 Some(End::Failed("CloneSession IPC not supported".to_owned()))
             }
-            // Then nothing is told but the end.
+            // The end of the session is the only report.
             (CallKind::Observe, Err(CallError::Unsupported { .. })) => None,
             (_, Err(CallError::Unsupported { method })) => {
                 return Err(InvokeError::UnknownMethod(method).into());

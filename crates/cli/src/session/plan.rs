@@ -18,7 +18,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) enum Task {
     /// A session of its own, to its end.
     Record,
-    /// A session that goes on without this process, under a key.
+    /// A session that continues without this process, under a key.
     Detach(Vec<u8>),
     /// A session that was left under a key.
     Attach {
@@ -108,15 +108,15 @@ fn timeout(ms: Option<u32>) -> Duration {
 pub(crate) enum End {
     /// The file is complete.
     Complete,
-    /// The session goes on under its key.
+    /// The session continues under its key.
     Detached,
     /// The session does not go on under its key: the service refused its config, for this reason if
     /// it told one, or the key is taken.
     DetachRefused(Option<String>),
     /// No session of this user was left under the key.
     AttachRefused,
-    /// There is one, but it has no file, so that nobody can have its trace over another connection.
-    /// It was left alone.
+    /// The session has no file, so its trace cannot be read over another connection. It was
+    /// detached again.
     AttachUnfit,
     /// There was no session: the service refused the connection or dropped it at once.
     NotBound(String),

@@ -12,7 +12,7 @@ const COUNTERS: &str = "
 ";
 
 #[test]
-fn a_recording_of_a_command_tells_of_it_first_and_later_too() {
+fn a_recording_of_a_command_describes_it_at_start_and_end() {
     let world = World::new();
     world.write("config", COUNTERS);
     let script = "echo \"$$\"; sleep 0.2";
@@ -54,7 +54,7 @@ fn a_recording_of_a_command_tells_of_it_first_and_later_too() {
 }
 
 #[test]
-fn a_recording_of_the_machine_tells_of_no_command() {
+fn a_recording_of_the_machine_describes_no_command() {
     let world = World::new();
     world.write("config", COUNTERS);
     let args = ["record", "-c", "config", "-o", "t", "-d", "100ms"];

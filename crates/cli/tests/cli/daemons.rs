@@ -19,7 +19,7 @@ pub(crate) fn traced_probes(world: &World) -> Running {
 }
 
 #[test]
-fn perf_021_the_profiler_registers_and_keeps_only_what_it_needs() {
+fn perf_021_the_profiler_registers_and_drops_privileges() {
     let world = World::new();
     let _service = traced(&world);
     // Ends when it has been told a 1.
@@ -68,7 +68,7 @@ fn versions_and_usage() {
 
 /// `TRACED_PERF_NOTIFY_FD` gets its byte, and only sizes that the kernel can copy are taken.
 #[test]
-fn perf_021_the_profiler_tells_when_it_is_registered() {
+fn perf_021_the_profiler_notifies_when_it_is_registered() {
     let world = World::new();
     let _service = traced(&world);
     let args = ["--stack-bytes", "16384"];

@@ -32,7 +32,7 @@ fn cut_sample() -> (Vec<u8>, usize) {
 }
 
 #[test]
-fn readers_of_callstacks_use_what_can_be_read_and_say_where_it_ends() {
+fn readers_of_callstacks_use_the_readable_part_and_report_its_end() {
     let world = World::new();
     let (cut, place) = cut_sample();
     let mut damaged = cut.clone();

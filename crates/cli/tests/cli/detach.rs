@@ -62,7 +62,7 @@ fn cli_023_attaching_waits_for_the_end() {
 }
 
 #[test]
-fn cli_023_what_cannot_be_left_says_why() {
+fn cli_023_a_session_that_cannot_be_detached_reports_why() {
     let world = World::new();
     world.write("config", CONFIG);
     world

@@ -4,7 +4,7 @@ use crate::users::as_nobody;
 use crate::world::World;
 
 #[test]
-fn the_doctor_tells_what_works_and_returns_0_or_3() {
+fn the_doctor_reports_all_checks_and_returns_0_or_3() {
     let world = World::new();
     let output = world.run("ferretto", &["doctor"]);
     let text = output.text();

@@ -47,7 +47,7 @@ fn trace() -> Vec<u8> {
 }
 
 #[test]
-fn summary_tells_what_happened_and_what_was_lost() {
+fn summary_shows_contents_and_losses() {
     let world = World::new();
     world.write("t.pftrace", trace());
     let outcome = world.run("ferretto", &["summary", "t.pftrace"]).returned(0);

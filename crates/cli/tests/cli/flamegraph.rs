@@ -108,7 +108,7 @@ fn a_flamegraph_is_labelled_from_its_bottom_row_and_explains_its_colours() {
 }
 
 #[test]
-fn a_flamegraph_stays_small_and_merges_what_is_too_narrow() {
+fn a_flamegraph_stays_small_and_merges_narrow_boxes() {
     let world = World::new();
     // A different callstack each time, as a compiler has them, and one very deep recursion.
     let mut stacks: Vec<_> = (0..3_000_u64)

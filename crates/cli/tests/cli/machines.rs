@@ -105,7 +105,7 @@ fn bytes_recorded(host: &World) -> u64 {
 }
 
 #[test]
-fn machines_with_other_clocks_are_on_one_time_line_within_the_error_that_is_told() {
+fn machines_with_other_clocks_share_a_time_line_within_the_reported_error() {
     if !succeeds("unshare", &["--time", "--boottime", "1", "true"]) {
         println!("skipped: time namespaces are not to be had");
         return;

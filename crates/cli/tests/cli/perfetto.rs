@@ -64,7 +64,7 @@ fn cli_013_records_into_a_private_file() {
 }
 
 #[test]
-fn cli_014_standard_output_holds_the_trace_and_nothing_else() {
+fn cli_014_standard_output_has_only_the_trace() {
     let world = World::new();
     let (_service, _probes) = (traced(&world), traced_probes(&world));
     world.write("config", CONFIG);

@@ -247,7 +247,7 @@ fn running_processes_are_recorded_by_their_numbers() {
 }
 
 #[test]
-fn processes_that_are_not_there_and_rates_that_cannot_be_are_told() {
+fn missing_processes_and_invalid_rates_are_reported() {
     let world = World::new();
     world
         .run("ferretto", &["record", "--perf", "-p", "999999999"])

@@ -144,7 +144,7 @@ fn the_default_config_can_be_printed_and_used() {
 }
 
 #[test]
-fn a_file_size_limit_is_an_error_and_keeps_what_there_is() {
+fn a_file_size_limit_is_an_error_and_keeps_the_written_data() {
     let world = World::new();
     world.write("c.cfg", COUNTERS);
     let script = "ulimit -f 4; exec \"$0\" record -c c.cfg -d 10s -o t";
@@ -160,7 +160,7 @@ fn a_file_size_limit_is_an_error_and_keeps_what_there_is() {
 }
 
 #[test]
-fn a_misspelt_config_says_where_and_what_was_meant() {
+fn a_misspelt_config_is_reported_with_place_and_suggestion() {
     let world = World::new();
     world.write(
         "bad.cfg",
@@ -183,7 +183,7 @@ fn a_misspelt_config_says_where_and_what_was_meant() {
 }
 
 #[test]
-fn a_data_source_that_nobody_offers_is_named() {
+fn an_unknown_data_source_is_reported() {
     let world = World::new();
     world.write(
         "c.cfg",
@@ -410,7 +410,7 @@ fn without_a_system_service_there_is_a_hint() {
 }
 
 #[test]
-fn data_sources_that_nobody_offers_are_told_of_at_the_start_and_at_the_end() {
+fn unknown_data_sources_are_reported_at_the_start_and_at_the_end() {
     let world = World::new();
     let config = format!("{COUNTERS}\ndata_sources {{ config {{ name: \"android.heapprofd\" }} }}");
     world.write("config", config);

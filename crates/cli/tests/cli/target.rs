@@ -358,7 +358,7 @@ fn a_file_in_a_folder_of_others_is_written_in_place() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_what_there_is_is_valid() {
+fn a_full_disk_is_reported_and_the_file_stays_valid() {
     let world = world();
     let disk = world.path("disk");
     fs::create_dir(&disk).unwrap();

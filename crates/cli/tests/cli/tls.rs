@@ -4,7 +4,7 @@ use crate::world::World;
 
 #[cfg(not(feature = "tls"))]
 #[test]
-fn without_the_feature_nobody_believes_to_be_encrypted() {
+fn without_the_feature_connections_with_certificates_fail() {
     let mut world = World::new();
     let named = "--features tls";
     let made = world.run("ferretto", &["relay-cert", "machine"]);

@@ -95,7 +95,7 @@ fn service_of_nobody(world: &World) -> Option<Running> {
 }
 
 #[test]
-fn data_sources_of_root_tell_nothing_to_a_service_of_another_user() {
+fn data_sources_of_root_send_nothing_to_a_service_of_another_user() {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: only root can be two users");
         return;

@@ -415,7 +415,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_shortened_to_what_tells_most() {
+    fn labels_are_shortened_to_their_most_specific_part() {
         assert_eq!(fit("main", 10), "main");
         assert_eq!(fit("main", 2), "");
         assert_eq!(fit("std::vector::push_back", 22), "std::vector::push_back");

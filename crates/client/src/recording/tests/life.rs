@@ -215,7 +215,7 @@ fn a_finish_that_hangs_times_out() {
     assert!(matches!(world.next(), Event::FinalFlushFailed));
     world.pass();
     world.assert_timed_out(finish, false);
-    // Its end may still come, and is told.
+    // The end may still come and is reported.
     world.end("");
     world.assert_ended(SessionEnd::Complete);
 }

@@ -21,7 +21,7 @@ fn reads_take_turns_and_a_late_one_keeps_its_own() {
     let fourth = world.call(read());
     world.pass();
     world.assert_timed_out(first, true);
-    // Late, but nobody else's.
+    // A late reply belongs to its own call.
     assert_eq!(world.id_of(Method::ReadBuffers), id);
     world.reply(Method::ReadBuffers, done(slices(&[(b"c", true)])));
     assert_eq!(world.packets(first), [b"c"]);
