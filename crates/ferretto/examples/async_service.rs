@@ -1,5 +1,4 @@
-//! An async service whose requests have tracks of their own, recorded by an async session of the
-//! same process.
+//! An async service with a track per request, recorded by an async session in the same process.
 //!
 //! Run it with `cargo run --example async_service`, then open `async_service.pftrace` at
 //! <https://ui.perfetto.dev>.
@@ -11,7 +10,7 @@ use ferretto::session::{Backend, RecordingConfig, Session, TrackEvents};
 use ferretto::{Backends, Flow, Track, counter, instant, slice};
 use tokio::sync::mpsc;
 
-/// The time each call to the recorder may take.
+/// The time limit of each call to the recorder.
 const LIMIT: Duration = Duration::from_secs(10);
 
 #[tokio::main(flavor = "current_thread")]
@@ -20,7 +19,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .backends(Backends::IN_PROCESS)
         .wait(LIMIT)
         .init()?;
-    // Calls of the session are futures of their own: nothing here is particular to tokio.
+    // Calls of the session are plain futures: nothing here is specific to tokio.
     let session = Session::open(Backend::InProcess)?;
     session.set_up(RecordingConfig::new().track_events(TrackEvents::new()));
     session.start(LIMIT).await?;
@@ -44,8 +43,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// One request. It waits in between, and others go on meanwhile, so its slices are on a track of
-/// its own: the thread's track would show them as if one were inside the other.
+/// Handles a request. Requests are concurrent, so each has its own track: on the thread's track
+/// their slices would appear nested.
 async fn handle(id: u64, storage: mpsc::Sender<u64>) {
     let track = Track::named("request", id);
     let _request = slice!("service", "request", id = id, track: track);
@@ -53,14 +52,14 @@ async fn handle(id: u64, storage: mpsc::Sender<u64>) {
         let _read = slice!("service", "read body", track: track);
         tokio::time::sleep(Duration::from_millis(3 * id)).await;
     }
-    // The flow is an arrow from here to where the storage takes the job.
+    // The flow is an arrow from here to the start of the job in the storage.
     instant!("service", "send to storage", track: track, flow: Flow::process(id));
     if storage.send(id).await.is_err() {
         instant!("service", "no storage", track: track);
     }
 }
 
-/// Takes jobs one after the other.
+/// Executes jobs one after the other.
 async fn store(mut queue: mpsc::Receiver<u64>) {
     let track = Track::named("storage", 0);
     while let Some(id) = queue.recv().await {

@@ -1,8 +1,7 @@
-//! A data source of one's own: packets of a type that the program defines, with state that each
-//! thread keeps.
+//! A custom data source: packets of a type that the program defines, with state for each thread.
 //!
-//! Run it under a recording that asks for it, for example with a file `config.pbtx` that says
-//! `buffers { size_kb: 1024 } data_sources { config { name: "com.example.rounds" } }`:
+//! Run it under a recording with this data source, for example with a file `config.pbtx` that
+//! contains `buffers { size_kb: 1024 } data_sources { config { name: "com.example.rounds" } }`:
 //!
 //!     ferretto record -c config.pbtx -- cargo run --example data_source
 
@@ -13,21 +12,22 @@ use std::time::Duration;
 use ferretto::proto::DataSourceConfig;
 use ferretto::{Completion, DataSource, DataSourceOptions, ExhaustedPolicy, Instance};
 
-/// Reports rounds as they are counted. The recording decides when it begins and ends.
+/// Reports rounds as they are counted. The recording decides when to start and stop.
 struct Rounds {
-    /// The program is told of recordings that end, and ends them when it has come to a good place.
+    /// Receives the completions of stopping recordings, which the program drops at a suitable
+    /// point.
     ends: Mutex<Sender<Completion>>,
 }
 
-/// The state each thread keeps for each recording. It is made anew when packets must make sense
-/// without those before.
+/// The state of a thread for a recording. It is created again when packets must not depend on
+/// previous ones.
 #[derive(Default)]
 struct Described {
     is_described: bool,
 }
 
 impl DataSource for Rounds {
-    /// The name that the recording gives itself.
+    /// The name of the recording, from its config.
     type Instance = String;
     type Thread = Described;
 
@@ -43,14 +43,14 @@ impl DataSource for Rounds {
     fn stop(&self, instance: &Instance<Self>, completion: Completion) {
         println!("recording {} is to end", instance.data());
         let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
-        // If the program has ended, this drops the completion, and the recording ends at once.
+        // If the program has ended, this drops the completion, and the recording stops at once.
         let _ = ends.send(completion);
     }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// The field of TracePacket for tests, and a text in it. A real data source has a field number
-    /// of its own.
+    /// The field of TracePacket for tests, and a text in it. A real data source has its own field
+    /// number.
     const FOR_TESTING: u32 = 900;
     const TEXT: u32 = 1;
 
@@ -73,7 +73,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 .new_packet()
                 .nested(FOR_TESTING, |message| message.string(TEXT, &text));
         });
-        // Here is a good place to end.
+        // A suitable point to stop.
         for completion in ended.try_iter() {
             rounds.trace(|context| context.flush(None));
             completion.complete();

@@ -1,4 +1,4 @@
-//! Types of one's own as arguments, and functions traced by an attribute.
+//! Custom types as arguments, and functions traced by an attribute.
 //!
 //! Run it with `ferretto record -- cargo run -p ferretto --example derive`, then `ferretto open`:
 //! the arguments of each slice are below it when it is selected.
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ferretto::{Argument, trace};
 
-/// An order, in the recording a dictionary.
+/// An order, recorded as a dictionary.
 #[derive(Argument)]
 struct Order {
     id: u64,
@@ -48,7 +48,8 @@ struct Shop {
 }
 
 impl Shop {
-    /// A slice for each call. Arguments are evaluated only while a recording runs.
+    /// Takes an order. Each call is a slice; its arguments are evaluated only while a recording
+    /// runs.
     #[trace(category = "shop", args(order))]
     fn take(&mut self, order: &Order) -> Result<(), &'static str> {
         self.orders += 1;

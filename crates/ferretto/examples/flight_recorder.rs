@@ -1,4 +1,4 @@
-//! A program that always records, and keeps what led to a panic.
+//! A program that always records, and keeps the events that led to a panic.
 //!
 //! Run it with `cargo run --example flight_recorder`, then open `flight_recorder.pftrace` at
 //! <https://ui.perfetto.dev>.
@@ -9,7 +9,7 @@ use std::thread;
 use ferretto::{FlightRecorder, counter, slice};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // One MiB of memory holds the last moments of the program; older ones are forgotten.
+    // One MiB of memory holds the last events of the program; older ones are overwritten.
     let recorder = FlightRecorder::options()
         .size_kb(1024)
         .on_panic("flight_recorder.pftrace")
@@ -21,13 +21,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("what led to it is in flight_recorder.pftrace");
     }
 
-    // It goes on recording. A trace can be had at any time, here in memory.
+    // The recorder goes on. A trace can be written at any time, here into memory.
     let trace = recorder.dump_into(Vec::new())?;
     println!("the last moments take {} bytes", trace.len());
     Ok(())
 }
 
-/// One step, which works most of the time.
+/// Executes a step, which usually succeeds.
 fn work(step: u64) -> u64 {
     let _slice = slice!("app", "step", number = step);
     counter!("app", "progress", step);

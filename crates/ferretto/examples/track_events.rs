@@ -1,5 +1,5 @@
-//! Slices, moments, counters and states of a small pipeline on two threads: jobs are slices on
-//! tracks of their own, and flows lead from where they are produced to where they are done.
+//! Slices, instants, counters and states of a small pipeline on two threads: jobs are slices on
+//! their own tracks, and flows lead from their producer to their worker.
 //!
 //! Record it with `ferretto record -- cargo run --example track_events`.
 
@@ -10,14 +10,14 @@ use std::time::Duration;
 use ferretto::{CounterTrack, Flow, Track, Unit, counter, end_slice, instant, slice, state};
 
 ferretto::categories! {
-    /// The categories this program records; people can choose among them.
+    /// The categories of this program, which users can select.
     static CATEGORIES = {
         MAIN: "main", "What the main thread does";
         WORK: "work", "What the worker thread does";
     }
 }
 
-/// All jobs lie below this track.
+/// The parent track of all jobs.
 static JOBS: Track = Track::named("jobs", 0);
 
 /// A counter with a unit.
@@ -48,7 +48,7 @@ fn main() -> Result<(), ferretto::InitError> {
     {
         eprintln!("the worker panicked");
     }
-    // Not needed for data to arrive; but after this it certainly has.
+    // Not required for data to arrive, but after this it certainly has.
     ferretto::flush(Duration::from_secs(1));
     Ok(())
 }

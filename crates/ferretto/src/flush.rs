@@ -1,4 +1,4 @@
-//! Making sure.
+//! Flushing of this thread's packets.
 
 use std::time::Duration;
 
@@ -6,11 +6,12 @@ use ferretto_engine as engine;
 
 use crate::{data_source, track_event};
 
-/// Hands over the packets that this thread has written and waits until the service has it, at most
-/// for as long as `limit`. Returns whether it has; with several services, whether all of them have.
-/// They then also know every data source registered before.
+/// Commits the packets that this thread has written and waits until the service has received them,
+/// for at most `limit`. Returns true on success; with several services, if all of them have. By
+/// then they also know every data source registered before.
 ///
-/// Other threads hand over their packets as chunks fill, at their end, or when they call this.
+/// Other threads commit their packets as chunks fill, when they end, or when they call this
+/// function.
 pub fn flush(limit: Duration) -> bool {
     if !engine::is_started() {
         return false;

@@ -1,15 +1,15 @@
-//! A library that records what a program does, and when, as a trace for
+//! A tracing library: records what a program does, and when, as a trace for
 //! [Perfetto](https://perfetto.dev).
 //!
-//! Programs mark what is interesting with macros: slices (something that takes time), instants,
+//! Programs mark points of interest with macros: slices (operations with a duration), instants,
 //! counters and states. A recording collects these events and writes a trace file, which the
-//! [Perfetto UI](https://ui.perfetto.dev) shows as a timeline. The recording is made by the program
-//! itself, or by a tracing service: Ferretto's or Perfetto's own, which speak the same protocol.
-//! Linux only; no C compiler and no C++ library are needed.
+//! [Perfetto UI](https://ui.perfetto.dev) shows as a timeline. Either the program itself or a
+//! tracing service records: Ferretto's or Perfetto's own, which use the same protocol. Linux only;
+//! no C compiler and no C++ library are needed.
 //!
 //! # A program that records itself
 //!
-//! No service is needed for this one, and no other set-up:
+//! This needs no service and no other set-up:
 //!
 //! ```no_run
 //! use std::{thread, time::Duration};
@@ -27,13 +27,13 @@
 //! ```
 //!
 //! Run it, and open `trace.pftrace` in the Perfetto UI. The thread has a track with ten slices
-//! named `request`, each with its argument `id`; the counter `requests` has a track of its own.
-//! `"server"` is the category, by which recordings choose events.
+//! named `request`, each with its argument `id`; the counter `requests` has its own track.
+//! `"server"` is the category, by which recordings select events.
 //!
 //! # A program that the machine's service records
 //!
-//! The service of the machine records several programs, and the kernel, on one timeline. The trace
-//! points stay as they are; [`init()`] at the start connects the program to the service:
+//! The machine's service records several programs, and the kernel, on one timeline. The trace
+//! points stay the same; [`init()`] at the start connects the program to the service:
 //!
 //! ```no_run
 //! use std::{thread, time::Duration};
@@ -49,65 +49,64 @@
 //! }
 //! ```
 //!
-//! The command `ferretto`, from the crate `ferretto-cli`, runs a program and records for as long as
-//! it runs. The trace is in `trace.pftrace`, or where `-o FILE` says:
+//! The command `ferretto`, from the crate `ferretto-cli`, runs a program and records until it ends.
+//! The trace is in `trace.pftrace`, or in the file given with `-o FILE`:
 //!
 //! ```sh
 //! ferretto record -- PROGRAM
 //! ferretto open trace.pftrace
 //! ```
 //!
-//! Any other consumer of a Perfetto service, such as `perfetto`, records the program, too, if its
-//! config has a data source named `track_event`. If there is no service, [`init()`] succeeds all
-//! the same: the program connects in the background when one appears.
+//! Any other consumer of a Perfetto service, such as `perfetto`, also records the program if its
+//! config has a data source named `track_event`. Without a service, [`init()`] still succeeds: the
+//! program connects in the background when a service appears.
 //!
 //! # Guarantees
 //!
-//! - While nobody records, a trace point costs one load and one branch. Arguments are evaluated
-//!   only if the category is recorded.
+//! - Without a recording, a trace point costs one load and one branch. Arguments are evaluated only
+//!   if the category is recorded.
 //! - Trace points never block, never fail and never end the program, even if the service
-//!   misbehaves. If events come faster than they are fetched, some are lost, and the trace says so.
-//! - Slices, instants and counters look in the viewer as those of Perfetto's own libraries, and
+//!   misbehaves. If events arrive faster than they are read, some are lost, and the trace reports
+//!   the loss.
+//! - In the viewer, slices, instants and counters look like those of Perfetto's own libraries, and
 //!   share their tracks.
-//! - If a program returns from `main` or calls [`exit`](std::process::exit), what it has written
-//!   reaches the machine's service, or is counted as lost. If it is killed, the service still reads
-//!   the shared memory, and only packets larger than 4 KiB may be missing; [`flush()`] makes sure
-//!   of those, too.
+//! - If a program returns from `main` or calls [`exit`](std::process::exit), everything it has
+//!   written reaches the machine's service, or is counted as lost. If it is killed, the service
+//!   still reads the shared memory, and only packets larger than 4 KiB may be missing; [`flush()`]
+//!   also delivers those.
 //!
 //! # Map of the crate
 //!
 //! 1. **Track events**: [`slice!`], [`instant!`], [`counter!`] and [`state!`]; [`begin!`] and
-//!    [`end!`] for slices that no scope holds, [`end_slice!`] for arguments known at the end. The
-//!    documentation of [`slice!`] lists what can be attached. With the feature `macros`,
-//!    `#[ferretto::trace]` makes a slice of each call of a function. The module [`track_event`] has
-//!    the functions beneath the macros, for events that are put together at run time.
-//! 2. **Categories**: a literal in place, a static [`Category`], a table made by [`categories!`]
-//!    and announced by [`register_categories`], or [`dynamic()`] for names known at run time only.
-//! 3. **Arguments**: `key = value` for any [`Argument`], which numbers, text and the collections of
-//!    the standard library are; [`display`], [`debug`], [`error`] and [`bytes`] for other values.
-//!    Types of your own implement the trait, or derive it (feature `macros`).
-//! 4. **Tracks and links**: events are on the track of their thread, or on any [`Track`].
-//!    [`CounterTrack`] (with a [`Unit`]) and [`StateTrack`] are those of counters and states. A
-//!    [`Flow`] connects events by arrows, a [`Timestamp`] gives them another time than now, and
-//!    [`here!`] the line of source.
+//!   [`end!`] for slices without a scope, [`end_slice!`] for arguments known at the end. The
+//!   documentation of [`slice!`] lists what can be attached. With the feature `macros`,
+//!   `#[ferretto::trace]` makes a slice of each call of a function. The module [`track_event`] has
+//!   the functions beneath the macros, for events whose parts are known only at run time.
+//! 2. **Categories**: a literal, a static [`Category`], a table created by [`categories!`] and
+//!   registered by [`register_categories`], or [`dynamic()`] for names known only at run time.
+//! 3. **Arguments**: `key = value` for any [`Argument`], such as numbers, text and the collections
+//!   of the standard library; [`display`], [`debug`], [`error`] and [`bytes`] for other values.
+//!   Implement the trait for your own types, or derive it (feature `macros`).
+//! 4. **Tracks and links**: events are on the track of their thread, or on any [`Track`]. Counters
+//!   use a [`CounterTrack`] (with a [`Unit`]), states a [`StateTrack`]. A [`Flow`] connects events
+//!   by arrows, a [`Timestamp`] sets their time, and [`here!`] adds the source location.
 //! 5. **Set-up**: [`init()`], or [`Options`] for more control: the services that may record the
-//!    program ([`Backends`]), the size of shared memory, the clock of events ([`Options::clock`]).
-//!    [`StartupTracingOptions`] records from the first moment, before a service asks. The module
-//!    [`transport`] is for connections of your own to a service.
-//! 6. **Data sources**: packets of any kind. Implement [`DataSource`], register it by
-//!    [`register_data_source`] or [`DataSourceOptions`], and write from its [`DataSourceHandle`].
-//!    [`proto`] has the messages of the Perfetto schema, for configs above all.
-//! 7. **In-process recording**: [`record()`] writes track events into a file; [`Recorder`] is the
-//!    same with a config, or into any writer. The module [`in_process`] has the service behind
-//!    them.
-//! 8. **Flight recorder**: a [`FlightRecorder`] keeps the last moments in memory and writes them on
-//!    demand, on a panic or on a trigger. [`activate_triggers`] fires triggers.
-//! 9. **Sessions**: the module [`session`] controls recordings in detail, by the machine's service
-//!    or the one inside the program: configs, start and stop, copies, statistics.
-//! 10. **Testing**: [`testing::capture`] returns what a closure traces as a tree, which tests
-//!     compare.
+//!   program ([`Backends`]), the size of shared memory, the clock of events ([`Options::clock`]).
+//!   [`StartupTracingOptions`] records from the start of the program, before a service asks. The
+//!   module [`transport`] is for custom connections to a service.
+//! 6. **Data sources**: packets of any kind. Implement [`DataSource`], register it with
+//!   [`register_data_source`] or [`DataSourceOptions`], and write through its [`DataSourceHandle`].
+//!   [`proto`] has the messages of the Perfetto schema, mainly for configs.
+//! 7. **In-process recording**: [`record()`] writes track events into a file; [`Recorder`] does the
+//!   same with a config, or into any writer. The module [`in_process`] has the service behind them.
+//! 8. **Flight recorder**: a [`FlightRecorder`] keeps the last events in memory and writes them on
+//!   demand, on a panic or on a trigger. [`activate_triggers`] fires triggers.
+//! 9. **Sessions**: the module [`session`] controls recordings in detail, with the machine's
+//!   service or the in-process one: configs, start and stop, clones, statistics.
+//! 10. **Testing**: [`testing::capture`] returns the events of a closure as a tree, which tests can
+//!   compare.
 //! 11. **Interceptors**: the module [`interceptor`] passes packets to code of the program as they
-//!     are written, for example to print them, in place of a recording.
+//!   are written, for example to print them, instead of recording them.
 //!
 //! # Features
 //!
@@ -124,7 +123,7 @@
 //! [`tracing-ferretto`](https://docs.rs/tracing-ferretto).
 #![forbid(unsafe_code)]
 
-/// The parts that the macros name in programs, and nobody else: they change without notice.
+/// Implementation details of the macros. They may change without notice.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::track_event::category::is_valid_name;

@@ -1,6 +1,6 @@
-//! The macros that mark events in a program.
+//! The macros that trace events.
 
-/// A slice: something that takes a time. It begins here and ends when the value is dropped.
+/// Begins a slice: an operation with a duration. It ends when the returned value is dropped.
 ///
 /// ```
 /// fn draw(frame: u64, title: &str) {
@@ -10,39 +10,39 @@
 /// # draw(1, "a");
 /// ```
 ///
-/// The category is a literal, the path of a [`Category`](crate::Category), or what
-/// [`dynamic`](crate::dynamic()) makes. The name is a literal or any `&str` expression, which costs
+/// The category is a literal, the path of a [`Category`](crate::Category), or a
+/// [`dynamic`](crate::dynamic()) one. The name is a literal or any `&str` expression, which costs
 /// more.
 ///
-/// The items that follow are attached to the event, and evaluated only while the category is
+/// The following items are attached to the event, and are evaluated only while the category is
 /// recorded:
 ///
 /// - `key = value` and `"any key" = value`: an argument, of any type that is an
 ///   [`Argument`](crate::Argument).
-/// - `track: Track`: the event is on this [`Track`](crate::Track) rather than on that of the
-///   thread.
-/// - `flow: Flow`, `terminating_flow: Flow`: it is part of a [`Flow`](crate::Flow), or the end of
-///   one.
-/// - `time: Timestamp`: it happens at this [`Timestamp`](crate::Timestamp) rather than now.
+/// - `track: Track`: the event is on this [`Track`](crate::Track) rather than on the thread's.
+/// - `flow: Flow`, `terminating_flow: Flow`: the event is part of a [`Flow`](crate::Flow), or the
+///   end of one.
+/// - `time: Timestamp`: the event happens at this [`Timestamp`](crate::Timestamp) rather than now.
 /// - `correlation: u64` or `&str`: events with the same
 ///   [`Correlation`](crate::track_event::Correlation) belong together.
-/// - `callstack: &[Frame]`, `interned_callstack: &[Frame]`, `callstack_weight: f64`: where the
-///   program was.
+/// - `callstack: &[Frame]`, `interned_callstack: &[Frame]`, `callstack_weight: f64`: a callstack of
+///   the program.
 /// - `log: LogMessage`: a [`LogMessage`](crate::track_event::LogMessage).
-/// - `location: here!()`: the line of source.
-/// - `extension: |event| …`: appends fields to the event by an
+/// - `location: here!()`: the source location.
+/// - `extension: |event| …`: appends fields to the event through an
 ///   [`EventEncoder`](crate::track_event::EventEncoder).
 /// - `raw: &[u8]`: encoded fields of the event.
 ///
 /// # Cost
 ///
-/// Nobody records: 0.3 ns, one load and one branch. Beginning and end together: 73 ns, of which
-/// reading the clock twice takes 56 ns. The first integer argument adds 22 ns, each further one 12
-/// ns; a text of 16 bytes 33 ns; a track that is known 21 ns; a name made at run time up to 65 ns.
+/// Without a recording: 0.3 ns, one load and one branch. With a recording, begin and end together
+/// take 73 ns, of which reading the clock twice takes 56 ns. The first integer argument adds 22 ns,
+/// each further one 12 ns; a string of 16 bytes 33 ns; a track that is already described 21 ns; a
+/// name known at run time up to 65 ns.
 ///
-/// (The least of 20 to 120 turns of 50,000 events on a virtual machine with two cores that others
-/// kept busy; an upper bound for names made at run time. `bench/sdk` measures this and more, beside
-/// the official library.)
+/// (The minimum of 20 to 120 runs of 50,000 events on a busy virtual machine with two cores; an
+/// upper bound for names known at run time. `bench/sdk` measures this and more, beside the official
+/// library.)
 #[macro_export]
 macro_rules! slice {
     ($category:literal, $($event:tt)+) => {{
@@ -56,12 +56,12 @@ macro_rules! slice {
     };
 }
 
-/// The beginning of a slice that [`end!`](crate::end) ends, on the same thread or track. Takes what
-/// [`slice!`](crate::slice) takes.
+/// Begins a slice that [`end!`](crate::end) ends, on the same thread or track. Takes the arguments
+/// of [`slice!`](crate::slice).
 ///
 /// # Cost
 ///
-/// As [`instant!`](crate::instant).
+/// Like [`instant!`](crate::instant).
 #[macro_export]
 macro_rules! begin {
     ($category:literal, $($event:tt)+) => {{
@@ -75,8 +75,8 @@ macro_rules! begin {
     };
 }
 
-/// The end of the slice begun last on this thread, or on the track that is given. Takes what
-/// [`slice!`](crate::slice) takes, but for the name.
+/// Ends the slice begun last on this thread, or on the given track. Takes the arguments of
+/// [`slice!`](crate::slice) except the name.
 ///
 /// ```
 /// ferretto::begin!("loading", "fetch");
@@ -85,7 +85,7 @@ macro_rules! begin {
 ///
 /// # Cost
 ///
-/// As [`instant!`](crate::instant).
+/// Like [`instant!`](crate::instant).
 #[macro_export]
 macro_rules! end {
     ($category:literal $(, $key:tt $sep:tt $value:expr)* $(,)?) => {{
@@ -107,8 +107,8 @@ macro_rules! end {
     };
 }
 
-/// Ends a [`slice!`](crate::slice) with items attached to its end. It takes the items of
-/// [`slice!`](crate::slice), without the name and the track.
+/// Ends a [`slice!`](crate::slice) with items attached to its end. Takes the items of
+/// [`slice!`](crate::slice) except the track.
 ///
 /// ```
 /// let slice = ferretto::slice!("loading", "fetch");
@@ -125,7 +125,7 @@ macro_rules! end_slice {
     };
 }
 
-/// Something that happens at a moment. Takes what [`slice!`](crate::slice) takes.
+/// Traces an event at a single moment. Takes the arguments of [`slice!`](crate::slice).
 ///
 /// ```
 /// ferretto::instant!("input", "click", x = 10, y = 20);
@@ -134,7 +134,8 @@ macro_rules! end_slice {
 ///
 /// # Cost
 ///
-/// 37 ns, of which reading the clock takes 28 ns; the rest as for [`slice!`](crate::slice).
+/// 37 ns, of which reading the clock takes 28 ns; items cost the same as for
+/// [`slice!`](crate::slice).
 #[macro_export]
 macro_rules! instant {
     ($category:literal, $($event:tt)+) => {{
@@ -148,7 +149,7 @@ macro_rules! instant {
     };
 }
 
-/// Sets a counter: one of the process, which is known by its name, or any
+/// Sets a counter: a counter of the process, identified by its name, or any
 /// [`CounterTrack`](crate::CounterTrack).
 ///
 /// ```
@@ -160,13 +161,12 @@ macro_rules! instant {
 /// counter!("memory", HEAP, 512 << 10);
 /// ```
 ///
-/// The value is an integer or a float. `time: Timestamp` and other things may follow, as in
-/// [`slice!`](crate::slice).
+/// The value is an integer or a float. The items of [`slice!`](crate::slice), such as `time:
+/// Timestamp`, may follow.
 ///
 /// # Cost
 ///
-/// 60 ns, of which reading the clock takes 28 ns; nothing but a load and a branch if nobody
-/// records.
+/// 60 ns, of which reading the clock takes 28 ns; one load and one branch without a recording.
 #[macro_export]
 macro_rules! counter {
     ($category:literal, $($event:tt)+) => {{
@@ -180,9 +180,8 @@ macro_rules! counter {
     };
 }
 
-/// Says in which state something is, from now until the next state: a
-/// [`StateTrack`](crate::StateTrack), or one of the process, which is known by its name. `None` is
-/// no state.
+/// Sets the state of a [`StateTrack`](crate::StateTrack), or of a state track of the process,
+/// identified by its name. The state lasts until the next one. `None` is no state.
 ///
 /// ```
 /// use ferretto::state;
@@ -192,12 +191,11 @@ macro_rules! counter {
 /// state!("network", "link", None);
 /// ```
 ///
-/// The items of [`slice!`](crate::slice) may follow, without the track.
+/// The items of [`slice!`](crate::slice) except the track may follow.
 ///
 /// # Cost
 ///
-/// 72 ns, of which reading the clock takes 28 ns; nothing but a load and a branch if nobody
-/// records.
+/// 72 ns, of which reading the clock takes 28 ns; one load and one branch without a recording.
 #[macro_export]
 macro_rules! state {
     ($category:literal, $($event:tt)+) => {{
@@ -211,7 +209,8 @@ macro_rules! state {
     };
 }
 
-/// This line of source, as a `&'static` [`SourceLocation`](crate::track_event::SourceLocation).
+/// Returns the current source location, a `&'static`
+/// [`SourceLocation`](crate::track_event::SourceLocation).
 ///
 /// ```
 /// ferretto::instant!("app", "here", location: ferretto::here!());
@@ -228,9 +227,9 @@ macro_rules! here {
     }};
 }
 
-/// A table of categories: each becomes a static of its own, and
-/// [`register_categories`](crate::register_categories) makes all of them known to recordings at
-/// once, so that people can choose before anything is recorded.
+/// Declares a table of categories: each becomes a static, and
+/// [`register_categories`](crate::register_categories) registers all of them at once, so that users
+/// can select them before anything is recorded.
 ///
 /// ```
 /// ferretto::categories! {
@@ -302,7 +301,7 @@ macro_rules! __slice_named {
     };
 }
 
-/// The track among the things attached to an event.
+/// Extracts the track from the items of an event.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __track {
@@ -311,7 +310,7 @@ macro_rules! __track {
     ($key:tt $sep:tt $value:expr $(, $($rest:tt)*)?) => { $crate::__track!($($($rest)*)?) };
 }
 
-/// One thing attached to the beginning of a slice, whose track is handed over apart.
+/// Converts one item of the begin of a slice, whose track is passed separately.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __slice_field {
@@ -420,7 +419,7 @@ macro_rules! __state_on {
     };
 }
 
-/// Brings a category into scope as a static reference: a new one for a literal.
+/// Converts a category to a static reference; a literal declares a new category.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __category {
@@ -438,7 +437,7 @@ macro_rules! __category {
     };
 }
 
-/// One thing attached to an event.
+/// Converts one item of an event.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __field {

@@ -1,4 +1,4 @@
-//! Setting up.
+//! Set-up of tracing.
 
 use std::io;
 use std::ops::BitOr;
@@ -13,15 +13,15 @@ use ferretto_engine::{self as engine, Backend, BackendKind, Route, Settings};
 use crate::interceptor;
 use crate::track_event::{self, EventClock};
 
-/// Why tracing could not be started.
+/// The reason why tracing could not be started.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum InitError {
-    /// The process may not have another thread or descriptor.
+    /// The process cannot create a thread or descriptor.
     System(io::Error),
-    /// The custom service is wanted, but [`Options::custom`] does not say how to reach it.
+    /// The custom service was requested, but [`Options::custom`] was not called.
     NoCustomBackend,
-    /// The service inside this process is wanted, but the crate is built without feature
+    /// The in-process service was requested, but the crate is built without the feature
     /// `in-process`.
     NoInProcessBackend,
 }
@@ -41,14 +41,15 @@ ferretto_wire::error_text! {
 pub struct Backends(u32);
 
 impl Backends {
-    /// The service inside this process.
+    /// The in-process service.
     pub const IN_PROCESS: Self = Self(1);
-    /// The service of this machine.
+    /// The machine's service.
     pub const SYSTEM: Self = Self(2);
-    /// The service that [`Options::custom`] leads to.
+    /// The service set by [`Options::custom`].
     pub const CUSTOM: Self = Self(4);
 
-    /// The set that other libraries write as these bits; `None` if there is another bit.
+    /// Returns the set with these bits, as other libraries write it; `None` if there is another
+    /// bit.
     pub const fn from_bits(bits: u32) -> Option<Self> {
         if bits & !7 == 0 {
             Some(Self(bits))
@@ -57,7 +58,7 @@ impl Backends {
         }
     }
 
-    /// True if all of `other` are in the set.
+    /// Returns true if all of `other` are in the set.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -77,7 +78,7 @@ impl Default for Backends {
     }
 }
 
-/// Options for how this process takes part in recordings.
+/// Options for the tracing of this process.
 ///
 /// ```no_run
 /// ferretto::Options::new().name("player").wait(std::time::Duration::from_secs(1)).init()?;
@@ -97,166 +98,163 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults.
+    /// Creates the default options.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets which services may record this process, at the same time if there are several; by
-    /// default the machine's.
+    /// Sets the services that may record this process, possibly at the same time; by default the
+    /// machine's.
     #[must_use]
     pub fn backends(mut self, backends: Backends) -> Self {
         self.backends = backends;
         self
     }
 
-    /// A way of one's own to a service, for [`Backends::CUSTOM`].
+    /// Sets a custom connection to a service, for [`Backends::CUSTOM`].
     #[must_use]
     pub fn custom(mut self, backend: Arc<dyn transport::Backend>) -> Self {
         self.custom = Some(backend);
         self
     }
 
-    /// The machine this process seems to be on, for recordings by the service inside it; by default
-    /// the service's own.
+    /// Sets the machine id of this process in recordings by the in-process service; by default that
+    /// of the service.
     #[must_use]
     pub fn machine_id(mut self, machine_id: u32) -> Self {
         self.machine_id = machine_id;
         self
     }
 
-    /// The name under which recordings find this process; by default the name it was started by.
+    /// Sets the name by which recordings select this process; by default the name of its program.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// Sets where the machine's service is; by default where the environment variable
-    /// `PERFETTO_PRODUCER_SOCK_NAME` says, or at its usual place.
+    /// Sets the address of the machine's service; by default the value of the environment variable
+    /// `PERFETTO_PRODUCER_SOCK_NAME`, or the usual address.
     #[must_use]
     pub fn address(mut self, address: Address) -> Self {
         self.producer.address = Some(address);
         self
     }
 
-    /// A socket that is connected to the machine's service already, for processes that may not open
-    /// one. When that connection is lost there is no other.
+    /// Sets a socket that is already connected to the machine's service, for processes that may not
+    /// open one. The process does not reconnect if the connection is lost.
     #[must_use]
     pub fn socket(mut self, socket: OwnedFd) -> Self {
         self.socket = Some(socket);
         self
     }
 
-    /// The size of the memory shared with the service, in KiB, a multiple of 4; by default 256.
-    /// Events that the service does not fetch from there in time are lost.
+    /// Sets the size of the memory shared with the service, in KiB, a multiple of 4. The default is
+    /// 256. Events that the service does not read in time are lost.
     #[must_use]
     pub fn memory_kb(mut self, size: u32) -> Self {
         self.producer.memory_size_hint = size.saturating_mul(1024);
         self
     }
 
-    /// The size of the pages of that memory, in KiB: 4, 8, 16 or 32; by default 4. The service
-    /// decides.
+    /// Sets the page size of that memory, in KiB: 4, 8, 16 or 32. The default is 4. The service may
+    /// choose another.
     #[must_use]
     pub fn page_kb(mut self, size: u32) -> Self {
         self.producer.page_size_hint = size.saturating_mul(1024);
         self
     }
 
-    /// Sets how long full chunks of memory wait for others before the service is told of them; by
-    /// default not at all. Fewer messages, but memory must be large enough for what is written
-    /// meanwhile.
+    /// Sets how long full chunks wait for others before they are committed; by default not at all.
+    /// A delay saves messages, but the memory must be large enough for the data written meanwhile.
     #[must_use]
     pub fn commit_batch(mut self, time: Duration) -> Self {
         self.producer.commit_batch = time;
         self
     }
 
-    /// Fills lengths of long packets in directly while their chunks wait, if the service supports
-    /// it. Makes sense with [`commit_batch`](Self::commit_batch).
+    /// Patches the sizes of long packets directly while their chunks wait, if the service supports
+    /// this. Useful with [`commit_batch`](Self::commit_batch).
     #[must_use]
     pub fn direct_patching(mut self) -> Self {
         self.producer.direct_patching = true;
         self
     }
 
-    /// Sets what track events do when the shared memory is full; by default they are dropped. Only
-    /// the first set-up of the process decides.
+    /// Sets the behaviour of track events when the shared memory is full; by default they are
+    /// dropped. Only the first set-up of the process takes effect.
     #[must_use]
     pub fn track_event_policy(mut self, policy: ExhaustedPolicy) -> Self {
         self.settings.track_event_policy = policy;
         self
     }
 
-    /// Lets configs choose another policy for track events. Only the first set-up of the process
-    /// decides.
+    /// Allows configs to select another policy for track events. Only the first set-up of the
+    /// process takes effect.
     #[must_use]
     pub fn track_event_policy_by_config(mut self) -> Self {
         self.settings.track_event_policy_by_config = true;
         self
     }
 
-    /// The number of the process's track, instead of one made from its start time and number. Only
-    /// the first set-up of the process decides.
+    /// Sets the uuid of the process's track; by default it is computed from the process id and
+    /// start time. Only the first set-up of the process takes effect.
     #[must_use]
     pub fn process_uuid(mut self, uuid: u64) -> Self {
         self.settings.process_uuid = Some(uuid);
         self
     }
 
-    /// Has readers keep the tracks of this process's threads apart from those that the kernel's
-    /// events make. Only the first set-up of the process decides.
+    /// Makes readers keep the tracks of this process's threads separate from those of the kernel's
+    /// events. Only the first set-up of the process takes effect.
     #[must_use]
     pub fn separate_tracks(mut self) -> Self {
         self.settings.separate_tracks = true;
         self
     }
 
-    /// At most one recording of each data source at a time. Only the first set-up of the process
-    /// decides.
+    /// Allows only one instance of each data source at a time. Only the first set-up of the process
+    /// takes effect.
     #[must_use]
     pub fn single_instances(mut self) -> Self {
         self.settings.single_instances = true;
         self
     }
 
-    /// Sets how long to wait in [`init`](Self::init) until recordings that are running already
-    /// include this process, for all of its services. There is no wait for services that are not
-    /// there.
+    /// Sets how long [`init`](Self::init) waits until active recordings include this process, for
+    /// all of its services. Absent services are not waited for.
     ///
-    /// By default the machine's service is waited for, for at most 200 ms; five seconds if the
-    /// environment names it in `PERFETTO_PRODUCER_SOCK_NAME`, as under `ferretto record`. It
-    /// usually takes less than a millisecond. The first events after a wait that was too short may
-    /// be missing; the recording says so. With [`Duration::ZERO`] there is no wait, and the
-    /// recording says nothing about missing events.
+    /// The default limit is 200 ms for the machine's service; five seconds if the environment
+    /// variable `PERFETTO_PRODUCER_SOCK_NAME` is set, as under `ferretto record`. The wait usually
+    /// takes less than a millisecond. If it was too short, the first events may be missing, and the
+    /// recording reports that. With [`Duration::ZERO`], there is no wait, and the recording does
+    /// not report missing events.
     ///
-    /// The machine's service is waited for in the same way when data sources are
-    /// [registered](crate::register_data_source) after that.
+    /// The limit also applies to later [registrations](crate::register_data_source) of data
+    /// sources.
     #[must_use]
     pub fn wait(mut self, limit: Duration) -> Self {
         self.wait = Some(limit);
         self
     }
 
-    /// The clock of all track events; by default [`EventClock::Tsc`], the time of
-    /// [`EventClock::Boottime`], read faster where the machine allows it. Choose the latter to
-    /// compare times of events to the nanosecond with those of other programs or of the kernel.
-    /// Only the first set-up of the process decides.
+    /// Sets the clock of all track events. The default is [`EventClock::Tsc`], which shows the time
+    /// of [`EventClock::Boottime`] but is faster to read where the machine allows it. Choose the
+    /// latter to compare timestamps to the nanosecond with those of other programs or of the
+    /// kernel. Only the first set-up of the process takes effect.
     #[must_use]
     pub fn clock(mut self, clock: EventClock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Starts a thread that connects to the services, now or as soon as they are there, and
-    /// [waits](Self::wait) for recordings that are running. Later calls add services of kinds that
-    /// are not there yet; the options of those that are stay as they are. They also wait, if told
-    /// to.
+    /// Starts a thread that connects to the services, now or when they appear, and
+    /// [waits](Self::wait) for active recordings. Later calls add services of other kinds; the
+    /// options of existing ones do not change. They also wait, if configured.
     ///
     /// # Errors
     ///
-    /// See [`InitError`]. The absence of a service is none.
+    /// See [`InitError`]. An absent service is not an error.
     pub fn init(self) -> Result<(), InitError> {
         let wait = self.wait;
         if engine::decide_settings(self.settings.clone()) {
@@ -316,20 +314,20 @@ fn in_process(_machine_id: u32) -> Result<Route, InitError> {
     Err(InitError::NoInProcessBackend)
 }
 
-/// Makes this process part of recordings by the service of this machine. See [`Options`] for more
-/// control.
+/// Makes this process a producer of the machine's service. See [`Options`] for more control.
 ///
-/// When this returns, recordings that were running record what comes next: it
-/// [waits](Options::wait) for them. If there is no service it returns at once.
+/// When this returns, active recordings include all further events: it [waits](Options::wait) for
+/// them. Without a service it returns at once.
 ///
 /// # Errors
 ///
-/// See [`InitError`]. The absence of a service is none: it is waited for in the background.
+/// See [`InitError`]. An absent service is not an error: the process connects in the background
+/// when it appears.
 pub fn init() -> Result<(), InitError> {
     Options::new().init()
 }
 
-/// Returns what the process was started as.
+/// Returns the name of this process's program.
 fn process_name() -> String {
     let name = std::env::args_os().next().unwrap_or_default();
     name.to_string_lossy().into_owned()

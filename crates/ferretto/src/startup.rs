@@ -1,4 +1,4 @@
-//! Startup tracing: recording before a service asks.
+//! Startup tracing: recording before a service asks for it.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,15 +8,14 @@ use std::time::{Duration, Instant};
 use ferretto_engine::{self as engine, BackendKind, StartupEvent, StartupRequest};
 use ferretto_proto::TraceConfig;
 
-/// The time a recording is waited for, if nothing else is said.
+/// The default time limit for the recording to start.
 const USUAL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Recording from the first moment of a program, before a service has asked for it, or is even
-/// there.
+/// A recording from the start of a program, before a service has asked for it, or is even running.
 ///
-/// Events stay in memory of the process, and nothing of other recordings is sent either,
-/// until a recording comes that asks for the same: then it is part of that. If none comes in time
-/// it is thrown away.
+/// Events stay in the memory of the process, and the commits of other recordings are held back,
+/// until a recording with the same config starts and adopts them. If none starts in time, the
+/// events are discarded.
 ///
 /// ```no_run
 /// # use ferretto::proto::TraceConfig;
@@ -28,7 +27,7 @@ const USUAL_TIMEOUT: Duration = Duration::from_secs(10);
 /// # }
 /// ```
 ///
-/// Dropping this ends nothing.
+/// Dropping this does not end startup tracing.
 #[derive(Debug)]
 pub struct StartupTracing {
     number: u64,
@@ -41,14 +40,13 @@ impl StartupTracing {
         self.sources
     }
 
-    /// Ends it for those data sources that no recording has asked for yet; their packets are thrown
-    /// away.
+    /// Stops the data sources that no recording has adopted yet, and discards their packets.
     pub fn abort(self) {
         engine::abort_startup(self.number);
     }
 }
 
-/// Options for how startup tracing is done.
+/// Options of startup tracing.
 pub struct StartupTracingOptions {
     config: TraceConfig,
     backend: BackendKind,
@@ -57,18 +55,18 @@ pub struct StartupTracingOptions {
     on_aborted: Option<Box<dyn FnOnce() + Send>>,
 }
 
-/// Why there is no startup tracing.
+/// The reason why startup tracing cannot start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StartupError {
     /// [`init`](crate::init()) was not called.
     NotInitialised,
-    /// The service inside the process needs none: a recording there starts at once.
+    /// The in-process service needs no startup tracing: a recording there starts at once.
     InProcess,
-    /// No data source of this process is named in the config, all have eight instances already, or
-    /// the process was not set up for this service.
+    /// The config names no data source of this process, all of them already have eight instances,
+    /// or the process was not set up for this service.
     NothingToRecord,
-    /// The background thread is held up.
+    /// The background thread does not respond.
     TimedOut,
 }
 
@@ -82,9 +80,9 @@ ferretto_wire::error_text! {
 }
 
 impl StartupTracingOptions {
-    /// Records what `config` asks of the data sources of this process. A recording is taken for the
-    /// expected one if its data source configs are the same, apart from what only services know;
-    /// for track events, if it wants the same categories and tags.
+    /// Creates options that record the data sources of `config` in this process. A recording adopts
+    /// them if its data source configs are the same, except for fields that only services set; for
+    /// track events, if the selected categories and tags are the same.
     pub fn new(config: TraceConfig) -> Self {
         Self {
             config,
@@ -95,22 +93,22 @@ impl StartupTracingOptions {
         }
     }
 
-    /// Sets which service the recording is expected from; by default the machine's.
+    /// Sets the kind of service that the recording is expected from; by default the machine's.
     #[must_use]
     pub fn backend(mut self, backend: BackendKind) -> Self {
         self.backend = backend;
         self
     }
 
-    /// Sets how long to wait for the recording; by default ten seconds, with `None` for ever. The
-    /// memory is not emptied meanwhile.
+    /// Sets how long to wait for the recording: ten seconds by default, for ever with `None`. The
+    /// memory is not read meanwhile.
     #[must_use]
     pub fn timeout(mut self, timeout: Option<Duration>) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Calls `callback` on the background thread when all data sources are part of recordings.
+    /// Calls `callback` on the background thread when recordings have adopted all data sources.
     #[must_use]
     pub fn on_adopted(mut self, callback: impl FnOnce() + Send + 'static) -> Self {
         self.on_adopted = Some(Box::new(callback));
@@ -118,7 +116,7 @@ impl StartupTracingOptions {
     }
 
     /// Calls `callback` on the background thread when data sources have been stopped because no
-    /// recording came for them in time, because of [`StartupTracing::abort`], or because the
+    /// recording adopted them in time, because of [`StartupTracing::abort`], or because the
     /// connection was lost.
     #[must_use]
     pub fn on_aborted(mut self, callback: impl FnOnce() + Send + 'static) -> Self {

@@ -1,14 +1,14 @@
-//! Triggers: named signals that recordings may wait for.
+//! Triggers: named signals that start, stop or clone recordings.
 
 use ferretto_engine as engine;
 
 use std::time::{Duration, Instant};
 
-/// Fires triggers by their names: at the services this process is connected to, and at those it
-/// connects to before `keep` has passed. Returns whether tracing has been [set up](crate::init());
-/// without, nothing happens.
+/// Activates triggers by name at the services of this process, including those that it connects to
+/// within `keep`. Returns true if tracing has been [set up](crate::init()); otherwise nothing
+/// happens.
 ///
-/// Recordings that are configured with such a trigger start, stop or are copied then. Up to 1024
+/// Recordings that are configured with such a trigger then start, stop or are cloned. Up to 1024
 /// triggers are kept for each service.
 ///
 /// ```

@@ -1,4 +1,4 @@
-//! Events take no memory from the allocator.
+//! Test that events do not allocate memory.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::cell::Cell;
 use common::events::Recorder;
 use ferretto::{CounterTrack, Flow, StateTrack, Track, counter, dynamic, instant, slice, state};
 
-/// Counts the allocations of each thread.
+/// An allocator that counts the allocations of each thread.
 struct Counting;
 
 thread_local! {
@@ -19,23 +19,23 @@ fn count() {
     let _ = COUNT.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: hands everything to the system's allocator; counting touches a thread-local without a
+// SAFETY: delegates to the system's allocator; counting accesses a thread-local without a
 // destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: as this function is called.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as this function is called.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: as this function is called.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
@@ -47,7 +47,7 @@ static QUEUE: Track = Track::named("queue", 0);
 static HEAP: CounterTrack = CounterTrack::new("heap").incremental();
 static LINK: StateTrack = StateTrack::new("link");
 
-/// One event of every kind.
+/// Records one event of every kind.
 fn work(index: u64, name: &str) {
     instant!("app", "instant");
     let _slice = slice!(
@@ -67,7 +67,7 @@ fn work(index: u64, name: &str) {
 
 // One test, since a process has one connection.
 #[test]
-fn events_take_no_memory_from_the_allocator() {
+fn events_do_not_allocate() {
     const ROUNDS: u64 = 500;
     let mut recorder = Recorder::new();
     let decoded = recorder.record(None, || {
@@ -86,7 +86,7 @@ fn events_take_no_memory_from_the_allocator() {
     });
     assert_eq!(decoded.events.len() as u64, 10 * (ROUNDS + 2));
 
-    // And none at all if nobody records.
+    // Without a recording, no allocation at all is allowed.
     let before = COUNT.get();
     (0..ROUNDS).for_each(|index| work(index, "warm"));
     assert_eq!(COUNT.get(), before);

@@ -1,4 +1,4 @@
-//! Tests of who records which categories, while recordings come and go.
+//! Tests of which recordings receive which categories.
 
 mod common;
 
@@ -18,7 +18,7 @@ ferretto::categories! {
     }
 }
 
-/// The config in which nothing but these categories is recorded.
+/// Returns the config that enables only these categories.
 fn only(categories: &[&str]) -> Option<Vec<u8>> {
     Some(encode(|config| {
         config.string(1, "*");
@@ -32,7 +32,7 @@ fn work() {
     instant!("late", "3");
 }
 
-/// The categories that the service knows of.
+/// Returns the categories that the service knows of.
 fn published(consumer: &mut Consumer) -> Vec<String> {
     let state = consumer.query_service_state(LIMIT).unwrap();
     let mut names = Vec::new();
@@ -81,12 +81,12 @@ fn trackevent_004_and_005_and_039_and_040_each_recording_gets_its_own_categories
     assert_eq!(changes.try_recv(), Ok((true, true)));
     work();
 
-    // A thread that records nothing leaves nothing.
+    // A thread that records nothing leaves no data.
     std::thread::spawn(|| assert!(ferretto::flush(LIMIT)))
         .join()
         .unwrap();
 
-    // A category that becomes known meanwhile.
+    // A category that is registered meanwhile.
     static LATER: Category = Category::new("later").tags(&["slow"]);
     LATER.register();
     assert!(LATER.is_enabled());

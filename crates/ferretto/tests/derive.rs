@@ -1,4 +1,4 @@
-//! Types that are arguments by `#[derive(ferretto::Argument)]`.
+//! Tests of `#[derive(ferretto::Argument)]`.
 #![cfg(feature = "macros")]
 
 mod common;
@@ -65,13 +65,13 @@ struct Unit;
 #[derive(Argument)]
 struct Empty {}
 
-/// The type parameter needs only the bounds of its field.
+/// A type parameter that needs only the bounds of its field.
 #[derive(Argument)]
 struct Shown<T>(#[argument(with = display)] T);
 
 // One test, since a process has one connection.
 #[test]
-fn structs_and_enums_are_recorded_as_what_they_are() {
+fn structs_and_enums_are_recorded_by_their_structure() {
     let decoded = record(None, || {
         let request = |next| Request {
             id: 1,

@@ -1,4 +1,4 @@
-//! A program that ends: its packets are in the recording, or are counted as lost.
+//! Test of a program that exits: its packets are recorded or counted as lost.
 
 mod common;
 
@@ -12,19 +12,18 @@ use ferretto::{DataSource, Instance};
 use ferretto_client::Consumer;
 use ferretto_trace::events::read_events;
 
-/// Names what the program is to do, in the process that is recorded.
+/// The environment variable that tells the recorded process what to do.
 const PROGRAM: &str = "FERRETTO_TEST_PROGRAM";
 
-/// More than a chunk of shared memory, so that its length is known long after its beginning was
-/// given away.
+/// More than a chunk of shared memory, so that the length is patched after the chunk was released.
 const LONG: usize = 20_000;
 
-/// More than the memory takes.
+/// More packets than the memory holds.
 const FLOOD: usize = 5_000;
 
 const HOLD: &str = "test.hold";
 
-/// Holds the library's thread up until the program is about to end, so that nothing is handed over
+/// Blocks the library's thread until the program is about to end, so that no chunks are committed
 /// before.
 struct Hold {
     reached: Sender<()>,
@@ -43,7 +42,7 @@ impl DataSource for Hold {
     }
 }
 
-/// Runs a recorded process, which ends in the middle of its work.
+/// Runs the recorded process, which exits in the middle of its work.
 fn program(what: &str) -> ! {
     let options = || ferretto::Options::new().memory_kb(64);
     // Later registrations do not wait.
@@ -86,7 +85,7 @@ fn long() {
     ferretto::instant!("exit", "long", text = "x".repeat(LONG).as_str());
 }
 
-/// Records such a process.
+/// Records the process that runs `what`.
 fn record(what: &str) -> Vec<u8> {
     let service = Service::start();
     let mut consumer = Consumer::connect(&service.consumers, LIMIT).unwrap();
@@ -95,7 +94,7 @@ fn record(what: &str) -> Vec<u8> {
         config(vec![source("track_event", None), source(HOLD, None)]),
     );
     let status = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "what_is_written_arrives_or_is_counted"])
+        .args(["--exact", "packets_arrive_or_are_counted_as_lost"])
         .env(PROGRAM, what)
         .env("PERFETTO_PRODUCER_SOCK_NAME", service.producers.to_string())
         .status()
@@ -105,7 +104,7 @@ fn record(what: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_arrives_or_is_counted() {
+fn packets_arrive_or_are_counted_as_lost() {
     if let Ok(what) = std::env::var(PROGRAM) {
         program(&what);
     }

@@ -1,4 +1,4 @@
-//! Tests of events right after the set-up, while recordings run already.
+//! Test of events right after the set-up, with active recordings.
 
 mod common;
 
@@ -11,13 +11,13 @@ const NAME: &str = "test.registered-later";
 static FIRST: ferretto::Category = ferretto::Category::new("first");
 
 #[test]
-fn recordings_that_run_begin_before_set_up_returns() {
+fn active_recordings_start_before_the_set_up_returns() {
     let service = Service::start();
     let mut consumer = Consumer::connect(&service.consumers, LIMIT).unwrap();
     let sources = vec![source("track_event", None), source(NAME, None)];
     start(&mut consumer, config(sources));
 
-    // Nothing waits for anything from here on, but what does so by itself.
+    // From here on the test itself does not wait.
     let options = ferretto::Options::new().address(service.producers.clone());
     options.wait(LIMIT).init().unwrap();
     ferretto::instant!(FIRST, "the first event");
@@ -26,7 +26,7 @@ fn recordings_that_run_begin_before_set_up_returns() {
     let handle = noted.register(NAME);
     write(&handle, "the first packet");
 
-    // Another data source that nobody wants is not waited for in vain.
+    // Another data source without a recording is not waited for.
     let (noted, _ends) = Noted::new();
     noted.register("test.unwanted");
 

@@ -1,4 +1,4 @@
-//! Children that go on without an `exec`.
+//! Tests of forked children that do not call `exec`.
 
 mod common;
 
@@ -17,13 +17,13 @@ fn number(packet: &[u8], field: u32) -> Option<u64> {
     Fields::find(field, packet).and_then(|field| field.as_u64())
 }
 
-/// The packets of the process with this number.
+/// Returns the packets of the process with this id.
 fn of(packets: &[Vec<u8>], pid: i32) -> Vec<Vec<u8>> {
     let of_pid = |packet: &&Vec<u8>| number(packet, 79) == Some(pid as u64);
     packets.iter().filter(of_pid).cloned().collect()
 }
 
-/// The tracks of processes that are described.
+/// Returns the process tracks that are described.
 fn process_tracks(packets: &[Vec<u8>]) -> BTreeSet<u64> {
     packets
         .iter()
@@ -45,14 +45,14 @@ fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-/// Does what a child does: it is recorded as soon as it says something, under its own name.
+/// Acts as a forked child: its first event connects it, and it is recorded as a separate process.
 fn live(name: &str, source: &DataSourceHandle<Noted>) {
     assert_eq!(
         threads(),
         1,
         "nothing was started for a child that says nothing"
     );
-    // The very first event comes before the service knows the child.
+    // The service does not know the child yet at its very first event.
     ferretto::instant!("fork", "unheard");
     assert_eq!(threads(), 2);
     ferretto::Options::new().wait(LIMIT).init().unwrap();
@@ -83,7 +83,7 @@ fn forked_children_are_recorded_as_themselves() {
     write(&source, "parent before");
     let done = AtomicBool::new(false);
     let (child, grandchild) = std::thread::scope(|scope| {
-        // Threads of the parent are in the middle of something when it forks.
+        // The parent's threads are tracing when it forks.
         for _ in 0..2 {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
@@ -98,7 +98,7 @@ fn forked_children_are_recorded_as_themselves() {
             let grandchild = run_in_child(|| live("grandchild", &source)).unwrap();
             std::io::Write::write_all(&mut &sender, &grandchild.id().to_ne_bytes()).unwrap();
             assert!(grandchild.wait());
-            // Its own child has not disturbed it.
+            // The child's own child has not disturbed it.
             write(&source, "child again");
             assert!(ferretto::flush(LIMIT));
         })
@@ -136,7 +136,7 @@ fn forked_children_are_recorded_as_themselves() {
     assert!(tracks.iter().all(|tracks| tracks.len() == 1));
     let all: BTreeSet<u64> = tracks.into_iter().flatten().collect();
     assert_eq!(all.len(), 3, "each has a track of its own");
-    // The slices of all three end where they should: nothing of one's is in another's sequence.
+    // The slices of all three end correctly: no events are in another process's sequence.
     let sequences = |packets: &[Vec<u8>]| -> BTreeSet<u64> {
         packets
             .iter()
@@ -148,8 +148,8 @@ fn forked_children_are_recorded_as_themselves() {
     let of_children = all[1].len() + all[2].len();
     let distinct: BTreeSet<u64> = all.into_iter().flatten().collect();
     assert_eq!(distinct.len(), count);
-    // Those of the parent may lose something later, too: its threads write faster than a loaded
-    // machine reads.
+    // The parent may lose events later, too: its threads write faster than a loaded machine
+    // reads.
     let lost = [child, grandchild].into_iter().flatten();
     let lost = lost.filter(|packet| number(packet, 42).is_some());
     assert!(
@@ -158,7 +158,7 @@ fn forked_children_are_recorded_as_themselves() {
     );
 }
 
-/// A process that has gone on as its own child is not there any more, as far as the service knows.
+/// The service must not take a daemon, whose parent has exited, for its parent.
 fn daemons_are_not_taken_for_their_parents(consumer: &mut Consumer) {
     let mut knows = |pid: i32| {
         let state = consumer.query_service_state(LIMIT).unwrap();
@@ -169,7 +169,7 @@ fn daemons_are_not_taken_for_their_parents(consumer: &mut Consumer) {
         ferretto::instant!("fork", "unheard");
         ferretto::Options::new().wait(LIMIT).init().unwrap();
         let itself = run_in_child(|| {
-            // Lives until the test has seen what it wants.
+            // Lives until the test is done with it.
             let mut fds = [PollFd::new(&reader, PollFlags::IN)];
             let _ = poll(&mut fds, Timespec::try_from(LIMIT).ok().as_ref());
         });

@@ -1,4 +1,4 @@
-//! A program that records itself while the machine's service records it, too.
+//! Tests of a program that records itself while the machine's service records it, too.
 
 #![cfg(feature = "in-process")]
 
@@ -14,7 +14,8 @@ use ferretto::session::{Backend, RecordingConfig, Session, TrackEvents};
 use ferretto::{Backends, DataSource, ExhaustedPolicy, Options};
 use ferretto_wire::Fields;
 
-/// The service outside, with this process as a producer of it and of the service inside.
+/// Returns the external service, with this process as a producer of it and of the in-process
+/// service.
 fn outside() -> &'static Service {
     static OUTSIDE: OnceLock<Service> = OnceLock::new();
     OUTSIDE.get_or_init(|| {
@@ -41,7 +42,7 @@ fn only(category: &str) -> RecordingConfig {
     RecordingConfig::new().track_events(TrackEvents::only(&[category]))
 }
 
-/// Counts the track events that a trace holds.
+/// Counts the track events of a trace.
 fn events(trace: &[u8]) -> usize {
     let packets = Fields::new(trace).map(Result::unwrap);
     packets
@@ -55,7 +56,7 @@ fn finish(session: &Session) -> Vec<u8> {
 }
 
 #[test]
-fn both_services_get_everything_at_the_same_time() {
+fn both_services_record_all_events_at_the_same_time() {
     const THREADS: usize = 4;
     const EVENTS: usize = 5000;
     let outside = outside();
@@ -67,12 +68,12 @@ fn both_services_get_everything_at_the_same_time() {
         }
     });
     assert_eq!(events(&finish(&outer)), THREADS * EVENTS);
-    // The other one goes on.
+    // The other recording goes on.
     ferretto::instant!("both", "afterwards");
     assert_eq!(events(&finish(&inner)), THREADS * EVENTS + 1);
 }
 
-/// Events that take more than the memory has.
+/// The number of events, more than the memory holds.
 const MANY: usize = 100_000;
 
 struct Tracing;
@@ -92,8 +93,7 @@ impl DataSource for Tracing {
     }
 }
 
-/// Records when the first piece is written to it. If it recorded all of them, there would be no
-/// end.
+/// A writer that traces on its first write only; otherwise reading would never end.
 #[derive(Default)]
 struct Traced(Vec<u8>);
 

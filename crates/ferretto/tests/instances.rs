@@ -1,4 +1,4 @@
-//! The life of the instances of data sources.
+//! Tests of the life cycle of data source instances.
 
 mod common;
 
@@ -11,7 +11,7 @@ use ferretto::DataSourceHandle;
 use ferretto::proto::TraceConfig;
 use ferretto_client::Consumer;
 
-/// All tests share the one connection of the process.
+/// The service. All tests share the one connection of the process.
 fn service() -> &'static Service {
     static SERVICE: OnceLock<Service> = OnceLock::new();
     SERVICE.get_or_init(|| {
@@ -26,7 +26,7 @@ fn consumer() -> Consumer {
     Consumer::connect(&service().consumers, LIMIT).unwrap()
 }
 
-/// A data source that the service knows.
+/// Registers a data source and waits until the service knows it.
 fn known((noted, ends): (Noted, Ends), name: &str) -> (DataSourceHandle<Noted>, Ends) {
     service();
     let handle = noted.register(name);
@@ -34,7 +34,8 @@ fn known((noted, ends): (Noted, Ends), name: &str) -> (DataSourceHandle<Noted>, 
     (handle, ends)
 }
 
-/// A recording of one data source. The service waits for it longer than the test does.
+/// Returns a config with one data source. The service's time limit for it is longer than the
+/// test's.
 fn recording(name: &str) -> TraceConfig {
     TraceConfig {
         data_source_stop_timeout_ms: Some(600_000),
@@ -43,7 +44,7 @@ fn recording(name: &str) -> TraceConfig {
     }
 }
 
-/// A recording that asks for the data source several times, each time in other words.
+/// Returns a config that contains the data source several times, with different settings.
 fn recording_several(name: &str, numbers: impl IntoIterator<Item = u32>) -> TraceConfig {
     let numbered = numbers.into_iter().map(|number| {
         let mut source = source(name, None);
@@ -63,8 +64,8 @@ fn sdk_009_and_010_eight_instances_live_next_to_each_other_and_a_ninth_is_refuse
     let (source, Ends { notes, .. }) = known(Noted::new(), name);
     let (mut first, mut second) = (consumer(), consumer());
     start(&mut first, recording_several(name, 0..7));
-    // The second is started, too, as far as the service knows, though one instance of it is not
-    // there.
+    // The second recording starts, too, as far as the service knows, though one of its instances
+    // does not exist.
     start(&mut second, recording_several(name, 7..9));
     let mut indices = Vec::new();
     source.trace(|context| {
@@ -77,11 +78,11 @@ fn sdk_009_and_010_eight_instances_live_next_to_each_other_and_a_ninth_is_refuse
     let (setups, starts): (Vec<_>, Vec<_>) = seen.partition(|note| *note == Note::Setup);
     assert_eq!(setups.len(), 8);
     assert_eq!(starts, (0..8).map(Note::Start).collect::<Vec<_>>());
-    // It stops at once, also the instance that is not there; and the others go on.
+    // It stops at once, including the instance that does not exist; the others go on.
     assert_eq!(texts(&stop(&mut second)), ["to all"]);
     assert_eq!(notes.recv_timeout(LIMIT), Ok(Note::Stop(7)));
     assert_eq!(notes.recv_timeout(LIMIT), Ok(Note::Dropped));
-    // The place of one that has stopped is taken again.
+    // The slot of a stopped instance is reused.
     second.free_buffers(LIMIT).unwrap();
     start(&mut second, recording_several(name, 9..10));
     assert_eq!(notes.recv_timeout(LIMIT), Ok(Note::Setup));
@@ -136,7 +137,7 @@ fn sdk_012_a_flush_is_done_when_the_data_source_says_so() {
         });
         wait_for(&notes, &Note::Flush(0));
         let completion = flushes.recv_timeout(LIMIT).unwrap();
-        // The service has answered something else meanwhile, but not the flush.
+        // The service answers other requests meanwhile, but not the flush.
         consumer().query_service_state(LIMIT).unwrap();
         assert!(flushed.try_recv().is_err());
         drop(completion);
@@ -164,7 +165,7 @@ fn sdk_013_a_data_source_named_twice_has_one_instance() {
 }
 
 #[test]
-fn a_single_instance_stays_alone() {
+fn a_single_instance_source_has_one_instance() {
     let name = "test.single";
     service();
     let (noted, _ends) = Noted::new();
@@ -186,8 +187,8 @@ fn sdk_014_broken_configs_do_no_harm() {
     let (handle, _ends) = known(Noted::new(), name);
     let broken: [&[u8]; 5] = [
         &[0xff; 64],
-        // A category list that is cut short, a unit of zero, a field of the wrong type, one that
-        // nobody knows.
+        // A truncated category list, a unit of zero, a field of the wrong type, an unknown
+        // field.
         &[0x0a, 0x7f],
         &[0x30, 0],
         &[0x31, 1, 2, 3],

@@ -1,4 +1,4 @@
-//! Packets that go to a function instead of a recording.
+//! Tests of packets that go to an interceptor instead of a recording.
 
 mod common;
 
@@ -13,11 +13,11 @@ use ferretto::proto::InterceptorConfig;
 use ferretto::session::{Backend, RecordingConfig, Session};
 use ferretto_wire::Fields;
 
-/// Everything the interceptor saw: its instance, the number of the packet with its writer, and the
-/// packet.
+/// The packets that the interceptor received: its instance, the index of the packet in its writer,
+/// and the packet.
 static SEEN: Mutex<Vec<(String, u32, Vec<u8>)>> = Mutex::new(Vec::new());
 
-/// Keeps all packets.
+/// Stores all packets.
 struct Keep(String);
 
 impl Interceptor for Keep {
@@ -33,7 +33,7 @@ impl Interceptor for Keep {
     }
 
     fn packet(&self, count: &mut u32, packet: &[u8]) {
-        // Trace points in here do nothing.
+        // Trace points within an interceptor have no effect.
         ferretto::instant!("app", "from within");
         *count += 1;
         let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,7 +89,7 @@ fn packets_go_to_the_interceptor() {
         .init()
         .unwrap();
     register_interceptor::<Keep>("keep");
-    // The second of a name is ignored.
+    // A second interceptor of the same name is ignored.
     struct Other;
     impl Interceptor for Other {
         type Writer = ();
@@ -106,7 +106,7 @@ fn packets_go_to_the_interceptor() {
     std::thread::spawn(|| ferretto::instant!("app", "two"))
         .join()
         .unwrap();
-    // They are there as soon as they are written.
+    // Packets arrive as soon as they are written.
     let seen = std::mem::take(&mut *SEEN.lock().unwrap());
     assert!(seen.iter().all(|(instance, ..)| instance == "this one"));
     let mut sequences: Vec<_> = seen
@@ -128,18 +128,18 @@ fn packets_go_to_the_interceptor() {
         (events(b"one"), events(b"two"), events(b"from within")),
         (1, 1, 0)
     );
-    // Nothing of it is recorded.
+    // No packets are recorded.
     assert!(!has_events(&stop(&session)));
     ferretto::instant!("app", "after the end");
     assert!(SEEN.lock().unwrap().is_empty());
 
-    // A name that nobody registered: recorded as usual.
+    // An unknown name: the events are recorded as usual.
     let session = start(&service, named("nobody"));
     ferretto::instant!("app", "recorded");
     assert!(ferretto::flush(LIMIT));
     assert!(has_events(&stop(&session)));
 
-    // Data sources of the program's own.
+    // Custom data sources.
     let (source, _ends) = Noted::new();
     let source = ferretto::register_data_source("custom", source).unwrap();
     assert!(ferretto::flush(LIMIT));
@@ -150,7 +150,7 @@ fn packets_go_to_the_interceptor() {
     assert_eq!(texts(&packets), ["intercepted"]);
     assert!(texts(&stop(&session)).is_empty());
 
-    // The console's lines go to another process here.
+    // The console runs in another process, whose output is captured.
     if std::env::var_os("PRINT_TO_CONSOLE").is_some() {
         let mut console = named("console");
         console.console_config = ferretto::proto::ConsoleConfig {

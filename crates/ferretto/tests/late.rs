@@ -1,4 +1,4 @@
-//! A program that goes on before recordings have begun: they say so.
+//! Test of a program whose first events precede the recording, which reports that.
 
 mod common;
 
@@ -12,7 +12,7 @@ use ferretto_client::Consumer;
 use ferretto_proto::fields::trace_packet;
 use ferretto_wire::Fields;
 
-/// Delays all starts after its own.
+/// Delays the starts of other data sources after its own.
 struct Slow {
     reached: Sender<()>,
     go_on: Mutex<Receiver<()>>,
@@ -31,7 +31,7 @@ impl DataSource for Slow {
 }
 
 #[test]
-fn what_may_be_missing_at_the_beginning_is_said_in_the_recording() {
+fn the_recording_reports_possibly_missing_first_events() {
     let service = Service::start();
     let mut consumer = Consumer::connect(&service.consumers, LIMIT).unwrap();
     let sources = vec![source("test.slow", None), source("track_event", None)];
@@ -43,7 +43,7 @@ fn what_may_be_missing_at_the_beginning_is_said_in_the_recording() {
         reached,
         go_on: go_on_later,
     };
-    // Before track events, so that it starts before them.
+    // Registered before track events, so that it starts first.
     ferretto::register_data_source("test.slow", slow).unwrap();
     let options = ferretto::Options::new().address(service.producers.clone());
     options.wait(Duration::from_millis(1)).init().unwrap();
@@ -64,13 +64,13 @@ fn what_may_be_missing_at_the_beginning_is_said_in_the_recording() {
     let field = trace_packet::PREVIOUS_PACKET_DROPPED;
     let reasons = packets.iter().filter_map(|packet| {
         let fields = Fields::new(packet).map_while(Result::ok);
-        // The last one counts.
+        // The last field takes effect.
         fields
             .filter(|found| found.number == field)
             .last()?
             .as_u64()
     });
-    // The trace tells no more about earlier losses.
+    // The trace reports no earlier losses.
     let late = reasons.filter(|reason| *reason > 1);
     assert_ne!(late.count(), 0);
 }

@@ -1,4 +1,4 @@
-//! The connection is lost while instances are busy.
+//! Test of a connection that is lost while instances are active.
 
 mod common;
 
@@ -8,7 +8,7 @@ use ferretto_client::Consumer;
 
 const NAME: &str = "test.lost";
 
-/// Waits until a service knows the data source, and returns its number.
+/// Waits until a service knows the data source, and returns its id.
 fn number_at(consumer: &mut Consumer) -> u64 {
     loop {
         let state = consumer.query_service_state(LIMIT).unwrap();
@@ -42,7 +42,7 @@ fn sdk_005_and_006_and_015_and_020_what_is_late_does_not_reach_the_next_service(
     let mut old_writer = old.create_writer();
     assert_ne!(old_writer.id(), 0);
 
-    // The service is gone, and the instance takes its time.
+    // The service is gone, and the instance is still stopping.
     drop(service);
     wait_for(&notes, &Note::Stop(0));
     let completion = stops.recv_timeout(LIMIT).unwrap();
@@ -53,8 +53,8 @@ fn sdk_005_and_006_and_015_and_020_what_is_late_does_not_reach_the_next_service(
     assert_eq!(number_at(&mut consumer), number);
     start(&mut consumer, config(vec![source(NAME, None)]));
     wait_for(&notes, &Note::Start(1));
-    // Old writers lead nowhere, and new ones are not to be had from the old instance: its buffer
-    // has a number that means something else now.
+    // Old writers write nowhere, and the old instance creates no working writers: its buffer id
+    // has another meaning now.
     assert_eq!(old.create_writer().id(), 0);
     old_writer
         .new_packet()
@@ -66,7 +66,7 @@ fn sdk_005_and_006_and_015_and_020_what_is_late_does_not_reach_the_next_service(
     completion.complete();
     drop(old);
     wait_for(&notes, &Note::Dropped);
-    // The new one goes on: nobody has told its service that it has stopped.
+    // The new instance goes on: its service was not told of a stop.
     write(&handle, "to the second service");
     assert!(ferretto::flush(LIMIT));
     consumer.disable_tracing(LIMIT).unwrap();

@@ -1,8 +1,8 @@
-//! Events take no lock: recording one executes no instruction that locks memory, which is what
-//! taking a lock begins with.
+//! Events take no lock: recording an event executes no instruction with a lock prefix, which taking
+//! a lock requires.
 //!
-//! The thread runs instruction by instruction while it records, and each one is examined. That also
-//! finds other contention: shared reference counts and counters.
+//! The thread is single-stepped while it records, and each instruction is examined. That also
+//! detects other contention: shared reference counts and counters.
 
 #[cfg(target_arch = "x86_64")]
 mod common;
@@ -75,11 +75,10 @@ mod x86_64 {
         let mut rounds = 0;
         let decoded = recorder.record(None, || {
             for (name, work) in kinds {
-                // A thread's one-time work is done then.
+                // This completes the thread's one-time work.
                 (0..2).for_each(work);
                 rounds += 2;
-                // A full chunk is handed over, which takes a lock; the next round fits into the new
-                // one.
+                // Committing a full chunk takes a lock; the next round fits into the new chunk.
                 let is_free = (2..2 + ROUNDS).any(|index| {
                     rounds += 1;
                     step_through(|| work(index)) == 0
@@ -90,7 +89,7 @@ mod x86_64 {
         });
         assert_eq!(decoded.events.len() as u64, 2 * rounds);
 
-        // And none at all if nobody records.
+        // Without a recording, no lock at all is allowed.
         for (name, work) in kinds {
             work(0);
             assert_eq!(step_through(|| work(1)), 0, "{name}");

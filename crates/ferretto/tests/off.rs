@@ -1,5 +1,5 @@
-//! The feature `off`: everything compiles, trace points are gone, and the rest works as if nobody
-//! traced anything.
+//! Test of the feature `off`: everything compiles, trace points are removed, and the rest works as
+//! without events.
 //!
 //! `cargo test -p ferretto --features off --test off`
 
@@ -18,7 +18,7 @@ impl DataSource for Source {
     fn setup(&self, _: &ferretto::proto::DataSourceConfig) {}
 }
 
-/// Stands for the value of an argument.
+/// A stand-in for the value of an argument.
 fn never<T>() -> T {
     panic!("an argument was evaluated")
 }

@@ -1,4 +1,4 @@
-//! Tests of trace points of data sources on their threads.
+//! Tests of the trace points of data sources, on several threads.
 
 mod common;
 
@@ -49,12 +49,12 @@ fn sdk_017_trace_points_inside_others_are_dropped() {
         "nested",
         "with an argument",
         inside = {
-            // Evaluated before the event begins.
+            // Arguments are evaluated before the event begins.
             write(&handle, "in an argument");
             1
         }
     );
-    // One that ends early leaves nothing behind.
+    // A trace point that panics leaves no state behind.
     let early = catch_unwind(AssertUnwindSafe(|| {
         handle.trace(|_| std::panic::resume_unwind(Box::new(())));
     }));
@@ -77,8 +77,8 @@ struct Kept(Option<Sender<&'static str>>);
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // Recorded or not, trace points here do no harm: inside a trace point, and while a thread
-        // ends.
+        // Trace points here are harmless, recorded or not: inside a trace point, and while a
+        // thread ends.
         ferretto::instant!("telling", "while dropped");
         if let Some(sender) = &self.0 {
             let _ = sender.send("dropped");
@@ -112,12 +112,12 @@ fn sdk_018_threads_give_up_what_they_keep_of_a_recording_that_has_stopped() {
     });
     stop(&mut first);
     assert!(receiver.try_recv().is_err());
-    // Any trace point will do.
+    // Any trace point suffices.
     ferretto::instant!("telling", "of another kind");
     assert_eq!(receiver.try_recv(), Ok("dropped"));
     first.free_buffers(LIMIT).unwrap();
 
-    // A thread that ends hands over its packets.
+    // A thread that ends commits its packets.
     start(&mut first, config(vec![source("test.telling", None)]));
     std::thread::spawn(move || {
         handle.trace(|context| {
@@ -136,8 +136,7 @@ fn sdk_018_threads_give_up_what_they_keep_of_a_recording_that_has_stopped() {
     assert!(text.contains("of another kind"));
 }
 
-/// Runs a trace point, has the state cleared, and returns the thread's state at the next trace
-/// point.
+/// Runs a trace point, clears the state, and returns the thread's state at the next trace point.
 fn cleared(noted: (Noted, Ends), name: &str) -> u32 {
     let (handle, Ends { notes, .. }) = known(noted, name);
     let mut consumer = consumer();
@@ -148,10 +147,10 @@ fn cleared(noted: (Noted, Ends), name: &str) -> u32 {
     }
     .into();
     start(&mut consumer, config);
-    // However often it was cleared before, and is after: only the first trace point counts.
+    // The number of clears before and after does not matter; only the next trace point counts.
     write(&handle, "1");
     wait_for(&notes, &Note::Clear(0));
-    // The background thread clears before it tells.
+    // The background thread clears the state before it reports that.
     let mut kept = 0;
     handle.trace(|context| kept = *context.state());
     stop(&mut consumer);
@@ -166,7 +165,7 @@ fn sdk_019_what_threads_keep_is_cleared() {
 }
 
 #[test]
-fn an_instance_is_known_to_its_trace_points() {
+fn trace_points_can_access_their_instance() {
     let name = "test.known";
     let (handle, Ends { notes, .. }) = known(Noted::new(), name);
     let mut consumer = consumer();
@@ -183,7 +182,7 @@ fn an_instance_is_known_to_its_trace_points() {
     assert_eq!(instance.config().name.as_deref(), Some(name.as_bytes()));
     assert_eq!(instance.backend(), ferretto::BackendKind::System);
     stop(&mut consumer);
-    // It lives for as long as it is held, but leads nowhere.
+    // The instance exists as long as it is held, but its writers write nowhere.
     assert!(notes.try_iter().all(|note| note != Note::Dropped));
     drop(instance);
     wait_for(&notes, &Note::Dropped);

@@ -1,4 +1,5 @@
-//! A data source whose packets patch a table, in a ring buffer that is too small for them.
+//! Test of a data source whose packets patch a table, in a ring buffer that overwrites some of
+//! them.
 
 mod common;
 
@@ -18,7 +19,7 @@ const PATCH: u32 = 6;
 const STATE: u32 = 7;
 const PROTOVMS: u32 = 125;
 
-/// The number of times a cell of the table is changed.
+/// The number of changes to the table.
 const CHANGES: u64 = 2000;
 const CELLS: u64 = 30;
 
@@ -31,7 +32,7 @@ impl DataSource for Table {
     fn setup(&self, _: &DataSourceConfig) {}
 }
 
-/// Merges the cells of a patch into the table.
+/// Returns a program that merges the cells of a patch into the table.
 fn program() -> Vec<u8> {
     let select = |cursor: u64, field: u32, nested: &[u8]| {
         encode(|instruction| {
@@ -50,12 +51,12 @@ fn program() -> Vec<u8> {
     encode(|program| program.bytes(2, &whole))
 }
 
-/// The cell that a change is about, and its value then.
+/// Returns the cell and the new value of a change.
 fn change(number: u64) -> (u32, u64) {
     (10 + (number * 7 % CELLS) as u32, number * number % 997)
 }
 
-/// The table after so many changes, with their number in field 1.
+/// Returns the table after `changes` changes, with their number in field 1.
 fn table_after(changes: u64) -> BTreeMap<u32, u64> {
     let mut table: BTreeMap<_, _> = (1..=changes).map(change).collect();
     table.insert(1, changes);
@@ -115,7 +116,7 @@ fn protovm_033_a_trace_opens_with_the_state_that_was_overwritten() {
     let instance = vms.unwrap().as_message().unwrap().next().unwrap().unwrap();
     let of = |field| Fields::find(field, instance.as_bytes().unwrap()).unwrap();
     assert_eq!(of(1).as_bytes().unwrap(), program());
-    // As a reader goes on: from the state, with the same program, packet by packet.
+    // A reader continues from the state with the same program, packet by packet.
     let program = Program::parse(of(1).as_bytes().unwrap()).unwrap();
     let limit = of(3).as_u64().unwrap() * 1024;
     let mut vm = Vm::with_state(program, limit, of(2).as_bytes().unwrap());

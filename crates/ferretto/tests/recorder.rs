@@ -1,4 +1,4 @@
-//! Recordings in a few lines, made in the process itself.
+//! Tests of in-process recordings made by `record`, `Recorder` and `FlightRecorder`.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use ferretto_wire::Fields;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// One at a time: a service makes no more than five recordings for one user.
+/// One test at a time: a service allows five sessions per user.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -25,7 +25,7 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// The names of slices and moments in a file.
+/// Returns the names of slices and instants in a file.
 fn names(path: &PathBuf) -> Vec<String> {
     let trace = Trace::read(&std::fs::read(path).unwrap());
     let nodes = trace.nodes().filter(|node| node.value.is_none());
@@ -33,7 +33,7 @@ fn names(path: &PathBuf) -> Vec<String> {
 }
 
 #[test]
-fn a_file_is_recorded_for_as_long_as_a_value_lives() {
+fn a_file_is_recorded_until_the_recording_is_dropped() {
     let _turn = turn();
     let folder = folder();
     let path = folder.path().join("trace");
@@ -49,7 +49,7 @@ fn a_file_is_recorded_for_as_long_as_a_value_lives() {
     assert_eq!(names, ["meanwhile"]);
 }
 
-/// A writer that tells how much it has.
+/// A writer whose content can be inspected.
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<u8>>>);
 
@@ -65,7 +65,7 @@ impl std::io::Write for Shared {
 }
 
 #[test]
-fn what_is_recorded_is_written_meanwhile_and_at_the_end() {
+fn packets_are_written_periodically_and_at_the_end() {
     let _turn = turn();
     let written = Shared::default();
     let recording = Recorder::new()
@@ -88,7 +88,7 @@ fn what_is_recorded_is_written_meanwhile_and_at_the_end() {
 }
 
 #[test]
-fn a_writer_that_fails_is_told_of_at_the_end() {
+fn an_error_of_the_writer_is_reported_at_the_end() {
     let _turn = turn();
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
     let recording = Recorder::new()
@@ -103,7 +103,7 @@ fn a_writer_that_fails_is_told_of_at_the_end() {
 }
 
 #[test]
-fn a_flight_recorder_is_read_again_and_again() {
+fn a_flight_recorder_can_be_dumped_repeatedly() {
     let _turn = turn();
     let recorder = FlightRecorder::options()
         .track_events(TrackEvents::only(&["flight"]))
@@ -125,7 +125,7 @@ fn a_flight_recorder_is_read_again_and_again() {
 }
 
 #[test]
-fn a_flight_recorder_forgets_the_oldest_and_stays_readable() {
+fn a_wrapped_flight_recorder_stays_readable() {
     let _turn = turn();
     let recorder = FlightRecorder::options()
         .track_events(TrackEvents::only(&["wrap"]))
@@ -153,8 +153,8 @@ fn a_flight_recorder_forgets_the_oldest_and_stays_readable() {
                 .to_string()
                 .starts_with("(some events are lost)\nthread ");
         let has_wrapped = trace.find("the oldest").is_none();
-        // The service says every millisecond that all is to be repeated; when the threads hear of
-        // it takes what it takes.
+        // The service asks for cleared state every millisecond; the threads see the request some
+        // time later.
         if is_complete && has_thread && has_wrapped {
             break;
         }
@@ -163,7 +163,7 @@ fn a_flight_recorder_forgets_the_oldest_and_stays_readable() {
 }
 
 #[test]
-fn what_is_left_in_a_ring_can_be_read_though_nobody_asked_for_repetition() {
+fn a_wrapped_ring_is_readable_without_periodic_clears() {
     let _turn = turn();
     let session = Session::open(Backend::InProcess).unwrap();
     session.set_up(only("around").buffer(Buffer::ring(512)));
@@ -181,7 +181,7 @@ fn what_is_left_in_a_ring_can_be_read_though_nobody_asked_for_repetition() {
         there > 10_000 && there < 100_000,
         "the ring is full: {there}"
     );
-    // All but the first 64 KiB of what is left, at most.
+    // All but at most the first 64 KiB of the remaining data.
     assert!(readable * 8 >= there * 7, "{readable} of {there}");
 }
 
@@ -203,7 +203,7 @@ fn a_panic_leaves_a_trace() {
             panic!("a panic for the test");
         });
         thread.join().unwrap_err();
-        // It is there when the thread is gone, and was still running at the time.
+        // The trace exists when the thread has ended, and contains its open slice.
         let trace = Trace::read(&std::fs::read(&path).unwrap());
         let outer = trace.nodes().filter(|node| node.end.is_none());
         assert_eq!(outer.count(), 1, "{trace}");
@@ -250,7 +250,7 @@ fn a_trigger_leaves_a_trace() {
 }
 
 #[test]
-fn the_best_service_that_there_is_records() {
+fn the_best_available_service_records() {
     let _turn = turn();
     let session = Session::open(Backend::Best).unwrap();
     session.set_up(RecordingConfig::new());

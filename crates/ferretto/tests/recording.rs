@@ -1,4 +1,4 @@
-//! A program that uses this library, and a service that records it.
+//! End-to-end test: a program that uses this library, and a service that records it.
 
 mod common;
 
@@ -15,7 +15,7 @@ static TAGGED: Category = Category::new("tagged")
     .description("described")
     .tags(&["debug"]);
 
-/// A data source that notes its callbacks.
+/// A data source that reports its callbacks.
 struct Custom(mpsc::Sender<&'static str>);
 
 impl DataSource for Custom {
@@ -46,7 +46,7 @@ impl DataSource for Custom {
     }
 }
 
-/// The track events of a trace as text: type, category, name, arguments.
+/// Returns the track events of a trace as text: type, category, name, arguments.
 fn events(packets: &[Vec<u8>]) -> Vec<String> {
     let mut names: BTreeMap<(u64, u32, u64), String> = BTreeMap::new();
     let mut events = Vec::new();
@@ -113,7 +113,7 @@ fn work() {
 fn a_program_is_recorded() {
     let service = Service::start();
 
-    // Before it is initialised nothing works, and nothing breaks.
+    // Trace points before the initialisation are harmless.
     ferretto::instant!("app", "too early");
     assert!(!ferretto::flush(LIMIT));
     let (sender, notes) = mpsc::channel();
@@ -145,7 +145,7 @@ fn a_program_is_recorded() {
     assert_eq!(events(&packets), [expected, expected].concat());
     consumer.free_buffers(LIMIT).unwrap();
 
-    // The second has a filter; and packets that are not flushed arrive as well.
+    // The second recording has a filter; packets that are not flushed arrive as well.
     let filter = encode(|config| {
         config.string(1, "*");
         config.string(2, "other");
@@ -168,10 +168,10 @@ fn a_program_is_recorded() {
     consumer.free_buffers(LIMIT).unwrap();
     assert!(!TAGGED.is_enabled());
 
-    // Nobody records: nothing is written.
+    // Without a recording, nothing is written.
     work();
 
-    // Packets of one's own.
+    // Custom packets.
     let custom = ferretto::register_data_source("custom", Custom(sender)).unwrap();
     assert!(ferretto::flush(LIMIT), "the service knows it now");
     start(&mut consumer, config(vec![source("custom", None)]));
@@ -208,6 +208,6 @@ fn a_program_is_recorded() {
     assert!(text.contains("app") && text.contains("described"), "{text}");
 
     drop(service);
-    // The service is gone; life goes on.
+    // Tracing without the service is harmless.
     ferretto::instant!("app", "alone");
 }

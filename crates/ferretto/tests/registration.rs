@@ -1,4 +1,4 @@
-//! Tests of the descriptors that services get of data sources.
+//! Tests of the data source descriptors at the service.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn described(consumer: &mut Consumer, name: &str) -> Vec<DataSourceDescriptor> {
 
 #[test]
 fn sdk_007_and_008_data_sources_are_described_and_counted() {
-    // Before anything is set up, and afterwards.
+    // Before and after the set-up.
     let early = Noted::new().0.register("test.early");
     let service = Service::start();
     let options = ferretto::Options::new().address(service.producers.clone());
@@ -56,7 +56,7 @@ fn sdk_007_and_008_data_sources_are_described_and_counted() {
         Some(true)
     );
 
-    // A description can change, but for the name.
+    // A descriptor can change, except for the name.
     early.update(DataSourceDescriptor {
         name: Some(b"test.other".to_vec()),
         track_event_descriptor: Some(vec![0x0a, 0]),
@@ -68,7 +68,7 @@ fn sdk_007_and_008_data_sources_are_described_and_counted() {
     assert_eq!(updated[0].id, early_known.id);
     assert!(updated[0].track_event_descriptor.is_some());
 
-    // Three are there.
+    // Three are registered.
     for number in 3..32 {
         Noted::new().0.register(&format!("test.{number}"));
     }

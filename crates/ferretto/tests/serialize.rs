@@ -33,7 +33,7 @@ enum Simple {
     On,
 }
 
-/// Gives up in the middle.
+/// A value whose serialization fails in the middle.
 struct Failing;
 
 impl Serialize for Failing {
@@ -46,7 +46,7 @@ impl Serialize for Failing {
     }
 }
 
-/// A map in a map, and so on.
+/// Nested maps.
 struct Deep(u32);
 
 impl Serialize for Deep {
@@ -60,7 +60,7 @@ impl Serialize for Deep {
 
 // One test, since a process has one connection.
 #[test]
-fn what_serde_serializes_is_recorded() {
+fn serde_values_are_recorded() {
     let config = Config {
         name: "x",
         limits: vec![1, 2],

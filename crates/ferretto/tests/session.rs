@@ -1,4 +1,4 @@
-//! Recordings controlled from inside the program that is recorded.
+//! Tests of recordings that are controlled from inside the recorded program.
 
 mod common;
 
@@ -13,7 +13,7 @@ use ferretto::session::{
 };
 use ferretto_wire::Fields;
 
-/// The service that all tests share, with this process as producer.
+/// Returns the service that all tests share, with this process as producer.
 fn service() -> &'static Service {
     static SERVICE: OnceLock<Service> = OnceLock::new();
     SERVICE.get_or_init(|| {
@@ -28,8 +28,8 @@ fn service() -> &'static Service {
     })
 }
 
-/// Runs a test with sessions of a service that is reached by sockets, and of the one in this
-/// process. One test at a time: a service makes no more than five recordings for one user.
+/// Runs a test with sessions of an external service and of the in-process service. One test at a
+/// time: a service allows five sessions per user.
 fn each(test: impl Fn(&dyn Fn() -> Session)) {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,12 +39,12 @@ fn each(test: impl Fn(&dyn Fn() -> Session)) {
     }
 }
 
-/// The track events of one category.
+/// Returns a config with the track events of one category.
 fn only(category: &str) -> RecordingConfig {
     RecordingConfig::new().track_events(TrackEvents::only(&[category]))
 }
 
-/// The packets of a trace file; panics if it is none.
+/// Returns the packets of a trace file; panics if it is malformed.
 fn packets(trace: &[u8]) -> Vec<&[u8]> {
     let mut packets = Vec::new();
     for field in Fields::new(trace).map(Result::unwrap) {
@@ -54,7 +54,7 @@ fn packets(trace: &[u8]) -> Vec<&[u8]> {
     packets
 }
 
-/// The names of the track events that are interned, in order.
+/// Returns the names of the interned track events, in order.
 fn names(trace: &[u8]) -> Vec<String> {
     let mut names = Vec::new();
     for packet in packets(trace) {
@@ -69,7 +69,7 @@ fn names(trace: &[u8]) -> Vec<String> {
     names
 }
 
-/// Reads what is there now.
+/// Flushes and reads the available packets.
 fn flush_and_read(session: &Session) -> Vec<u8> {
     session.flush(LIMIT).wait().unwrap();
     session.read(LIMIT).wait().unwrap()
@@ -93,7 +93,7 @@ fn sdk_023_an_empty_session_starts_and_a_bad_one_says_why_not() {
         session.stop(LIMIT).wait().unwrap();
         assert!(!packets(&session.read(LIMIT).wait().unwrap()).is_empty());
 
-        // A config without buffers whose data source wants the second.
+        // A config without buffers whose data source uses the second buffer.
         let mut config = RecordingConfig::new().data_source_named("track_event");
         config.message_mut().data_sources[0]
             .config
@@ -142,7 +142,7 @@ fn sdk_025_start_and_stop_without_a_config_are_errors() {
             matches!(error, SessionError::NotRunning { .. }),
             "{error:?}"
         );
-        // Stopping clears the config, and is done at once the second time.
+        // Stopping clears the config, and completes at once the second time.
         session.set_up(RecordingConfig::new());
         session.start(LIMIT).wait().unwrap();
         let error = session.start(LIMIT).wait().unwrap_err();
@@ -166,7 +166,7 @@ fn sdk_026_reads_yield_whole_packets_and_each_only_once() {
         ferretto::instant!("sdk26", "second");
         assert!(ferretto::flush(LIMIT));
         assert_eq!(names(&flush_and_read(&session)), ["second"]);
-        // Two reads at a time take turns; everything comes once.
+        // Two simultaneous reads are served in order; every packet is read once.
         ferretto::instant!("sdk26", "third");
         assert!(ferretto::flush(LIMIT));
         session.stop(LIMIT).wait().unwrap();
@@ -179,7 +179,7 @@ fn sdk_026_reads_yield_whole_packets_and_each_only_once() {
 }
 
 #[test]
-fn what_is_read_for_nobody_comes_with_the_next_read() {
+fn packets_of_an_abandoned_read_come_with_the_next_read() {
     each(|open| {
         let session = open();
         session.set_up(only("unread"));
@@ -188,7 +188,7 @@ fn what_is_read_for_nobody_comes_with_the_next_read() {
         assert!(ferretto::flush(LIMIT));
         session.stop(LIMIT).wait().unwrap();
         drop(session.read(LIMIT));
-        // And of one that is there already, but never looked at.
+        // The same for a completed read whose result is not taken.
         let finished = session.read(LIMIT);
         session.stats(LIMIT).wait().unwrap();
         drop(finished);
@@ -242,7 +242,7 @@ fn sdk_029_a_copy_is_readable_and_an_unknown_name_an_error() {
         let cloned = copy.clone_named("sdk29", LIMIT).wait().unwrap();
         assert_ne!(cloned.uuid, (0, 0));
         assert_eq!(names(&copy.read(LIMIT).wait().unwrap()), ["copied"]);
-        // The original has it still.
+        // The original still has its packets.
         assert_eq!(names(&flush_and_read(&session)), ["copied"]);
 
         let error = open()
@@ -255,14 +255,14 @@ fn sdk_029_a_copy_is_readable_and_an_unknown_name_an_error() {
 }
 
 #[test]
-fn events_are_told() {
+fn events_are_reported() {
     each(|open| {
         let session = open();
         session.set_up(only("observed"));
         session.start(LIMIT).wait().unwrap();
         let mut seen = Vec::new();
         while !matches!(seen.last(), Some(SessionEvent::Ended { .. })) {
-            // The event of a call that was given up is not lost.
+            // The event of an abandoned call is not lost.
             drop(session.next_event(LIMIT));
             let event = session.next_event(LIMIT).wait().unwrap();
             if event == SessionEvent::AllStarted {
@@ -278,7 +278,7 @@ fn events_are_told() {
 }
 
 #[test]
-fn the_service_is_asked() {
+fn the_service_can_be_queried() {
     each(|open| {
         let session = open();
         session.set_up(
@@ -307,7 +307,7 @@ fn a_deferred_session_is_created_when_set_up() {
     each(|open| {
         let session = open();
         session.set_up(only("deferred").unique_name("deferred").deferred_start());
-        // Another one of the name is refused, so it exists.
+        // Another session with the same name is refused, so it exists.
         let other = open();
         session.capabilities(LIMIT).wait().unwrap();
         other.set_up(only("deferred").unique_name("deferred"));
@@ -334,7 +334,7 @@ fn a_trace_is_written_as_it_is_read_or_by_the_service() {
         let trace = session.read_into(Vec::new(), LIMIT).wait().unwrap();
         assert_eq!(names(&trace), ["into"]);
 
-        // One that fails.
+        // A failing writer.
         session.set_up(only("written"));
         session.start(LIMIT).wait().unwrap();
         session.stop(LIMIT).wait().unwrap();
@@ -345,7 +345,7 @@ fn a_trace_is_written_as_it_is_read_or_by_the_service() {
         let error = session.read_into(full, LIMIT).wait().unwrap_err();
         assert!(matches!(error, SessionError::Write(_)), "{error:?}");
 
-        // By the service.
+        // A trace that the service writes.
         let file = tempfile();
         session.set_up(
             only("written").write_into(file.try_clone().unwrap(), Duration::from_secs(3600)),
@@ -357,12 +357,12 @@ fn a_trace_is_written_as_it_is_read_or_by_the_service() {
         let mut trace = vec![0; file.metadata().unwrap().len() as usize];
         std::os::unix::fs::FileExt::read_exact_at(&file, &mut trace, 0).unwrap();
         assert_eq!(names(&trace), ["by the service"]);
-        // Packets in the file are nowhere else.
+        // Packets in the file are not available elsewhere.
         assert!(names(&session.read(LIMIT).wait().unwrap()).is_empty());
     });
 }
 
-/// A file without a name.
+/// Returns an unnamed file.
 fn tempfile() -> std::fs::File {
     let flags = rustix::fs::MemfdFlags::CLOEXEC;
     rustix::fs::memfd_create("trace", flags).unwrap().into()
@@ -380,7 +380,7 @@ fn a_callback_gets_the_answer_and_may_drop_the_session() {
             sender.send(result).unwrap();
         });
         receiver.recv_timeout(LIMIT).unwrap().unwrap();
-        // One that is there already.
+        // An answer that is already available.
         let session = open();
         let call = session.stop(LIMIT);
         session.capabilities(LIMIT).wait().unwrap();
@@ -391,7 +391,7 @@ fn a_callback_gets_the_answer_and_may_drop_the_session() {
 }
 
 #[test]
-fn whole_configs_are_taken() {
+fn complete_configs_are_accepted() {
     each(|open| {
         use ferretto::proto::Message as _;
         let message = only("whole")

@@ -1,4 +1,4 @@
-//! Forked children have no part in the sessions of their parent.
+//! Forked children do not share the sessions of their parent.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn a_child_cannot_use_its_parents_session_and_does_not_hang() {
             "{error:?}"
         );
         drop(session);
-        // It can have its own.
+        // The child can open its own session.
         let session = Session::open(Backend::InProcess).unwrap();
         session.set_up(RecordingConfig::new());
         session.start(LIMIT).wait().unwrap();
@@ -29,7 +29,7 @@ fn a_child_cannot_use_its_parents_session_and_does_not_hang() {
         assert!(!session.read(LIMIT).wait().unwrap().is_empty());
     });
     assert!(child.unwrap().wait());
-    // The parent's goes on.
+    // The parent's session goes on.
     let session = inherited.unwrap();
     session.flush(LIMIT).wait().unwrap();
     session.stop(LIMIT).wait().unwrap();

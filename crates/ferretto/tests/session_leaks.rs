@@ -1,4 +1,4 @@
-//! Sessions leave nothing behind, whenever they are dropped.
+//! Test that dropped sessions do not leak.
 
 use std::time::{Duration, Instant};
 
@@ -7,13 +7,13 @@ use ferretto::{Backends, FlightRecorder};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Counts the threads and descriptors that the process has.
+/// Counts the threads and descriptors of the process.
 fn holdings() -> (usize, usize) {
     let count = |folder| std::fs::read_dir(folder).unwrap().count();
     (count("/proc/self/task"), count("/proc/self/fd"))
 }
 
-/// Sessions in all states, dropped.
+/// Drops sessions in all states.
 fn sessions(number: u32) {
     let open = || Session::open(Backend::InProcess).unwrap();
     let set_up = |session: &Session| {
@@ -41,11 +41,11 @@ fn sessions(number: u32) {
     session.start(LIMIT).wait().unwrap();
     let stop = session.stop(LIMIT);
     drop(session);
-    // It may have been made, or not.
+    // The recording may have started or not.
     drop(stop.wait());
     let recorder = FlightRecorder::options().start().unwrap();
     recorder.dump_into(Vec::new()).unwrap();
-    // Sessions that the service has not noticed the end of count as such.
+    // The service counts sessions until it notices their end.
     let session = open();
     drop(recorder);
     let deadline = Instant::now() + LIMIT;
@@ -58,15 +58,14 @@ fn sessions(number: u32) {
     }
 }
 
-// One test, since it looks at the whole process.
+// One test, since it checks the whole process.
 #[test]
-fn nothing_is_left_of_sessions() {
+fn dropped_sessions_do_not_leak() {
     let options = ferretto::Options::new().backends(Backends::IN_PROCESS);
     options.wait(LIMIT).init().unwrap();
     sessions(0);
     let deadline = Instant::now() + LIMIT;
-    // Threads that have nothing left to do are about to end. Remains of the first round are gone,
-    // too.
+    // Threads without work end soon. This also waits for the remains of the first round.
     let settle = |before: (usize, usize)| loop {
         let now = holdings();
         if now.0 <= before.0 && now.1 <= before.1 {

@@ -1,4 +1,4 @@
-//! A policy decides which sessions may connect.
+//! Test of the policy that decides which sessions may connect.
 
 mod common;
 
@@ -10,7 +10,7 @@ use ferretto::session::{
     Backend, BackendKind, RecordingConfig, Session, SessionError, SessionEvent, set_policy,
 };
 
-// One test, since the policy is the process's.
+// One test, since the policy is process-wide.
 #[test]
 fn sdk_031_a_refusal_looks_like_a_lost_connection() {
     let service = Service::start();
@@ -22,7 +22,7 @@ fn sdk_031_a_refusal_looks_like_a_lost_connection() {
     let (sender, asked) = mpsc::channel();
     set_policy(move |request| sender.send(request).unwrap());
 
-    // Refused, later and on another thread.
+    // Refused later, on another thread.
     let session = open();
     let start = session.start(LIMIT);
     let request = asked.recv_timeout(LIMIT).unwrap();
@@ -36,7 +36,7 @@ fn sdk_031_a_refusal_looks_like_a_lost_connection() {
     let event = session.next_event(LIMIT).wait().unwrap();
     assert!(matches!(event, SessionEvent::Disconnected { .. }));
 
-    // Forgotten, which is a refusal.
+    // Dropped, which is a refusal.
     let session = open();
     drop(asked.recv_timeout(LIMIT).unwrap());
     let error = session.start(LIMIT).wait().unwrap_err();
@@ -45,7 +45,7 @@ fn sdk_031_a_refusal_looks_like_a_lost_connection() {
         "{error:?}"
     );
 
-    // Undecided: calls end all the same, and the session can be dropped.
+    // Undecided: calls still time out, and the session can be dropped.
     let session = open();
     let request = asked.recv_timeout(LIMIT).unwrap();
     let error = session.start(Duration::from_millis(1)).wait().unwrap_err();

@@ -1,4 +1,4 @@
-//! Sessions whose service is absent, silent, lost, or not allowed: every call ends, and says why.
+//! Sessions whose service is absent, silent, lost, or forbidden: every call fails with the reason.
 
 mod common;
 
@@ -14,13 +14,13 @@ use common::{LIMIT, Service};
 use ferretto::Address;
 use ferretto::session::{Backend, Call, RecordingConfig, Session, SessionError, SessionEvent};
 
-/// A limit that is meant to pass.
+/// A time limit that is expected to pass.
 const SHORT: Duration = Duration::from_millis(20);
 
 type Outcome = Result<(), SessionError>;
 type Wait = Box<dyn FnOnce() -> Outcome>;
 
-/// Every call there is.
+/// Makes every kind of call.
 fn calls(session: &Session, limit: Duration) -> Vec<(&'static str, Wait)> {
     fn wait<T: 'static>(call: Call<T>) -> Wait {
         Box::new(|| call.wait().map(drop))
@@ -50,7 +50,7 @@ fn assert_disconnected(name: &str, result: Outcome) {
     }
 }
 
-/// A listener that accepts nothing.
+/// Creates a listener that accepts no connection.
 fn silent(name: &str) -> (UnixListener, Backend) {
     let name = format!("ferretto-silent-{}-{name}", std::process::id()).into_bytes();
     let address = SocketAddr::from_abstract_name(&name).unwrap();
@@ -63,7 +63,7 @@ fn sdk_024_without_a_service_every_call_fails() {
     let nowhere = Address::Abstract(format!("ferretto-nowhere-{}", std::process::id()).into());
     let session = Session::open(Backend::At(nowhere)).unwrap();
     session.set_up(RecordingConfig::new());
-    // Both those made before it is known and those made after.
+    // Calls made before the absence is known, and after.
     for _ in 0..2 {
         for (name, wait) in calls(&session, LIMIT) {
             assert_disconnected(name, wait());
@@ -86,7 +86,7 @@ fn sdk_024_a_silent_service_is_waited_for_no_longer_than_the_limit() {
             "{name}: {error:?}"
         );
     }
-    // Futures, too: the session's thread keeps the time.
+    // Futures time out, too: the session's thread keeps the time.
     let error = block_on(session.service_state(SHORT)).unwrap_err();
     assert!(matches!(error, SessionError::TimedOut { .. }), "{error:?}");
     let error = block_on(session.next_event(SHORT)).unwrap_err();
@@ -120,7 +120,7 @@ fn sdk_024_a_service_lost_while_it_works_fails_what_waits() {
     for (name, wait) in calls(&session, LIMIT) {
         assert_disconnected(name, wait());
     }
-    // Earlier events still arrive, then the end.
+    // Earlier events still arrive, then the disconnection.
     let mut events = Vec::new();
     while let Ok(event) = session.next_event(LIMIT).wait() {
         events.push(event);
@@ -153,11 +153,11 @@ fn sessions_may_be_dropped_at_any_stage() {
     session.start(LIMIT).wait().unwrap();
     calls.push(session.wait_for_end(LIMIT));
     drop(session);
-    // Calls that nobody can answer any more fail.
+    // Calls that can no longer be answered fail.
     for call in calls {
         call.wait().unwrap_err();
     }
-    // The recording is over: its name is free, as soon as the service has noticed.
+    // The recording has ended: its name is free once the service has noticed.
     let session = open();
     let started = (0..1000).find_map(|_| {
         session.set_up(RecordingConfig::new().unique_name("dropped"));
@@ -180,7 +180,7 @@ impl Wake for Unpark {
     }
 }
 
-/// The smallest executor there is.
+/// A minimal executor.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut future = pin!(future);
@@ -200,7 +200,7 @@ fn calls_are_futures_of_any_executor() {
         session.set_up(RecordingConfig::new());
         session.start(LIMIT).await?;
         session.flush(LIMIT).await?;
-        // A future that was polled and is dropped does no harm.
+        // Dropping a polled future is harmless.
         let mut given_up = Box::pin(session.wait_for_end(LIMIT));
         let polled = std::future::poll_fn(|context| {
             Poll::Ready(given_up.as_mut().poll(context).is_pending())
@@ -214,7 +214,7 @@ fn calls_are_futures_of_any_executor() {
 }
 
 #[test]
-fn sessions_and_calls_go_to_any_thread() {
+fn sessions_and_calls_are_send() {
     fn is_shared<T: Send + Sync>() {}
     is_shared::<Session>();
     is_shared::<Call<Vec<u8>>>();
@@ -234,7 +234,7 @@ fn many_threads_use_one_session() {
                     let stats = session.stats(LIMIT);
                     let read = session.read(LIMIT);
                     let flush = session.flush(LIMIT);
-                    // Given up; the others' calls are answered all the same.
+                    // An abandoned call; the other calls are still answered.
                     drop(session.service_state(LIMIT));
                     flush.wait().unwrap();
                     read.wait().unwrap();

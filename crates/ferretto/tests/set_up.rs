@@ -1,4 +1,4 @@
-//! Setting up before there is a service, and with several.
+//! Tests of a set-up before there is a service, and with several services.
 
 mod common;
 
@@ -10,7 +10,7 @@ use ferretto::{Backends, Options};
 use ferretto_client::Consumer;
 use ferretto_client::transport::AtAddress;
 
-/// Waits until a service knows this process, and returns the name it knows it by.
+/// Waits until a service knows this process, and returns its producer name.
 fn name_at(consumer: &mut Consumer) -> String {
     loop {
         let state = consumer.query_service_state(LIMIT).unwrap();
@@ -36,18 +36,18 @@ fn has(packets: &[Vec<u8>], text: &str) -> bool {
 fn sdk_001_and_003_services_come_later_and_are_added() {
     let sockets = Sockets::new();
     let producers = ferretto::Address::Path(sockets.path("producer"));
-    // There is nobody.
+    // There is no service.
     let options = || Options::new().address(producers.clone());
     options().name("first").wait(LIMIT).init().unwrap();
     ferretto::instant!("set-up", "unheard");
     assert!(!ferretto::flush(LIMIT));
 
-    // Its socket is enough for it to be noticed.
+    // The library notices the service's socket.
     let service = Service::start_at(&sockets);
     let mut system = Consumer::connect(&service.consumers, LIMIT).unwrap();
     assert_eq!(name_at(&mut system), "first");
 
-    // Others can be added, and what is there stays as it is.
+    // Other services can be added without a change to existing ones.
     assert_eq!(Backends::from_bits(8), None);
     assert_eq!(
         Backends::from_bits(6),
@@ -77,7 +77,7 @@ fn sdk_001_and_003_services_come_later_and_are_added() {
         1
     );
 
-    // All record at the same time.
+    // All services record at the same time.
     for consumer in [&mut system, &mut custom, &mut local] {
         start(consumer, config(vec![source("track_event", None)]));
     }

@@ -1,13 +1,11 @@
-//! Recording before a service asks.
+//! Tests of startup tracing.
 
 mod common;
 
 use std::time::Duration;
 
 use common::noted::{Ends, Note, texts, wait_for, write};
-use common::startup::{
-    NAME, Outcome, both, both_in_other_words, expecting, stalling, start_and_wait,
-};
+use common::startup::{NAME, Outcome, both, both_reordered, expecting, stalling, start_and_wait};
 use common::{LIMIT, Service, Sockets, config, source, start, stop};
 use ferretto::{BackendKind, StartupError};
 use ferretto_client::Consumer;
@@ -36,7 +34,7 @@ fn sdk_021_and_022_and_032_what_was_recorded_early_is_part_of_the_recording_that
     let in_process = options.backend(BackendKind::InProcess);
     assert_eq!(in_process.start().unwrap_err(), StartupError::InProcess);
 
-    // One that nobody asks for in time, and one that is given up.
+    // One that is not adopted in time, and one that is aborted.
     for timeout in [Some(Duration::ZERO), None] {
         let (options, outcome) = expecting(both("nobody"));
         let tracing = options.timeout(timeout).start().unwrap();
@@ -61,7 +59,7 @@ fn sdk_021_and_022_and_032_what_was_recorded_early_is_part_of_the_recording_that
     let mut was_startup = false;
     handle.trace(|context| was_startup = context.instance().unwrap().is_startup());
     assert!(was_startup);
-    // More than there is room for: under no policy does a writer wait.
+    // More than there is room for: no policy makes a writer wait.
     let long = "x".repeat(1000);
     let mut losses = 0;
     for _ in 0..200 {
@@ -72,8 +70,8 @@ fn sdk_021_and_022_and_032_what_was_recorded_early_is_part_of_the_recording_that
 
     let service = Service::start_at(&sockets);
     let mut consumer = Consumer::connect(&service.consumers, LIMIT).unwrap();
-    start_and_wait(&mut consumer, both_in_other_words("startup"), &outcome);
-    // The instance is the same.
+    start_and_wait(&mut consumer, both_reordered("startup"), &outcome);
+    // The recording adopts the same instance.
     assert!(notes.try_iter().all(|note| note == Note::Setup));
     write(&handle, "late");
     handle.trace(|context| assert_eq!(context.drop_count(), 1));
@@ -92,7 +90,7 @@ fn sdk_021_and_022_and_032_what_was_recorded_early_is_part_of_the_recording_that
     let lost = Fields::find(42, late.unwrap()).and_then(|field| field.as_u64());
     assert_eq!(lost, Some(257), "the first packet after a loss says so");
 
-    // Startup tracing of what a service that is there will ask for.
+    // Startup tracing for a recording of a running service.
     consumer.free_buffers(LIMIT).unwrap();
     let (options, outcome) = expecting(both("startup"));
     options.start().unwrap();
@@ -105,7 +103,7 @@ fn sdk_021_and_022_and_032_what_was_recorded_early_is_part_of_the_recording_that
         ["before the session", "in the session"]
     );
 
-    // One that asks for something else gets an instance of its own.
+    // A recording with another config gets a new instance.
     consumer.free_buffers(LIMIT).unwrap();
     let mut other = config(vec![source(NAME, None)]);
     let wanted = other.data_sources[0].config.get_or_insert_default();

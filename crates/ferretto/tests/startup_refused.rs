@@ -1,4 +1,4 @@
-//! Startup tracing where the service does not take the memory it is offered.
+//! Test of startup tracing with a service that refuses the producer's memory.
 
 mod common;
 
@@ -12,7 +12,7 @@ fn sdk_033_nothing_is_lost_if_the_service_refuses_the_memory() {
     let sockets = Sockets::new();
     let options =
         ferretto::Options::new().address(ferretto::Address::Path(sockets.path("producer")));
-    // Not a whole number of pages, which no service takes.
+    // Not a whole number of pages, which services refuse.
     options.page_kb(8).memory_kb(44).init().unwrap();
     let (handle, _ends) = stalling();
     let (options, outcome) = expecting(both("startup"));

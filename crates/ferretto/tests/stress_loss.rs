@@ -1,4 +1,4 @@
-//! Eight threads trace as fast as they can into a recording that goes to a file.
+//! Eight threads trace at full speed into a recording that writes a file.
 
 mod common;
 
@@ -16,7 +16,7 @@ use ferretto_trace::events::Problem;
 
 const THREADS: u64 = 8;
 
-/// A file that is gone when the test is.
+/// A file that is deleted on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -39,15 +39,14 @@ fn into_a_file(policy: BufferExhaustedPolicy) -> TraceConfig {
         .get_or_insert_default()
         .buffer_exhausted_policy = Some(policy);
     let mut config = config(vec![events]);
-    // Room for everything between two writes to the file.
+    // Room for all data between two writes to the file.
     config.buffers[0].size_kb = Some(amount(64, 768) as u32 * 1024);
     config.write_into_file = Some(true);
     config.file_write_period_ms = Some(100);
     config
 }
 
-/// Records `count` events of each thread, and one more after all that was written is out of the
-/// shared memory.
+/// Records `count` events of each thread, and one more after the shared memory has been drained.
 fn record(service: &Service, policy: BufferExhaustedPolicy, count: u64) -> Numbered {
     let scratch = Scratch::new("loss");
     let file = File::create(&scratch.0).unwrap();
@@ -73,7 +72,7 @@ fn record(service: &Service, policy: BufferExhaustedPolicy, count: u64) -> Numbe
 
 // One test, since a process has one connection.
 #[test]
-fn nothing_is_lost_by_writers_that_wait_and_all_losses_of_others_are_told() {
+fn stalling_writers_lose_nothing_and_other_losses_are_reported() {
     let service = Service::start();
     let options = ferretto::Options::new().address(service.producers.clone());
     let options = options.memory_kb(amount(256, 8192) as u32);
@@ -109,7 +108,7 @@ fn nothing_is_lost_by_writers_that_wait_and_all_losses_of_others_are_told() {
         assert_eq!(events.seen + events.missing, count + 1, "thread {thread}");
         assert_eq!(events.unexplained, 0, "thread {thread}: {events:?}");
     }
-    // Written packets can be read, in spite of others that were dropped.
+    // Remaining packets are readable in spite of dropped ones.
     let unreadable: Vec<_> = some
         .problems
         .iter()

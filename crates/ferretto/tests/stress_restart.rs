@@ -1,4 +1,4 @@
-//! The service goes and comes back under a program that traces.
+//! Test of a service that restarts repeatedly while a program traces.
 
 mod common;
 
@@ -50,7 +50,7 @@ fn sdk_005_and_006_a_program_is_recorded_by_each_service_that_comes() {
                 );
                 *next = events.next;
             }
-            // Another recording runs when the service ends.
+            // Another recording is active when the service ends.
             consumer.free_buffers(LIMIT).unwrap();
             start(&mut consumer, config(vec![source("track_event", None)]));
             write_more(&written);
@@ -60,7 +60,7 @@ fn sdk_005_and_006_a_program_is_recorded_by_each_service_that_comes() {
     });
 }
 
-/// Waits until every thread has written some events: threads go on even if the service dies.
+/// Waits until every thread has written more events; threads go on without a service.
 fn write_more(written: &[AtomicU64]) {
     let read = || {
         written
@@ -84,7 +84,7 @@ fn await_source(consumer: &mut Consumer) {
     }
 }
 
-/// Ends the threads, also if the test fails.
+/// Stops the threads, also if the test fails.
 struct Stops<'a>(&'a AtomicBool);
 
 impl Drop for Stops<'_> {

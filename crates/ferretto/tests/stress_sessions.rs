@@ -1,4 +1,4 @@
-//! Recordings come and go while eight threads trace.
+//! Recordings start and stop while eight threads trace.
 
 mod common;
 
@@ -10,11 +10,10 @@ use ferretto_client::Consumer;
 
 const THREADS: u64 = 8;
 
-/// The most the process may grow by while recordings come and go, in bytes: the allocator does not
-/// give all memory back.
+/// The largest allowed growth of the process, in bytes: the allocator does not return all memory.
 const GROWTH: u64 = 16 << 20;
 
-/// The resident memory of this process, in bytes.
+/// Returns the resident memory of this process, in bytes.
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
@@ -22,7 +21,7 @@ fn resident() -> u64 {
 }
 
 #[test]
-fn recordings_that_come_and_go_leave_nothing_behind() {
+fn repeated_recordings_do_not_leak() {
     let service = Service::start();
     let options = ferretto::Options::new().address(service.producers.clone());
     options.wait(LIMIT).init().unwrap();
@@ -49,13 +48,13 @@ fn recordings_that_come_and_go_leave_nothing_behind() {
             let mut consumer = Consumer::connect(&service.consumers, LIMIT).unwrap();
             start(&mut consumer, config(vec![source("track_event", None)]));
             match round % 3 {
-                // Its consumer goes without a word.
+                // The consumer disconnects without stopping the recording.
                 0 => {}
                 1 => {
                     consumer.disable_tracing(LIMIT).unwrap();
                 }
                 _ => {
-                    // Several at a time, stopped one after the other.
+                    // Several recordings at a time, stopped one after the other.
                     let mut other = Consumer::connect(&service.consumers, LIMIT).unwrap();
                     start(&mut other, config(vec![source("track_event", None)]));
                     other.flush(LIMIT).unwrap();
@@ -65,7 +64,7 @@ fn recordings_that_come_and_go_leave_nothing_behind() {
             }
         }
         let growth = resident().saturating_sub(after_some);
-        // The address sanitizer keeps what is freed, to notice if it is used.
+        // The address sanitizer keeps freed memory to detect its use.
         let keeps_all = std::env::var_os("ASAN_OPTIONS").is_some();
         assert!(
             keeps_all || growth < GROWTH,
@@ -74,7 +73,7 @@ fn recordings_that_come_and_go_leave_nothing_behind() {
     });
 }
 
-/// A recording can be read on its own, in spite of losses.
+/// Checks that a recording is readable on its own, in spite of losses.
 fn check(trace: &[u8]) {
     let trace = numbered::read(trace);
     for (thread, events) in &trace.threads {
@@ -82,7 +81,7 @@ fn check(trace: &[u8]) {
     }
 }
 
-/// Ends the threads, also if the test fails.
+/// Stops the threads, also if the test fails.
 struct Stops<'a>(&'a AtomicBool);
 
 impl Drop for Stops<'_> {

@@ -1,4 +1,4 @@
-//! More threads than the shared memory has pages.
+//! Test of more threads than the shared memory has pages.
 
 mod common;
 
@@ -16,8 +16,7 @@ fn five_hundred_threads_trace_into_the_default_memory() {
     let service = Service::start();
     let options = ferretto::Options::new()
         .address(service.producers.clone())
-        // The service may have no time just now. Memory that writers held on to would not become
-        // free by waiting.
+        // The service may be slow. If writers kept their chunks, waiting would not free memory.
         .track_event_policy(ferretto::ExhaustedPolicy::StallThenDrop);
     options.wait(LIMIT).init().unwrap();
     let mut consumer = Consumer::connect(&service.consumers, LIMIT).unwrap();
@@ -32,7 +31,7 @@ fn five_hundred_threads_trace_into_the_default_memory() {
             let all_wrote = &all_wrote;
             scope.spawn(move || {
                 for round in 0..rounds {
-                    // Nobody hands anything over: all hold on to what they have begun.
+                    // No thread commits: all keep their current chunks.
                     numbered::write(thread, round..round + 1);
                     all_wrote.wait();
                 }

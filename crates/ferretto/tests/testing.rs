@@ -1,4 +1,4 @@
-//! Recordings read back for tests.
+//! Tests of recordings that are read back.
 
 mod common;
 
@@ -16,7 +16,7 @@ fn work() {
 }
 
 #[test]
-fn what_was_traced_is_a_tree() {
+fn traced_events_form_a_tree() {
     let service = Service::start();
     ferretto::Options::new()
         .address(service.producers.clone())
@@ -60,12 +60,12 @@ thread what_was_traced
 }
 
 #[test]
-fn anything_can_be_read() {
+fn malformed_input_is_readable() {
     assert_eq!(Trace::read(b"no trace at all").to_string(), "");
 }
 
 #[test]
-fn a_closure_is_captured_and_nothing_else() {
+fn only_the_closures_events_are_captured() {
     let captures: Vec<_> = (0..16)
         .map(|number: u64| {
             std::thread::spawn(move || {
@@ -91,7 +91,7 @@ fn a_closure_is_captured_and_nothing_else() {
 }
 
 #[test]
-fn a_capture_takes_in_other_threads_if_asked() {
+fn a_capture_can_include_other_threads() {
     let work = || {
         let thread = std::thread::Builder::new().name("helper".to_owned());
         let helper = thread.spawn(|| ferretto::instant!("helpers", "help"));
@@ -110,7 +110,7 @@ fn a_capture_takes_in_other_threads_if_asked() {
 }
 
 #[test]
-fn much_is_captured_without_loss() {
+fn a_large_capture_loses_nothing() {
     let trace = ferretto::testing::capture(|| {
         for number in 0..50_000 {
             ferretto::instant!("much", "event", number = number);

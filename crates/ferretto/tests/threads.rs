@@ -1,4 +1,4 @@
-//! Many threads, and recordings that come and go.
+//! Test of many threads, and recordings that start and stop.
 
 mod common;
 
@@ -10,16 +10,16 @@ use common::{LIMIT, Service, config, source, start, stop};
 use ferretto_client::Consumer;
 use ferretto_wire::Fields;
 
-/// Everything a reader knows of one sequence.
+/// A reader's state of one sequence.
 #[derive(Default)]
 struct Sequence {
     is_valid: bool,
-    /// Table and number of what is defined.
+    /// Table and iid of the defined entries.
     interned: HashSet<(u32, u64)>,
 }
 
-/// Reads a trace as the viewer does, which skips what it cannot understand after a loss. Returns
-/// how many events it could use; panics if anything is unexplained.
+/// Reads a trace as the viewer does, which skips packets that it cannot decode after a loss.
+/// Returns the number of decoded events; panics if a packet lacks its incremental state.
 fn check(packets: &[Vec<u8>]) -> usize {
     let mut sequences: HashMap<u64, Sequence> = HashMap::new();
     let mut used = 0;
@@ -71,7 +71,7 @@ fn check(packets: &[Vec<u8>]) -> usize {
 }
 
 #[test]
-fn every_recording_makes_sense_on_its_own() {
+fn every_recording_is_self_contained() {
     let service = Service::start();
     let options = ferretto::Options::new().address(service.producers.clone());
     options.wait(LIMIT).init().unwrap();
@@ -106,7 +106,7 @@ fn every_recording_makes_sense_on_its_own() {
             .unwrap();
         for consumer in &mut consumers {
             consumer.flush(LIMIT).unwrap();
-            // A recording may get nothing: the threads fill the memory faster than it is emptied.
+            // A recording may be empty: the threads fill the memory faster than it is read.
             all_used += check(&stop(consumer));
         }
     }

@@ -1,4 +1,4 @@
-//! Events are timed by the processor's time stamp counter, unless the program says otherwise.
+//! Test of the default clock of events, the processor's time stamp counter.
 
 use std::time::Duration;
 
@@ -8,16 +8,15 @@ use ferretto::track_event::EventClock;
 use ferretto::{Backends, Options};
 use ferretto_shm::Clock;
 
-/// The most that both clocks may be apart here. They are a thousand times closer, but this has to
-/// hold wherever it runs.
+/// The largest allowed difference between the clocks, in nanoseconds. It is usually a thousand
+/// times smaller, but the test must pass on any machine.
 const NEAR: u64 = 1_000_000;
 
-/// For how long events are written: several times as long as it takes to learn how fast the counter
-/// is.
+/// The time for which events are written: several times the calibration time of the counter.
 const PERIOD: Duration = Duration::from_millis(60);
 
-/// Writes moments with their number and the time of the kernel's clock before them. Returns how
-/// many.
+/// Writes instants with their index and the preceding time of the kernel's clock. Returns their
+/// number.
 fn write() -> u64 {
     let now = || Clock::Boottime.now();
     let end = now() + PERIOD.as_nanos() as u64;
@@ -30,7 +29,7 @@ fn write() -> u64 {
         if end <= time {
             return count;
         }
-        // So that the buffer holds them all.
+        // A pause, so that the buffer holds all events.
         while now() < time + 50_000 {
             std::hint::spin_loop();
         }
@@ -46,7 +45,7 @@ fn number(node: &Node, name: &str) -> u64 {
 }
 
 #[test]
-fn events_by_the_time_stamp_counter_are_where_the_kernels_clock_has_them() {
+fn timestamps_of_the_counter_match_the_kernels_clock() {
     Options::new()
         .backends(Backends::IN_PROCESS)
         .init()
@@ -72,13 +71,13 @@ fn events_by_the_time_stamp_counter_are_where_the_kernels_clock_has_them() {
     let mut counts = Vec::new();
     for timeline in &trace.timelines {
         let nodes = &timeline.nodes;
-        // In order of time, which is also the order in which they were written.
+        // Ordered by time, which is also the order in which they were written.
         let names = nodes.iter().map(|node| node.name.as_str());
         assert!(names.eq(["full", "plain"].into_iter().cycle().take(nodes.len())));
         let full = nodes.iter().step_by(2);
         let numbers = full.clone().map(|node| number(node, "number"));
         assert!(numbers.eq(0..nodes.len() as u64 / 2));
-        // Each lies between the times that were read before it and before the next one.
+        // Each timestamp is between the times read before it and before the next one.
         let times: Vec<_> = full.map(|node| number(node, "time")).collect();
         for (index, pair) in nodes.chunks(2).enumerate() {
             let next = times.get(index + 1).copied().unwrap_or(end);

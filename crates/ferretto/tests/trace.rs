@@ -89,7 +89,7 @@ fn calls() {
     fails().unwrap_err();
     let mut worker = Worker(1);
     worker.work(2).work(3);
-    // SAFETY: it returns what it is given.
+    // SAFETY: the function returns its argument.
     unsafe { Worker::raw(&raw const worker.0) };
     let outcome = catch_unwind(AssertUnwindSafe(|| worker.run()));
     outcome.unwrap_err();

@@ -1,4 +1,4 @@
-//! Async functions with `#[ferretto::trace]`.
+//! Tests of async functions with `#[ferretto::trace]`.
 #![cfg(feature = "macros")]
 
 mod common;
@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use common::events::{Decoded, Recorder};
 use ferretto::trace;
 
-/// Pending once.
+/// A future that is pending once.
 async fn pause() {
     let mut is_ready = false;
     poll_fn(move |_| {
@@ -62,12 +62,12 @@ fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Futures of traced functions can be sent to other threads if they could be without that.
+/// Checks that futures of traced functions stay `Send`.
 fn check<F: Future + Send>(future: F) -> F {
     future
 }
 
-/// The first letters of the events of one name.
+/// Returns the first letters of the events on a track.
 fn of(decoded: &Decoded, track: u64) -> Vec<&str> {
     let events = decoded.events.iter();
     let here = events.filter(|event| decoded.track(event) == track);
@@ -84,7 +84,7 @@ fn calls_of_async_functions_are_slices() {
         assert!(poll(one.as_mut()).is_pending());
         assert!(poll(two.as_mut()).is_pending());
         assert_eq!(poll(one.as_mut()), Poll::Ready(2));
-        // The second is given up.
+        // The second future is dropped.
     });
     let lines = [
         "B ferretto tracked id=u1",

@@ -32,7 +32,7 @@ fn lines(recorder: &mut Recorder, work: impl FnOnce()) -> Vec<String> {
     recorder.record(None, work).lines()
 }
 
-/// The config in which nothing but these categories is recorded.
+/// Returns the config that enables only these categories.
 fn only(categories: &[&str]) -> Option<Vec<u8>> {
     Some(encode(|config| {
         config.string(1, "*");
@@ -132,7 +132,7 @@ fn everything_can_be_attached(recorder: &mut Recorder) {
             raw: &[0x90, 0x3f, 7],
             "b c" = "d",
         );
-        // Names made at run time.
+        // Names known at run time.
         let fields = [Field::DynamicArgument(&format!("key {}", 1), &2)];
         let name = Some(Name::Dynamic("at run time"));
         ferretto::track_event::emit(&APP, Kind::Instant, name, &fields);
@@ -208,7 +208,7 @@ fn trackevent_034_a_registered_description_can_be_changed(recorder: &mut Recorde
     let decoded = recorder.record(None, || instant!(APP, "x", track: lane));
     assert_eq!(name(&decoded, &lane), "");
 
-    // The same number, by another way to it.
+    // The same uuid, computed in another way.
     let number = Track::named("first", 0).global().uuid();
     let same = |name: &'static str| {
         let other = Track::named(name, 0).global().uuid();

@@ -1,4 +1,4 @@
-//! Triggers that wait for a connection.
+//! Test of triggers that wait for a connection.
 
 mod common;
 
@@ -16,7 +16,7 @@ use ferretto_client::transport::{
 };
 use ferretto_wire::Fields;
 
-/// A way to a service that is closed while the test holds the lock.
+/// A connection that is blocked while the test holds the lock.
 #[derive(Debug)]
 struct Gate {
     closed: Arc<Mutex<()>>,
@@ -54,7 +54,7 @@ fn waiting_for(names: &[&str]) -> TraceConfig {
     }
 }
 
-/// The names of the triggers that a trace tells of.
+/// Returns the names of the triggers in a trace.
 fn fired(packets: &[Vec<u8>]) -> Vec<String> {
     let triggers = packets
         .iter()
@@ -92,7 +92,7 @@ fn sdk_030_triggers_wait_for_a_connection_as_long_as_they_are_to_be_kept() {
     assert!(fired.contains(&"kept".to_owned()), "{fired:?}");
     assert!(!fired.contains(&"expired".to_owned()), "{fired:?}");
 
-    // Once there is a connection they are fired at once.
+    // With a connection, triggers are sent at once.
     let mut consumer = Consumer::connect(&service.consumers, LIMIT).unwrap();
     start(&mut consumer, waiting_for(&["expired", "now"]));
     assert!(ferretto::activate_triggers(&["now"], Duration::ZERO));

@@ -1,4 +1,4 @@
-//! Tests of the types of arguments, and their values in the recording.
+//! Tests of the types of arguments and their recorded values.
 
 mod common;
 
@@ -21,7 +21,7 @@ use ferretto::track_event::{Annotation, Argument};
 
 static VALUES: Category = Category::new("values");
 
-/// Returns a value as it is recorded.
+/// Returns the recorded form of a value.
 fn written(recorder: &mut Recorder, value: &dyn Argument) -> String {
     let decoded = recorder.record(None, || {
         ferretto::instant!(VALUES, "value", key = value);
@@ -39,7 +39,7 @@ macro_rules! check {
 
 fn function(_: u8) {}
 
-/// As deep as it is wanted.
+/// A value with any depth of nesting.
 struct Nested(u32);
 
 impl Argument for Nested {
@@ -52,7 +52,7 @@ impl Argument for Nested {
     }
 }
 
-/// A message known to viewers.
+/// A message that viewers know.
 struct Proto;
 
 impl Argument for Proto {
@@ -156,7 +156,7 @@ fn trackevent_020_and_021_values_of_every_type_are_recorded() {
         Proto => "perfetto.protos.LogMessage<[18, 05]>";
     );
 
-    // Instants are on the clock of the recording.
+    // Instants use the clock of the recording.
     let read = |text: String| text.strip_prefix('u').unwrap().parse::<u64>().unwrap();
     let before = Instant::now();
     let times =

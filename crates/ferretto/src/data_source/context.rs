@@ -1,4 +1,4 @@
-//! The state a thread keeps for data sources, and the context a trace point gets.
+//! The state of a thread for data sources, and the context that trace points receive.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -10,7 +10,7 @@ use ferretto_engine::{MAX_INSTANCES, MAX_SOURCES, bits, point};
 use super::registered::Registered;
 use super::{DataSource, Instance};
 
-/// A thread's sequence in one recording, during a trace point.
+/// A thread's sequence in one recording, for the duration of a trace point.
 pub struct TraceContext<'a, D: DataSource> {
     registered: &'static Registered<D>,
     place: usize,
@@ -24,45 +24,46 @@ impl<D: DataSource> TraceContext<'_, D> {
         self.entry.writer.new_packet()
     }
 
-    /// Returns this thread's state for this recording. It was cleared if the recording asked for
-    /// that since the last trace point.
+    /// Returns this thread's state for this recording. It has been cleared if the recording
+    /// requested that since the last trace point.
     #[inline]
     pub fn state(&mut self) -> &mut D::Thread {
         &mut self.entry.thread
     }
 
-    /// Returns a packet to be written, and this thread's state for this recording.
+    /// Returns a new packet, and this thread's state for this recording.
     #[inline]
     pub fn packet_and_state(&mut self) -> (Packet<'_>, &mut D::Thread) {
         (self.entry.writer.new_packet(), &mut self.entry.thread)
     }
 
-    /// Tells the recordings of a data source that are there at the same time apart: 0 to 7.
+    /// Returns the index of the instance, 0 to 7, among those of the data source that exist at the
+    /// same time.
     #[inline]
     pub fn instance_index(&self) -> usize {
         self.place
     }
 
-    /// The recording; `None` if it has just stopped. Takes a lock, so that a trace point that needs
-    /// something of it often is better off with [`DataSource::thread`].
+    /// Returns the instance; `None` if the recording has just stopped. Takes a lock, so trace
+    /// points that need data of the instance often should copy it in [`DataSource::thread`].
     pub fn instance(&self) -> Option<Instance<D>> {
         self.registered.slots.settings(self.place)
     }
 
-    /// Hands over the packets that this thread has written to this recording. `callback` is called
-    /// when the service has it; never if the connection is lost before. If there is none, it is
-    /// called right away.
+    /// Commits the packets that this thread has written to this recording. `callback` is called
+    /// when the service has received them, at once if there is no connection, and never if the
+    /// connection is lost before.
     pub fn flush(&mut self, callback: Option<FlushCallback>) {
         self.entry.writer.flush(callback);
     }
 
-    /// Returns how often this thread has run out of memory in this recording: after each time
-    /// packets were dropped.
+    /// Returns how often this thread has run out of memory in this recording. Each time, packets
+    /// were dropped.
     pub fn drop_count(&self) -> u64 {
         self.entry.writer.drop_count()
     }
 
-    /// The writer.
+    /// Returns the writer.
     pub fn writer(&mut self) -> &mut TraceWriter {
         &mut self.entry.writer
     }
@@ -77,25 +78,25 @@ impl<D: DataSource> fmt::Debug for TraceContext<'_, D> {
 }
 
 thread_local! {
-    /// By the number of the data source.
+    /// This thread's state, by the index of the data source.
     static THREAD: RefCell<[Option<Box<dyn Kept>>; MAX_SOURCES]> =
         const { RefCell::new([const { None }; MAX_SOURCES]) };
 }
 
-/// The state that a thread keeps for a data source of any type.
+/// A thread's state for a data source of any type.
 trait Kept: Any {
-    /// Drops the state of instances that have stopped.
+    /// Drops the state of stopped instances.
     fn collect(&mut self);
     fn flush(&mut self);
 }
 
-/// The state a thread keeps for a data source.
+/// A thread's state for a data source.
 struct Entries<D: DataSource> {
     registered: &'static Registered<D>,
     places: [Option<Entry<D>>; MAX_INSTANCES],
 }
 
-/// The state a thread keeps for an instance.
+/// A thread's state for an instance.
 struct Entry<D: DataSource> {
     epoch: u64,
     clears: u32,
@@ -139,7 +140,7 @@ impl<D: DataSource> Entries<D> {
         let source = &self.registered.source;
         let entry = self.places[place].as_mut()?;
         if !source.clear_thread(&mut entry.thread) {
-            // If the recording has stopped meanwhile, there is nothing to write.
+            // If the recording has stopped in the meantime, there is nothing to write.
             let instance = self.registered.slots.settings(place)?;
             entry.thread = source.thread(&instance);
         }
@@ -199,12 +200,12 @@ pub(super) fn trace<D: DataSource>(
     });
 }
 
-/// Drops this thread's state of recordings that have stopped.
+/// Drops this thread's state of stopped recordings.
 pub(super) fn collect_thread() {
     for_all(|kept| kept.collect());
 }
 
-/// Has something done with all that this thread keeps.
+/// Calls `act` with all of this thread's state.
 fn for_all(act: impl Fn(&mut dyn Kept)) {
     let _ = THREAD.try_with(|thread| {
         if let Ok(mut thread) = thread.try_borrow_mut() {

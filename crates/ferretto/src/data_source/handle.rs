@@ -1,4 +1,4 @@
-//! The handle of a data source, by which the program writes packets.
+//! Handles of data sources, with which the program writes packets.
 
 use std::any::{Any, TypeId};
 use std::fmt;
@@ -23,15 +23,16 @@ impl<D: DataSource> DataSourceHandle<D> {
         Self { registered, number }
     }
 
-    /// Returns true if a recording runs. One load; in a forked child it may return `true` before
-    /// the first trace point.
+    /// Returns true if a recording is active. Costs one load. In a forked child it may return true
+    /// before the first trace point.
     #[inline(always)]
     pub fn is_enabled(&self) -> bool {
         !cfg!(feature = "off") && self.registered.slots.active() != 0
     }
 
-    /// Calls `write` once for every recording, with this thread's sequence in it. Does nothing if
-    /// nobody records, or inside another trace point, of any kind. Must not fork the process.
+    /// Calls `write` once for every recording, with this thread's sequence. Does nothing if no
+    /// recording is active, or inside another trace point of any kind. `write` must not fork the
+    /// process.
     #[inline]
     pub fn trace(&self, write: impl FnMut(&mut TraceContext<'_, D>)) {
         if self.is_enabled() {
@@ -39,15 +40,15 @@ impl<D: DataSource> DataSourceHandle<D> {
         }
     }
 
-    /// The data source.
+    /// Returns the data source.
     pub fn source(&self) -> &'static D {
         &self.registered.source
     }
 
-    /// Replaces the descriptor that services have of the data source. A different name in it is
+    /// Replaces the descriptor of the data source at the services. A different name in it is
     /// ignored.
     ///
-    /// A forked child starts with the description that was registered.
+    /// A forked child starts with the originally registered descriptor.
     pub fn update(&self, descriptor: DataSourceDescriptor) {
         self.registered.set_descriptor(descriptor);
         engine::update(self.number);
@@ -71,7 +72,7 @@ impl<D: DataSource> fmt::Debug for DataSourceHandle<D> {
     }
 }
 
-/// The data sources that there are handles of.
+/// The data sources that have handles.
 static HANDLES: AppendList<KnownHandle> = AppendList::new();
 
 struct KnownHandle {
@@ -80,14 +81,14 @@ struct KnownHandle {
     handle: Box<dyn Any + Send + Sync>,
 }
 
-/// The handle of a data source that was registered before.
+/// Returns the handle of a registered data source.
 pub(super) fn find<D: DataSource>(type_id: TypeId, name: &[u8]) -> Option<DataSourceHandle<D>> {
     let mut handles = HANDLES.iter();
     let known = handles.find(|known| known.type_id == type_id && known.name == name)?;
     known.handle.downcast_ref().copied()
 }
 
-/// Remembers a handle.
+/// Stores a handle.
 pub(super) fn introduce<D: DataSource>(
     type_id: TypeId,
     name: Vec<u8>,

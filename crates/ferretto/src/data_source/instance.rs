@@ -1,4 +1,4 @@
-//! A recording's use of a data source.
+//! Instances of a data source.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use ferretto_proto::DataSourceConfig;
 
 use super::DataSource;
 
-/// A recording's use of a data source. Cheap to clone.
+/// An instance of a data source: its use by one recording. Cheap to clone.
 pub struct Instance<D: DataSource>(Arc<Inner<D>>);
 
 struct Inner<D: DataSource> {
@@ -33,22 +33,23 @@ impl<D: DataSource> Instance<D> {
         }))
     }
 
-    /// Tells the instances of a data source that exist at the same time apart: 0 to 7.
+    /// Returns the index of the instance, 0 to 7, among those of the data source that exist at the
+    /// same time.
     pub fn index(&self) -> usize {
         self.0.index
     }
 
-    /// Returns the config that says how to record.
+    /// Returns the config of the data source in this recording.
     pub fn config(&self) -> &DataSourceConfig {
         &self.0.config
     }
 
-    /// Returns which service asked.
+    /// Returns the kind of the service that requested the recording.
     pub fn backend(&self) -> BackendKind {
         self.0.backend
     }
 
-    /// True if the instance began as [startup tracing](crate::StartupTracing).
+    /// Returns true if the instance began as [startup tracing](crate::StartupTracing).
     pub fn is_startup(&self) -> bool {
         self.0.is_startup
     }
@@ -58,8 +59,8 @@ impl<D: DataSource> Instance<D> {
         &self.0.data
     }
 
-    /// A writer into the recording, a sequence of its own, for any one thread. It discards
-    /// everything once the connection is lost.
+    /// Creates a writer into the recording, with a sequence of its own, for use on any one thread.
+    /// It discards all packets once the connection is lost.
     pub fn create_writer(&self) -> TraceWriter {
         self.0.writers.create_writer()
     }

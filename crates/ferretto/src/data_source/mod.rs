@@ -1,4 +1,4 @@
-//! Data sources of one's own.
+//! Custom data sources.
 
 mod context;
 mod handle;
@@ -15,7 +15,7 @@ pub use options::{DataSourceOptions, register_data_source};
 
 pub(crate) use context::flush_thread;
 
-/// Reacts to recordings that want this data source, and defines the state of threads for it.
+/// A custom data source: reacts to recordings and defines the state of threads.
 ///
 /// ```
 /// use ferretto::{DataSource, DataSourceHandle, Instance, register_data_source};
@@ -36,57 +36,58 @@ pub(crate) use context::flush_thread;
 /// # Ok::<(), ferretto::RegisterError>(())
 /// ```
 ///
-/// The methods `setup` to `clear_incremental_state` are called on ferretto's background thread,
-/// which must not be held up; for each instance in the order of its life. If one panics, tracing
-/// goes on.
+/// The methods from `setup` to `clear_incremental_state` are called on ferretto's background
+/// thread, which they must not block; for each instance in the order of its life cycle. If one
+/// panics, tracing goes on.
 pub trait DataSource: Sized + Send + Sync + 'static {
-    /// The data that belongs to an instance. It is dropped when the instance has stopped and nobody
-    /// holds it any more.
+    /// The data of an instance. It is dropped when the instance has stopped and is no longer in
+    /// use.
     type Instance: Send + Sync + 'static;
 
-    /// The state each thread keeps for each instance, to be had from [`TraceContext::state`]: for
-    /// example what it need not repeat because it wrote it before.
+    /// The state of a thread for an instance, available from [`TraceContext::state`]: for example
+    /// the strings that it has already written.
     type Thread: Default + 'static;
 
-    /// A recording is being prepared. Nothing is recorded yet.
+    /// Called when a recording is set up. Nothing is recorded yet.
     fn setup(&self, config: &crate::proto::DataSourceConfig) -> Self::Instance;
 
-    /// The recording starts. Trace points record already.
+    /// Called when the recording starts. Trace points already record.
     fn start(&self, _instance: &Instance<Self>) {}
 
-    /// The recording is to end. Trace points go on recording until `completion` is dropped, which
-    /// may be later and on another thread; it should be within five seconds. Writers made with
-    /// [`Instance::create_writer`] should be flushed before that.
+    /// Called when the recording is about to stop. Trace points continue to record until
+    /// `completion` is dropped, which may happen later and on another thread, but should happen
+    /// within five seconds. Writers created with [`Instance::create_writer`] should be flushed
+    /// before that.
     fn stop(&self, _instance: &Instance<Self>, completion: Completion) {
         completion.complete();
     }
 
-    /// Hands over buffered data: writers made with [`Instance::create_writer`] should be flushed
-    /// before `completion` is dropped, which may be later and on another thread. The service
-    /// fetches the data of the writers of [`DataSourceHandle::trace`] by itself.
+    /// Called to flush buffered data: writers created with [`Instance::create_writer`] should be
+    /// flushed before `completion` is dropped, which may happen later and on another thread. The
+    /// service itself reads the data of the writers of [`DataSourceHandle::trace`].
     fn flush(&self, _instance: &Instance<Self>, _flags: FlushFlags, completion: Completion) {
         completion.complete();
     }
 
-    /// Packets from now on must make sense without those before. The state of threads is cleared by
-    /// [`clear_thread`](Self::clear_thread).
+    /// Called when further packets must not depend on previous ones. The state of threads is
+    /// cleared by [`clear_thread`](Self::clear_thread).
     fn clear_incremental_state(&self, _instance: &Instance<Self>) {}
 
-    /// Makes a thread's state for an instance, on that thread.
+    /// Creates a thread's state for an instance, on that thread.
     fn thread(&self, _instance: &Instance<Self>) -> Self::Thread {
         Self::Thread::default()
     }
 
-    /// Clears a thread's state, on that thread, before its next packet: that must make sense
-    /// without those before. Returns whether it did; otherwise the thread gets a new one from
-    /// [`thread`](Self::thread).
+    /// Clears a thread's state, on that thread, before its next packet, which must not depend on
+    /// previous ones. Returns true if the state was cleared; otherwise the thread gets a new state
+    /// from [`thread`](Self::thread).
     fn clear_thread(&self, _thread: &mut Self::Thread) -> bool {
         false
     }
 
-    /// Returns whether an instance of [startup tracing](crate::StartupTracing) fits the request of
-    /// a service. By default, if the configs are the same apart from fields that only services
-    /// know.
+    /// Returns true if an instance of [startup tracing](crate::StartupTracing) matches the request
+    /// of a service. By default, the configs must be equal except for fields that only services
+    /// set.
     fn can_adopt(
         &self,
         startup: &crate::proto::DataSourceConfig,

@@ -1,4 +1,4 @@
-//! Registering a data source.
+//! Registration of data sources.
 
 use std::any::TypeId;
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use super::DataSource;
 use super::handle::{self, DataSourceHandle};
 use super::registered::{Engaged, Registered};
 
-/// Options for how a data source is offered.
+/// Options for the registration of a data source.
 ///
 /// ```
 /// # struct Temperatures;
@@ -38,7 +38,7 @@ pub struct DataSourceOptions {
 }
 
 impl DataSourceOptions {
-    /// A data source of this name, by which configs ask for it.
+    /// Creates options for a data source with this name, by which configs refer to it.
     pub fn new(name: &str) -> Self {
         Self::with_descriptor(DataSourceDescriptor {
             name: Some(name.as_bytes().to_vec()),
@@ -46,8 +46,8 @@ impl DataSourceOptions {
         })
     }
 
-    /// A data source that describes itself like this to services. Its number and the fields common
-    /// to all data sources of this library are filled in.
+    /// Creates options for a data source with this descriptor. The id and the fields common to all
+    /// data sources of this library are filled in.
     pub fn with_descriptor(descriptor: DataSourceDescriptor) -> Self {
         Self {
             descriptor,
@@ -58,50 +58,52 @@ impl DataSourceOptions {
         }
     }
 
-    /// Sets what writers do when the shared memory is full; by default packets are dropped.
+    /// Sets the behaviour of writers when the shared memory is full; by default packets are
+    /// dropped.
     #[must_use]
     pub fn policy(mut self, policy: ExhaustedPolicy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Lets configs choose another policy.
+    /// Allows configs to select another policy.
     #[must_use]
     pub fn policy_by_config(mut self) -> Self {
         self.policy_by_config = true;
         self
     }
 
-    /// At most one recording at a time; others get nothing from this data source.
+    /// Allows only one instance at a time. Further recordings receive nothing from this data
+    /// source.
     #[must_use]
     pub fn single_instance(mut self) -> Self {
         self.is_single = true;
         self
     }
 
-    /// Services need not ask for flushes: [`DataSource::flush`] has nothing to do. They are faster
-    /// then.
+    /// Excludes the data source from flushes, which become faster: [`DataSource::flush`] has
+    /// nothing to do.
     #[must_use]
     pub fn no_flush(mut self) -> Self {
         self.no_flush = true;
         self
     }
 
-    /// A program of ProtoVM (an encoded `VmProgram`), for a data source whose packets patch a large
-    /// message. Where a config has a `protovm_config` for it, and the buffer the mode
-    /// `TRACE_BUFFER_V2`, the service runs it on each packet that is about to be overwritten, and
-    /// the trace begins with the message as it was before the oldest packet that is left.
+    /// Sets a program of ProtoVM (an encoded `VmProgram`), for a data source whose packets are
+    /// patches of a large message. If a config has a `protovm_config` for the data source and its
+    /// buffer has the mode `TRACE_BUFFER_V2`, the service runs the program on each packet before it
+    /// is overwritten, and the trace starts with the message as it was before the oldest remaining
+    /// packet.
     #[must_use]
     pub fn protovm_program(mut self, program: impl Into<Vec<u8>>) -> Self {
         self.descriptor.protovm_program = Some(program.into());
         self
     }
 
-    /// Offers the data source to recordings by the present and all future services of this process,
-    /// which may also be set up later. When this returns, recordings by the machine's service that
-    /// were running include all packets from then on; [`Options::wait`](crate::Options::wait)
-    /// limits the time that this may take. A second registration of the same type under the same
-    /// name has no effect, and gives the first one's handle.
+    /// Registers the data source with all present and future services of this process. When this
+    /// returns, active recordings of the machine's service include all packets from now on;
+    /// [`Options::wait`](crate::Options::wait) limits the wait. A second registration of the same
+    /// type under the same name has no effect, and returns the first handle.
     ///
     /// # Errors
     ///
@@ -132,8 +134,8 @@ impl DataSourceOptions {
     }
 }
 
-/// Offers a data source to recordings, under the name that configs ask for. See
-/// [`DataSourceOptions`] for more control.
+/// Registers a data source under a name by which configs refer to it. See [`DataSourceOptions`] for
+/// more control.
 ///
 /// # Errors
 ///

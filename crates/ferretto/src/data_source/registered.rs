@@ -1,4 +1,4 @@
-//! A registered data source, as the engine has it.
+//! Registered data sources, as the engine sees them.
 
 use std::sync::Mutex;
 
@@ -38,7 +38,7 @@ impl<D: DataSource> Registered<D> {
     }
 }
 
-/// As the engine knows it.
+/// The engine's interface to a data source.
 pub(super) struct Engaged<D: DataSource>(pub(super) &'static Registered<D>);
 
 impl<D: DataSource> Source for Engaged<D> {

@@ -1,7 +1,6 @@
-//! Reads back the track events that this library writes.
+//! A reader of the track events that this library writes.
 //!
-//! Small, for traces that the recorded process examines itself; traces in general are read by other
-//! tools. Unknown fields are skipped.
+//! Small, for traces that the recording process itself examines. Unknown fields are skipped.
 
 mod state;
 mod tracks;
@@ -19,7 +18,7 @@ use self::state::State;
 pub(crate) use self::tracks::Tracks;
 pub use crate::track_event::CounterValue;
 
-/// Memory for all that sequences leave for later packets, in bytes.
+/// The memory limit for the state of all sequences, in bytes.
 const MEMORY: usize = 1 << 30;
 
 /// The kind of an event.
@@ -31,29 +30,29 @@ pub(crate) enum Kind {
     Counter,
 }
 
-/// A track event, with everything that was interned in its place.
+/// A track event with interned data resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Event {
-    /// Nanoseconds on the clock of the recording, usually since the machine was started.
+    /// The time in nanoseconds on the clock of the recording, usually since boot.
     pub(crate) time: u64,
     pub(crate) kind: Kind,
     pub(crate) categories: Vec<String>,
     pub(crate) name: Option<String>,
-    /// The track's UUID.
+    /// The track's uuid.
     pub(crate) track: u64,
     pub(crate) arguments: Vec<(String, Value)>,
     pub(crate) flows: Vec<u64>,
     pub(crate) terminating_flows: Vec<u64>,
     pub(crate) counter: Option<CounterValue>,
-    /// Counters of other tracks that were set together with it.
+    /// The values of other counters that the event sets.
     pub(crate) extra_counters: Vec<(u64, CounterValue)>,
-    /// The TrackEvent as it was recorded.
+    /// The encoded TrackEvent.
     pub(crate) encoded: Vec<u8>,
 }
 
-/// Reads the packets of sequences, one after the other.
+/// Decodes the packets of any number of sequences.
 ///
-/// Times stay on the clock by which they were recorded.
+/// Times stay on the clock of the recording.
 #[derive(Debug)]
 pub(crate) struct EventReader {
     sequences: SequenceReader<State>,
@@ -67,26 +66,26 @@ impl Default for EventReader {
     }
 }
 
-/// A packet that was read.
+/// A decoded packet.
 #[derive(Debug)]
 pub(crate) struct Packet {
-    /// The event in it.
+    /// The event in the packet, if any.
     pub(crate) event: Option<Event>,
-    /// The sequence it is of.
+    /// The sequence of the packet.
     pub(crate) sequence: u32,
-    /// Packets are missing before it.
+    /// Set if packets before this one are missing.
     pub(crate) is_after_loss: bool,
 }
 
 impl EventReader {
-    /// Returns the track of the events of a sequence that name none.
+    /// Returns the default track of a sequence.
     pub(crate) fn default_track(&mut self, sequence: u32) -> u64 {
         let state = self.sequences.state_mut(sequence);
         state.map_or(0, |state| state.default_track)
     }
 
-    /// Takes the next packet: an event, a description of a track, or neither. `None` if it is not
-    /// well-formed.
+    /// Decodes the next packet: an event, a track descriptor, or neither. `None` if the packet is
+    /// malformed.
     pub(crate) fn packet(&mut self, packet: &[u8], tracks: &mut Tracks) -> Option<Packet> {
         let (mut event, mut descriptor) = (None, None);
         let header = PacketHeader::read(packet, |part| match part.number {
@@ -107,7 +106,7 @@ impl EventReader {
         Some(Packet {
             event,
             sequence: header.sequence,
-            // The first packet of a sequence may say that there was nothing before.
+            // The first packet of a sequence may state that nothing precedes it.
             is_after_loss: !header.loss.is_none() && !header.is_first,
         })
     }
@@ -157,7 +156,7 @@ impl State {
         event
     }
 
-    /// Reads the name of an event and its fields.
+    /// Decodes the name and the fields of an event.
     fn describe(&self, event: &mut Event, item: &Field<'_>) {
         let text = || item.as_str_lossy().map(|text| text.into_owned());
         let fixed = || fixed64s(item);
@@ -187,7 +186,7 @@ impl State {
         }
     }
 
-    /// The value of a counter, given that or the difference to the one before.
+    /// Returns the value of a counter, given the value or its difference from the last one.
     fn total(&mut self, track: u64, value: CounterValue, tracks: &Tracks) -> CounterValue {
         let description = tracks.get(track).map(|track| &track.kind);
         let Some(&TrackKind::Counter {
@@ -209,7 +208,7 @@ impl State {
         }
     }
 
-    /// The counters set together with an event: by its own list of tracks or that of the sequence.
+    /// Returns the counters that an event sets, on the tracks that the event or the sequence lists.
     fn pair(&mut self, extra: Extra, tracks: &Tracks) -> Vec<(u64, CounterValue)> {
         let own = |own: Vec<u64>, default: &Vec<u64>| {
             if own.is_empty() { default.clone() } else { own }
@@ -229,7 +228,7 @@ impl State {
     }
 }
 
-/// Tracks and values of the counters set together with an event.
+/// Tracks and values of the counters that an event sets.
 #[derive(Debug, Default)]
 struct Extra {
     tracks: Vec<u64>,
@@ -257,7 +256,7 @@ impl Extra {
     }
 }
 
-/// The elements of a repeated field of eight bytes each, whether packed or a single one.
+/// Returns the elements of a repeated 64-bit field, whether packed or not.
 fn fixed64s(field: &Field<'_>) -> Vec<u64> {
     match field.as_bytes() {
         Some(bytes) => {

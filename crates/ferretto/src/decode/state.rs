@@ -14,7 +14,7 @@ pub(super) struct State {
     pub(super) default_track: u64,
     pub(super) extra_counters: Vec<u64>,
     pub(super) extra_double_counters: Vec<u64>,
-    /// The values of incremental counters.
+    /// The current values of incremental counters.
     pub(super) totals: HashMap<u64, i64>,
 }
 

@@ -1,4 +1,4 @@
-//! The tracks that events are on.
+//! The tracks of events.
 
 use std::collections::BTreeMap;
 
@@ -7,55 +7,55 @@ use ferretto_proto::fields::{
 };
 use ferretto_wire::Fields;
 
-/// A track, on which events are drawn.
+/// A track.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Track {
-    /// By which events name it.
+    /// The uuid by which events refer to the track.
     pub uuid: u64,
-    /// The track it is below, if any.
+    /// The uuid of the parent track, if any.
     pub parent: Option<u64>,
-    /// Its name, if it has one of its own.
+    /// The explicit name, if any.
     pub name: Option<String>,
-    /// The kind of thing it stands for.
+    /// The kind of the track.
     pub kind: TrackKind,
 }
 
-/// The kind of thing a track stands for.
+/// The kind of a track.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TrackKind {
-    /// Anything.
+    /// A custom track.
     #[default]
     Custom,
     /// A process.
     Process {
-        /// Its number.
+        /// The process id.
         pid: i32,
-        /// Its name, if told.
+        /// The process name, if recorded.
         name: Option<String>,
     },
     /// A thread.
     Thread {
-        /// The number of its process.
+        /// The process id.
         pid: i32,
-        /// Its own number.
+        /// The thread id.
         tid: i32,
-        /// Its name, if told.
+        /// The thread name, if recorded.
         name: Option<String>,
     },
-    /// The values of a counter.
+    /// A counter.
     Counter {
-        /// The name of the unit, if told.
+        /// The name of the unit, if recorded.
         unit: Option<String>,
-        /// The factor that recorded values have been multiplied by.
+        /// The factor by which recorded values are multiplied.
         multiplier: i64,
-        /// Differences were recorded, not values.
+        /// Set if recorded values are differences.
         is_incremental: bool,
     },
 }
 
-/// All tracks that have been described.
+/// The tracks described so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tracks {
     by_uuid: BTreeMap<u64, Track>,

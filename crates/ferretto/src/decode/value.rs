@@ -5,7 +5,7 @@ use std::fmt;
 use ferretto_proto::fields::{debug_annotation as field, interned_data};
 use ferretto_wire::Fields;
 
-/// Deepest nesting that is read; deeper values are left out.
+/// The maximum nesting; deeper values are omitted.
 const MAX_DEPTH: u32 = 64;
 
 /// The value of an argument.
@@ -15,23 +15,23 @@ pub enum Value {
     /// No value.
     #[default]
     None,
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
-    /// A whole number.
+    /// A signed integer.
     Int(i64),
-    /// A whole number that is never negative.
+    /// An unsigned integer.
     Uint(u64),
-    /// A number.
+    /// A floating-point number.
     Double(f64),
-    /// A text.
+    /// A string.
     Text(String),
     /// An address.
     Pointer(u64),
-    /// Values with names.
+    /// A dictionary.
     Dict(Vec<(String, Self)>),
-    /// Values in a row.
+    /// An array.
     Array(Vec<Self>),
-    /// An encoded message, with the name of its type.
+    /// The name of a message type, and an encoded message.
     Proto(String, Vec<u8>),
 }
 
@@ -82,10 +82,10 @@ from!(Uint, u64: u8, u16, u32, u64);
 from!(Double, f64: f32, f64);
 from!(Text, String: &str, String);
 
-/// Finds the text of an interned entry.
+/// Returns the text of an interned entry.
 type Lookup<'a> = &'a dyn Fn(u32, u64) -> Option<String>;
 
-/// Name and value of a DebugAnnotation.
+/// Decodes the name and value of a DebugAnnotation.
 pub(super) fn argument(annotation: &[u8], lookup: Lookup<'_>) -> (String, Value) {
     read(annotation, lookup, 0)
 }

@@ -15,26 +15,26 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::inbox::{Call, Inbox, Input};
 use super::mailbox::{Answer, Mailbox, MailboxRef};
 
-/// The time the end waits for files that are still being written.
+/// The time limit for completing trace files when the service ends.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time for which a pipe that nobody reads may hold the last bytes of its session.
+/// The time limit for a pipe without a reader to accept the last bytes of its session.
 const FILE_PATIENCE: Duration = Duration::from_secs(5);
-/// For how many inputs memory is kept from one turn to the next.
+/// The number of inputs whose memory is kept between iterations.
 const KEPT_INPUTS: usize = 256;
-/// The number of inputs that are handled with one reading of the clocks.
+/// The number of inputs that are handled per reading of the clocks.
 const INPUTS_PER_READING: usize = 32;
 
-/// A producer, seen from the service.
+/// The service's view of a producer.
 #[derive(Debug)]
 struct ProducerSeat {
     mailbox: MailboxRef<ProducerPort>,
-    /// The memory it brought along.
+    /// The memory that the producer provided.
     brought: Option<Arc<Region>>,
-    /// The memory it shares with the service.
+    /// The memory that the producer shares with the service.
     region: Option<Arc<Region>>,
 }
 
-/// Everything between the inbox and the service.
+/// The loop between the inbox and the service.
 #[derive(Debug)]
 pub(super) struct Driver {
     inbox: Arc<Inbox>,
@@ -43,7 +43,7 @@ pub(super) struct Driver {
     alarm: Alarm,
     producers: HashMap<ClientId, ProducerSeat>,
     consumers: HashMap<ClientId, MailboxRef<ConsumerPort>>,
-    /// Clients that took no answers, of which the service was not told yet.
+    /// Clients that stopped taking replies and whose disconnection the service has not seen yet.
     lost: Vec<ClientId>,
 }
 
@@ -61,7 +61,7 @@ impl Driver {
         })
     }
 
-    /// Runs until nobody can ask for anything any more.
+    /// Runs until no client can send requests any more.
     pub(super) fn run(mut self) {
         let mut inputs = Vec::new();
         while self.inbox.take(&mut inputs) {
@@ -93,8 +93,7 @@ impl Driver {
 
     /// Waits until there is something to do.
     fn wait(&mut self) {
-        // Without an alarm, which means the system is out of timers, deadlines wait for the next
-        // request.
+        // If the timer cannot be set, deadlines are handled with the next request.
         let _ = self.alarm.set(self.service.poll_timeout());
         if !self.inbox.fall_asleep() {
             return;
@@ -103,7 +102,7 @@ impl Driver {
             PollFd::new(self.inbox.wake_fd(), PollFlags::IN),
             PollFd::new(&self.alarm, PollFlags::IN),
         ];
-        // An interrupted wait is a short one.
+        // An interrupted wait only ends early.
         let _ = poll(&mut fds, None);
         let [woken, rang] = fds.map(|fd| !fd.revents().is_empty());
         if woken {
@@ -169,7 +168,7 @@ impl Driver {
         let fd = match call.attachment {
             Some(Attachment::Descriptor(fd)) => Some(fd),
             Some(Attachment::Memory(region)) => {
-                // To the service it is a descriptor; the region is looked up by it below.
+                // The service sees a descriptor; the region is looked up by it below.
                 let fd = region.fd().and_then(|fd| fd.try_clone_to_owned().ok());
                 seat.brought = Some(region);
                 fd
@@ -244,7 +243,7 @@ impl Driver {
                 };
                 deliver(mailbox, answer, wants_drained, client, &mut self.lost);
             }
-            // There are no relays in this process.
+            // This process has no relays.
             Command::RelayReply { .. } => {}
             Command::SetPriority { client, .. } => {
                 if let Some(client) = client {
@@ -268,9 +267,9 @@ impl Driver {
             Command::WriteFile { file, bytes } => self.files.write(file, bytes),
             Command::SyncFile { file } => self.files.sync(file),
             Command::CloseFile { file } => self.files.close(file),
-            // The trace says it, too.
+            // The trace reports it, too.
             Command::ReportWaiting { .. } => {}
-            // A program has no operator.
+            // A program has no operator to report to.
             Command::Report { .. } => {}
             Command::Disconnect { client } => self.lost.push(client),
         }
@@ -289,7 +288,7 @@ impl Driver {
         self.service.handle(now, event);
     }
 
-    /// Forgets a client; `false` if there is none.
+    /// Removes a client. Returns false if there is no such client.
     fn leave(&mut self, client: ClientId) -> bool {
         if let Some(seat) = self.producers.remove(&client) {
             seat.mailbox.close();
@@ -302,7 +301,7 @@ impl Driver {
         true
     }
 
-    /// Completes the files of sessions that nobody will end.
+    /// Completes the files of sessions that are still running.
     fn finish(mut self) {
         self.files.hurry();
         let deadline = Instant::now() + FINISH_TIMEOUT;
@@ -314,7 +313,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // Calls that still wait for an answer fail.
+        // Pending calls fail.
         self.inbox.die();
         for seat in self.producers.values() {
             seat.mailbox.close();
@@ -337,7 +336,7 @@ fn deliver<P: Port>(
     }
 }
 
-/// Everyone here is this process.
+/// Returns the identity of every client, which is this process.
 fn peer(machine_id: u32) -> Peer {
     Peer {
         uid: ferretto_shm::user_id(),

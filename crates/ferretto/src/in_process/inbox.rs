@@ -1,4 +1,4 @@
-//! Requests of links to the service, on their way to the service's thread.
+//! Requests from links to the service's thread.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,13 +10,13 @@ use ferretto_shm::fork;
 
 use super::mailbox::MailboxRef;
 
-/// The number of inputs that wait for another one at most.
+/// The largest number of inputs that wait for a batch.
 const MOST_WAITING: usize = 64;
 
-/// Something for the service's thread to do. Everything of one client comes in order.
+/// An input of the service's thread. The inputs of one client stay in order.
 #[derive(Debug)]
 pub(super) enum Input {
-    /// A new producer, which receives its answers here.
+    /// A new producer, with the mailbox for its replies.
     Producer(ClientId, MailboxRef<ProducerPort>, u32),
     /// A new consumer.
     Consumer(ClientId, MailboxRef<ConsumerPort>),
@@ -24,28 +24,28 @@ pub(super) enum Input {
     FromProducer(ClientId, Call<producer::Request>),
     /// A consumer's request.
     FromConsumer(ClientId, Box<Call<consumer::Request>>),
-    /// A consumer has taken everything there was for it.
+    /// A consumer has taken all its messages.
     Drained(ClientId),
-    /// A client is gone.
+    /// A client has disconnected.
     Gone(ClientId),
 }
 
-/// One request.
+/// A request.
 #[derive(Debug)]
 pub(super) struct Call<R> {
-    /// The number to reply to; `None` for no reply.
+    /// The id for the reply; `None` for requests without a reply.
     pub(super) request_id: Option<u64>,
     pub(super) request: R,
     pub(super) attachment: Option<Attachment>,
-    /// The bytes it counts for in the client's backlog.
+    /// The number of bytes in the client's backlog.
     pub(super) cost: usize,
 }
 
-/// The queue before the service's thread.
+/// The queue of the service's thread.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    /// The process whose thread this is. In its forked children the thread is missing, and the lock
-    /// may be held for ever.
+    /// The process of the thread. In forked children the thread does not exist, and the lock may be
+    /// held for ever.
     forks: u32,
     queue: Mutex<Queue>,
     wake: WakeFd,
@@ -54,13 +54,13 @@ pub(super) struct Inbox {
 #[derive(Debug, Default)]
 struct Queue {
     inputs: Vec<Input>,
-    /// The thread waits, or is about to: the next sender wakes it, once.
+    /// Set while the thread waits or is about to; the next sender wakes it.
     is_sleeping: bool,
-    /// There is something to do besides the inputs.
+    /// Set if the thread has work other than inputs.
     is_nudged: bool,
-    /// Nobody can ask for anything any more.
+    /// Set once no handles or links are left.
     is_abandoned: bool,
-    /// The thread has ended, or could not be started.
+    /// Set once the thread has ended or failed to start.
     is_dead: bool,
 }
 
@@ -73,7 +73,7 @@ impl Inbox {
         })
     }
 
-    /// Adds an input; `false` if the thread has ended.
+    /// Adds an input. Returns false if the thread has ended.
     pub(super) fn push(&self, input: Input) -> bool {
         let Some(mut queue) = self.own() else {
             return false;
@@ -86,8 +86,8 @@ impl Inbox {
         true
     }
 
-    /// Adds an input that may wait until there is another for any reason, or many of its kind;
-    /// `false` if the thread has ended. It is handled before all that is added or due later.
+    /// Adds an input that may wait for other inputs, or for many of its kind. Returns false if the
+    /// thread has ended. The input is handled before any later input or deadline.
     pub(super) fn push_without_haste(&self, input: Input) -> bool {
         let Some(mut queue) = self.own() else {
             return false;
@@ -102,14 +102,14 @@ impl Inbox {
         true
     }
 
-    /// Has the thread look around.
+    /// Wakes the thread for work other than inputs.
     pub(super) fn nudge(&self) {
         let mut queue = self.lock();
         queue.is_nudged = true;
         self.rouse(queue);
     }
 
-    /// The last one who could ask for anything is gone.
+    /// Notes that no handles or links are left.
     pub(super) fn abandon(&self) {
         if let Some(mut queue) = self.own() {
             queue.is_abandoned = true;
@@ -125,7 +125,7 @@ impl Inbox {
         }
     }
 
-    /// Takes everything there is in exchange for an empty `inputs`. Returns whether more can come.
+    /// Swaps all inputs into the empty `inputs`. Returns false once no more can come.
     pub(super) fn take(&self, inputs: &mut Vec<Input>) -> bool {
         let mut queue = self.lock();
         queue.is_sleeping = false;
@@ -134,7 +134,7 @@ impl Inbox {
         !(queue.is_abandoned && inputs.is_empty())
     }
 
-    /// Returns whether the thread may wait for [`wake_fd`](Self::wake_fd) now: inputs from here on
+    /// Returns true if the thread may now wait for [`wake_fd`](Self::wake_fd); from here on, inputs
     /// wake it.
     pub(super) fn fall_asleep(&self) -> bool {
         let mut queue = self.lock();
@@ -148,7 +148,7 @@ impl Inbox {
         &self.wake
     }
 
-    /// The thread has ended. Pending requests are dropped.
+    /// Marks the thread as ended. Pending requests are dropped.
     pub(super) fn die(&self) {
         let mut queue = self.lock();
         queue.is_dead = true;
@@ -157,12 +157,12 @@ impl Inbox {
         drop(inputs);
     }
 
-    /// True if the thread has ended, or is another process's.
+    /// Returns true if the thread has ended or belongs to another process.
     pub(super) fn is_dead(&self) -> bool {
         self.own().is_none_or(|queue| queue.is_dead)
     }
 
-    /// True if this is a forked child of the process that runs the thread.
+    /// Returns true if this is a forked child of the process that runs the thread.
     pub(super) fn is_foreign(&self) -> bool {
         self.forks != fork::forks()
     }

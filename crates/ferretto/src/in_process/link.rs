@@ -1,4 +1,4 @@
-//! A client's end.
+//! The client's end of a link.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -18,25 +18,23 @@ use super::Door;
 use super::inbox::{Call, Inbox, Input};
 use super::mailbox::{Answer, MailboxRef};
 
-/// The bytes a request counts for besides its encoding.
+/// The overhead of a request in the backlog, in bytes.
 const REQUEST_OVERHEAD: usize = 256;
-/// The bytes each chunk of a commit counts for, and each patch.
+/// The size of a chunk or patch of a commit in the backlog, in bytes.
 const MOVE_SIZE: usize = 64;
 const PATCH_SIZE: usize = 64;
-/// The most a client may have on its way to the service, in bytes, before the connection is given
-/// up. As with sockets.
+/// The largest backlog of a client, in bytes, before it is disconnected. The same as for sockets.
 const MAX_BACKLOG: usize = 8 * 1024 * 1024;
 
-/// The differences between the ports.
+/// The operations that differ between producers and consumers.
 pub(super) trait LocalPort: Port {
-    /// The way of a request to the service.
+    /// Converts a request to an input of the service.
     fn input(client: ClientId, call: Call<Self::Request>) -> Input;
 
-    /// Roughly the memory a request holds, in bytes.
+    /// Returns the approximate memory of a request, in bytes.
     fn size(request: &Self::Request) -> usize;
 
-    /// Returns true if nothing follows from a request but that the service knows more when it
-    /// handles the next.
+    /// Returns true if the service may handle the request later, together with the next one.
     fn may_wait(request: &Self::Request) -> bool;
 }
 
@@ -49,7 +47,7 @@ impl LocalPort for ProducerPort {
         let producer::Request::CommitData(commit) = request else {
             return request.encoded_len();
         };
-        // Not its encoding: that takes as long as all the rest of passing it on.
+        // Not the encoded size, whose computation would double the cost.
         let inline = commit
             .chunks_to_move
             .iter()
@@ -85,7 +83,7 @@ impl LocalPort for ConsumerPort {
 /// A link to the service of this process.
 pub(super) struct LocalLink<P: Port> {
     client: ClientId,
-    /// Keeps the service running.
+    /// Keeps the service alive.
     _door: Arc<Door>,
     inbox: Arc<Inbox>,
     mailbox: MailboxRef<P>,
@@ -97,7 +95,7 @@ pub(super) struct LocalLink<P: Port> {
 }
 
 impl<P: LocalPort> LocalLink<P> {
-    /// The end of a client that the service has been told of.
+    /// Creates the link of a client that the service knows.
     pub(super) fn new(
         client: ClientId,
         door: Arc<Door>,

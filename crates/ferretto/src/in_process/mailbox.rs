@@ -1,4 +1,4 @@
-//! Messages of the service to one client, on their way to the thread that takes them.
+//! Messages from the service to one client.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,44 +8,44 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ferretto_client::transport::{Attachment, WakeFd};
 use ferretto_ipc::port::Port;
 
-/// Answers that may lie here; a client that takes none is disconnected at some time.
+/// The largest number of pending replies. A client with more is disconnected.
 const MAX_ANSWERS: usize = 64 * 1024;
 
-/// When a client's backlog falls below this, in bytes, it is told. Less than the backlog at which a
-/// producer holds chunks back.
+/// The client is notified when its backlog falls below this number of bytes. It is less than the
+/// backlog at which a producer holds chunks back.
 const ROOM: usize = 256 * 1024;
 
 /// The mailbox that the service's thread and a link share.
 pub(super) type MailboxRef<P> = Arc<Mailbox<P>>;
 
-/// Answers, and the client's account.
+/// The replies to a client, and its backlog.
 #[derive(Debug)]
 pub(super) struct Mailbox<P: Port> {
     state: Mutex<State<P>>,
     wake: WakeFd,
-    /// The memory held by requests that the service has not seen yet, in bytes.
+    /// The memory of requests that the service has not handled yet, in bytes.
     backlog: AtomicUsize,
 }
 
 #[derive(Debug)]
 struct State<P: Port> {
     answers: VecDeque<Answer<P>>,
-    /// The service waits until everything was taken.
+    /// Set if the service waits until all replies are taken.
     wants_drained: bool,
     is_closed: bool,
 }
 
-/// The answer to one call.
+/// The reply to one call.
 #[derive(Debug)]
 pub(super) struct Answer<P: Port> {
     pub(super) request_id: u64,
-    /// `None` is a refusal.
+    /// The reply; `None` if the call was refused.
     pub(super) reply: Option<P::Reply>,
     pub(super) has_more: bool,
     pub(super) attachment: Option<Attachment>,
 }
 
-/// Everything a link takes at a time.
+/// The messages that a link takes at once.
 #[derive(Debug)]
 pub(super) struct Delivery<P: Port> {
     pub(super) answers: VecDeque<Answer<P>>,
@@ -54,7 +54,7 @@ pub(super) struct Delivery<P: Port> {
 }
 
 impl<P: Port> Mailbox<P> {
-    /// An empty one, which is to be looked at once.
+    /// Creates an empty mailbox, which the link must check once.
     pub(super) fn new() -> std::io::Result<Self> {
         let wake = WakeFd::new()?;
         wake.wake();
@@ -69,7 +69,7 @@ impl<P: Port> Mailbox<P> {
         })
     }
 
-    /// Adds an answer; `false` if there are too many.
+    /// Adds a reply. Returns false if there are too many.
     pub(super) fn push(&self, answer: Answer<P>, wants_drained: bool) -> bool {
         let mut state = self.lock();
         if state.answers.len() >= MAX_ANSWERS {
@@ -82,13 +82,13 @@ impl<P: Port> Mailbox<P> {
         true
     }
 
-    /// Nothing more will come.
+    /// Closes the mailbox: no further messages come.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.wake.wake();
     }
 
-    /// Takes everything.
+    /// Takes all messages.
     pub(super) fn take(&self) -> Delivery<P> {
         self.wake.clear();
         let mut state = self.lock();
@@ -99,17 +99,17 @@ impl<P: Port> Mailbox<P> {
         }
     }
 
-    /// The backlog.
+    /// Returns the backlog.
     pub(super) fn backlog(&self) -> usize {
         self.backlog.load(Ordering::Relaxed)
     }
 
-    /// A request of this many bytes is on its way.
+    /// Adds a request to the backlog.
     pub(super) fn charge(&self, cost: usize) {
         self.backlog.fetch_add(cost, Ordering::Relaxed);
     }
 
-    /// It has arrived.
+    /// Removes a request from the backlog.
     pub(super) fn discharge(&self, cost: usize) {
         let before = self.backlog.fetch_sub(cost, Ordering::Relaxed);
         if before >= ROOM && before - cost < ROOM {

@@ -1,41 +1,37 @@
 //! The tracing service inside this process: recordings without a daemon, sockets or files.
 //!
-//! The service is the one that also runs in `traced`, as a thread of this process. Producers and
-//! consumers reach it by passing their requests over, and the memory that events are written to is
-//! memory of this process.
+//! The service is the same as in `traced`, on a thread of this process. Producers and consumers
+//! exchange requests with it directly, and events are written into memory of this process.
 //!
-//! # What to know
+//! # Behaviour
 //!
-//! - [`InProcess::shared`] is the service of this process; [`InProcess::new`] makes more, each with
-//!   sessions and buffers of its own, which know nothing of each other.
-//! - The thread, named `ferretto-svc`, starts when the first producer or consumer connects. While
-//!   nobody asks for anything it sleeps. Trace files are written by threads of their own, named
-//!   `trace-file`.
-//! - Packets carry the true user id and process id of this process. (Upstream says 0 for both, so
-//!   that such traces cannot be told apart or merged.)
-//! - Shared memory is private to the process: after a fork the child has a copy of it, and what the
-//!   child writes there never reaches its parent. A forked child has a shared service of its own,
-//!   made when it is asked for; services made with [`InProcess::new`] stay with the parent, and
-//!   cannot be connected to any more.
-//! - The service makes no difference between who asks: all of its clients are this process.
+//! - [`InProcess::shared`] is the service of this process. [`InProcess::new`] creates further
+//!   services, each with its own sessions and buffers.
+//! - The thread, named `ferretto-svc`, starts when the first producer or consumer connects, and
+//!   sleeps while there are no requests. Separate threads, named `trace-file`, write trace files.
+//! - Packets carry the real user id and process id of this process. (Upstream writes 0 for both, so
+//!   that such traces cannot be distinguished or merged.)
+//! - Shared memory is private to the process: a forked child has a copy of it, and its writes never
+//!   reach the parent. A forked child has its own shared service, created on demand. Services
+//!   created with [`InProcess::new`] stay with the parent, and the child cannot connect to them.
+//! - The service does not check the identity of its clients: all of them are this process.
 //!
-//! # What it costs
+//! # Cost
 //!
-//! The thread that records hands full chunks over under a lock, and wakes the service's thread only
-//! when the first of a batch is full, and when half of the memory is (1 MiB, unless the options say
-//! otherwise): a few times per megabyte. The service copies each chunk once, into the session's
-//! buffer. Without sessions it has no memory to speak of.
+//! The recording thread passes full chunks on under a lock. It wakes the service's thread only for
+//! the first chunk of a batch, and when half of the memory (1 MiB by default) is full: a few times
+//! per megabyte. The service copies each chunk once, into the session's buffer. Without sessions it
+//! uses hardly any memory.
 //!
 //! # Limits
 //!
-//! Buffers end with the process: sessions that write into files should be stopped
-//! before.
+//! The buffers are lost when the process ends: stop sessions that write into files before that.
 //!
-//! Built as it is for this crate, the service knows neither compression nor regular expressions nor
-//! priorities, and says so to configs that ask for them; programs that want them enable the
-//! features of `ferretto-service`. The priority of its thread is never changed. There are no
-//! relays, and traces do not tell the time zone. The time stamp counter is among the clocks only
-//! with feature `tsc`.
+//! In the configuration of this crate, the service supports no compression, regular expressions or
+//! priorities, and reports this for configs that ask for them. Programs that need them enable the
+//! features of `ferretto-service`. The priority of its thread is never changed. Relays are not
+//! supported, and traces do not contain the time zone. The time stamp counter is among the clocks
+//! only with the feature `tsc`.
 
 mod driver;
 mod inbox;
@@ -59,15 +55,15 @@ use self::inbox::{Inbox, Input};
 use self::link::{LocalLink, LocalPort};
 use self::mailbox::{Mailbox, MailboxRef};
 
-/// The time chunks wait for others, if nothing else is wanted.
+/// The default delay of commits.
 const COMMIT_BATCH: Duration = Duration::from_millis(5);
-/// Size of a producer's memory, if nothing else is wanted, in bytes.
+/// The default size of a producer's memory, in bytes.
 const MEMORY_SIZE: u32 = 1024 * 1024;
 
-/// A tracing service in this process. Cheap to clone; all clones mean the same service.
+/// A tracing service in this process. Cheap to clone; all clones refer to the same service.
 ///
-/// It ends, and completes its files, when all of them and all links to it are gone. Give it to
-/// [`Producer::through`](ferretto_client::Producer::through) and
+/// The service ends, and completes its files, when all clones and all links to it are dropped. Pass
+/// it to [`Producer::through`](ferretto_client::Producer::through) and
 /// [`Consumer::connect_through`](ferretto_client::Consumer::connect_through).
 #[derive(Clone, Debug)]
 pub struct InProcess {
@@ -77,25 +73,24 @@ pub struct InProcess {
 
 #[derive(Clone, Debug)]
 enum Which {
-    /// The one that everyone in the process shares: in a forked child another one than in its
-    /// parent.
+    /// The process's shared service. A forked child has another one than its parent.
     Shared,
     Own(Arc<Door>),
 }
 
 static SHARED: PerProcess<Arc<Door>> = PerProcess::new();
 
-/// The state that all who can reach the service share.
+/// The state shared by all handles of the service.
 #[derive(Debug)]
 struct Door {
     forks: u32,
-    /// The queue that the thread takes its work from, once there is one.
+    /// The queue of the service's thread, once it has started.
     inbox: Mutex<Option<Arc<Inbox>>>,
     last_client: AtomicU64,
 }
 
 impl InProcess {
-    /// A service of its own. Its thread starts with the first connection.
+    /// Creates a separate service. Its thread starts with the first connection.
     pub fn new() -> Self {
         Self {
             which: Which::Own(Arc::default()),
@@ -103,8 +98,8 @@ impl InProcess {
         }
     }
 
-    /// The service that everyone in this process shares. In a forked child this value means the
-    /// child's own.
+    /// Returns the shared service of this process. In a forked child, the value refers to the
+    /// child's own service.
     pub fn shared() -> Self {
         Self {
             which: Which::Shared,
@@ -112,9 +107,9 @@ impl InProcess {
         }
     }
 
-    /// The same service, to which producers that connect through the result seem to be on another
-    /// machine. Their packets carry the number, and only sessions that want this machine, or all
-    /// machines (`trace_all_machines`), record them. 0 is the machine of the service.
+    /// Returns the same service for producers that appear to be on another machine. Their packets
+    /// carry the machine id, and only sessions that select this machine, or all machines
+    /// (`trace_all_machines`), record them. 0 is the machine of the service.
     #[must_use]
     pub fn on_machine(&self, machine_id: u32) -> Self {
         Self {
@@ -131,7 +126,7 @@ impl InProcess {
         Arc::clone(door)
     }
 
-    /// Tells the service of a new client, and returns the client's end.
+    /// Connects a new client. Returns the client's end of the link.
     fn enter<P: LocalPort>(
         &self,
         introduce: impl FnOnce(ClientId, MailboxRef<P>) -> Input,
@@ -161,8 +156,7 @@ impl Connect<ProducerPort> for InProcess {
     }
 
     fn advise(&self, producer: &mut ProducerOptions) {
-        // The threads that pass chunks on have to be woken, on CPUs that the program could use
-        // itself.
+        // Waking the threads that pass chunks on costs CPU time of the program.
         if producer.commit_batch.is_zero() {
             producer.commit_batch = COMMIT_BATCH;
         }
@@ -179,7 +173,7 @@ impl Connect<ConsumerPort> for InProcess {
 }
 
 impl Door {
-    /// The way to the service, which is started if it does not run.
+    /// Returns the inbox of the service. Starts the service if it does not run.
     fn open(&self) -> io::Result<Arc<Inbox>> {
         fork::watch()?;
         if self.forks != fork::forks() {

@@ -1,13 +1,13 @@
-//! Packets that are looked at where they are written, instead of being recorded.
+//! Interceptors: code of the program that receives packets as they are written.
 //!
-//! A recording whose data source config names an interceptor (`interceptor_config`) gets nothing
-//! from this process for that data source: each packet is passed to the [`Interceptor`], on the
-//! thread that writes it. There is one to begin with, `console`, which prints events as they
-//! happen; [`register_interceptor`] adds others.
+//! If a data source config names an interceptor (`interceptor_config`), this process records
+//! nothing for that data source. Each packet is passed to the [`Interceptor`] instead, on the
+//! thread that writes it. The interceptor `console`, which prints events as they happen, is built
+//! in; [`register_interceptor`] adds others.
 //!
-//! If a config names an interceptor that nobody registered, its data is recorded as usual. Packets
-//! that programs in C write by address are not seen by interceptors, nor recorded for such a
-//! config.
+//! If a config names an unknown interceptor, its data is recorded as usual. Packets that C programs
+//! write directly into shared memory are not passed to interceptors, and are not recorded for such
+//! a config.
 //!
 //! ```
 //! use ferretto::interceptor::{Interceptor, register_interceptor};
@@ -47,34 +47,34 @@ use ferretto_proto::DataSourceConfig;
 
 use self::console::Console;
 
-/// Numbers of the sequences of packets that interceptors see.
+/// The next packet sequence id that interceptors see.
 static NEXT_SEQUENCE: AtomicU32 = AtomicU32::new(1);
 
-/// Takes the packets of an instance of a data source. One is made for each instance.
+/// Receives the packets of one instance of a data source.
 pub trait Interceptor: Send + Sync + Sized + 'static {
-    /// The state kept for each writer, that is, for each thread.
+    /// The state of one writer, that is, of one thread.
     type Writer: Send + 'static;
 
-    /// A recording begins. Called on the background thread.
+    /// Creates an interceptor when a recording starts. Called on the background thread.
     fn set_up(config: &DataSourceConfig) -> Self;
 
-    /// A thread begins to write.
+    /// Creates the state of a writer when a thread writes its first packet.
     fn new_writer(&self) -> Self::Writer;
 
-    /// A packet: an encoded `TracePacket`, whole. Its `trusted_packet_sequence_id` tells writers
-    /// apart. Called on the thread that wrote it, at its end and inside the trace point: trace
-    /// points in here do nothing, and the thread waits.
+    /// Receives a packet, a complete encoded `TracePacket`. Its `trusted_packet_sequence_id`
+    /// identifies the writer. Called on the writing thread, inside the trace point: the thread
+    /// waits, and trace points within this method have no effect.
     fn packet(&self, writer: &mut Self::Writer, packet: &[u8]);
 }
 
-/// Makes an interceptor known under a name, for configs to choose. The first one of a name counts.
+/// Registers an interceptor under a name that configs can use. Later registrations of the same name
+/// have no effect.
 pub fn register_interceptor<I: Interceptor>(name: &str) {
     ferretto_engine::register_interceptor(name, factory::<I>());
 }
 
-/// Makes the interceptor `console` known unless another one has that name, as
-/// [`init`](crate::init()) does. For programs that take part in recordings in other ways, such as
-/// those in C.
+/// Registers the interceptor `console` unless the name is taken, as [`init`](crate::init()) does.
+/// For programs that are set up in other ways, such as those in C.
 pub fn provide_console() {
     ferretto_engine::provide_interceptor("console", factory::<Console>());
 }

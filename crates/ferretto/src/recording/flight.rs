@@ -1,4 +1,4 @@
-//! The last moments, kept in memory.
+//! The flight recorder, which keeps the last events in memory.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -14,15 +14,15 @@ use crate::session::{
     Backend, Buffer, RecordingConfig, Session, SessionError, SessionEvent, TrackEvents, TriggerMode,
 };
 
-/// The time that starting, and each step of writing a trace, may take.
+/// The time limit for starting, and for each step of writing a trace.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// The time a service waits for a trigger. It allows less than a week; the recording is then
-/// started again.
+/// The time that a service waits for a trigger. Services allow less than a week; the recording is
+/// then started again.
 const TRIGGER_LIMIT: Duration = Duration::from_hours(6 * 24);
 
-/// Keeps the last events of the program, and writes them into a file when it is told to, when a
-/// trigger comes, or when the program panics.
+/// Keeps the last events of the program in memory, and writes them into a file on demand, on a
+/// trigger, or when the program panics.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), ferretto::session::SessionError> {
@@ -36,9 +36,9 @@ const TRIGGER_LIMIT: Duration = Duration::from_hours(6 * 24);
 /// # }
 /// ```
 ///
-/// It goes on while and after a trace is written. Nothing else is needed, no daemon and no set-up.
-/// Each trace is complete in itself: names, tracks and times are repeated so often that they
-/// are there wherever the memory begins. Dropping it ends it.
+/// The recorder continues during and after the writing of a trace. It needs neither a daemon nor
+/// any set-up. Each trace is complete: names, tracks and times are repeated often enough that they
+/// are in the buffer. Dropping the recorder ends it.
 #[derive(Debug)]
 pub struct FlightRecorder {
     inner: Arc<Inner>,
@@ -62,14 +62,14 @@ pub(super) struct Inner {
     backend: Backend,
     session: Session,
     config: TraceConfig,
-    /// By which copies find the session.
+    /// The unique name by which clones find the session.
     name: String,
     on_panic: Option<PathBuf>,
     on_trigger: Vec<(String, PathBuf)>,
 }
 
 impl FlightRecorder {
-    /// One that keeps 16 MiB of track events in this process, and writes them when it is told to.
+    /// Returns the default options: 16 MiB of track events of this process, written on demand.
     pub fn options() -> FlightRecorderOptions {
         FlightRecorderOptions {
             backend: Backend::InProcess,
@@ -82,8 +82,8 @@ impl FlightRecorder {
         }
     }
 
-    /// Writes the ring into a file, which is complete from the moment it has this name, and
-    /// replaces one that has it.
+    /// Writes the buffer into a file, which replaces an existing one. The file gets its name when
+    /// it is complete.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl FlightRecorder {
         self.inner.dump(path.as_ref(), LIMIT)
     }
 
-    /// Writes the ring into `writer`, and returns that.
+    /// Writes the buffer into `writer`, and returns the writer.
     ///
     /// # Errors
     ///
@@ -103,8 +103,8 @@ impl FlightRecorder {
 }
 
 impl FlightRecorderOptions {
-    /// Sets which service is to record. If it is not in this process it keeps all processes'
-    /// events, and survives this one only without its memory.
+    /// Sets the service that records. A service outside this process records the events of all
+    /// processes; only the events that have left this process's memory survive its end.
     pub fn backend(mut self, backend: Backend) -> Self {
         self.backend = backend;
         self
@@ -122,29 +122,30 @@ impl FlightRecorderOptions {
         self
     }
 
-    /// Sets how often names, tracks and times are repeated; by default four times a second. The
-    /// ring can be read from the first repetition on, so this should be a small part of the time
-    /// that fits into memory.
+    /// Sets how often names, tracks and times are repeated; by default four times per second. The
+    /// buffer is readable from the first repetition on, so the period should be a small part of the
+    /// time that the buffer covers.
     pub fn repeat_every(mut self, period: Duration) -> Self {
         self.period = period;
         self
     }
 
-    /// Sets what to record instead of track events, into buffers that forget the oldest.
+    /// Sets a config to be recorded instead of track events. A config without buffers gets a ring
+    /// buffer of the configured size.
     pub fn config(mut self, config: impl Into<RecordingConfig>) -> Self {
         self.config = Some(config.into());
         self
     }
 
     /// Writes the trace into this file when a thread of this program panics, after the previous
-    /// panic hook has run. Each panic replaces the file.
+    /// panic hook has run. Each panic overwrites the file.
     pub fn on_panic(mut self, path: impl Into<PathBuf>) -> Self {
         self.on_panic = Some(path.into());
         self
     }
 
-    /// Writes the trace into this file when a trigger of this name is activated, by this process
-    /// or, if the service is the machine's, any other. Each replaces the file.
+    /// Writes the trace into this file when a trigger of this name is activated by this process, or
+    /// by any process if the service is the machine's. Each trigger overwrites the file.
     pub fn on_trigger(mut self, name: &str, path: impl Into<PathBuf>) -> Self {
         self.on_trigger.push((name.to_owned(), path.into()));
         self
@@ -154,7 +155,7 @@ impl FlightRecorderOptions {
     ///
     /// # Errors
     ///
-    /// See [`SessionError`]; [`SessionError::Failed`] if the service does not like the config.
+    /// See [`SessionError`]; [`SessionError::Failed`] if the service rejects the config.
     pub fn start(self) -> Result<FlightRecorder, SessionError> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -200,7 +201,7 @@ impl FlightRecorderOptions {
 impl OnPanic for Inner {
     fn dump_for_panic(&self, limit: Duration) {
         if let Some(path) = &self.on_panic {
-            // Nobody is left to be told.
+            // There is no caller to report an error to.
             let _ = self.dump(path, limit);
         }
     }
@@ -216,7 +217,7 @@ impl Inner {
 
     fn start_again(&self) {
         self.session.set_up(self.config.clone());
-        // Nobody waits for it, least of all the session's own thread.
+        // Not waited for, since this may run on the session's own thread.
         drop(self.session.start(LIMIT));
     }
 
@@ -239,7 +240,7 @@ impl Inner {
     where
         W: Write + Send + 'static,
     {
-        // Hands over this thread's data; the service fetches that of other threads.
+        // Commits this thread's data; the service reads that of other threads.
         crate::flush(limit);
         let copy = Session::open(self.backend.clone())?;
         copy.clone_named(&self.name, limit).wait()?;
@@ -247,7 +248,7 @@ impl Inner {
     }
 }
 
-/// Writes the trace whenever a trigger asks for it.
+/// Writes the trace on each trigger.
 fn watch_triggers(recorder: Weak<Inner>) {
     let Some(inner) = recorder.upgrade() else {
         return;
@@ -260,7 +261,7 @@ fn watch_triggers(recorder: Weak<Inner>) {
         };
         match event {
             SessionEvent::CloneTrigger { name, .. } => inner.dump_for_trigger(&name),
-            // No trigger came in all that time.
+            // No trigger came within the time limit.
             SessionEvent::Ended { error: None } if inner.config.duration_ms.is_none() => {
                 inner.start_again();
             }

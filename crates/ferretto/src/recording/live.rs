@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::session::{Backend, Buffer, RecordingConfig, Session, SessionError, TrackEvents};
 
-/// The time each call to the service may take.
+/// The time limit of each call to the service.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The period at which packets are written.
@@ -31,17 +31,17 @@ const BUFFER_KB: u32 = 32 * 1024;
 /// # }
 /// ```
 ///
-/// Nothing else is needed, no daemon and no set-up.
+/// No daemon and no other set-up are needed.
 ///
 /// # Errors
 ///
-/// If the file cannot be created, or the process may not have another thread.
+/// Fails if the file cannot be created, or if the process cannot start a thread.
 pub fn record(path: impl AsRef<Path>) -> Result<Recording<File>, SessionError> {
     let file = File::create(path).map_err(SessionError::Write)?;
     Recorder::new().into_writer(file)
 }
 
-/// A recording to be started. See [`record`] for one with the defaults.
+/// Options of a recording. [`record`] uses the defaults.
 ///
 /// ```no_run
 /// use ferretto::Recorder;
@@ -70,7 +70,7 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// A recording of the track events of this process, in the process.
+    /// Creates options for an in-process recording of the track events of this process.
     pub fn new() -> Self {
         Self {
             backend: Backend::InProcess,
@@ -79,14 +79,14 @@ impl Recorder {
         }
     }
 
-    /// Sets which service is to record.
+    /// Sets the service that records.
     pub fn backend(mut self, backend: Backend) -> Self {
         self.backend = backend;
         self
     }
 
-    /// Sets what to record; by default track events. Without buffers in it there is one of 32 MiB,
-    /// which has to hold the packets of a period.
+    /// Sets the config; by default it records track events. A config without buffers gets one of 32
+    /// MiB, which must hold the packets of one period.
     pub fn config(mut self, config: impl Into<RecordingConfig>) -> Self {
         self.config = Some(config.into());
         self
@@ -98,11 +98,11 @@ impl Recorder {
         self
     }
 
-    /// Starts recording into `writer`, from a thread of its own.
+    /// Starts recording into `writer`, on a separate thread.
     ///
     /// # Errors
     ///
-    /// See [`SessionError`]; [`SessionError::Failed`] if the service does not like the config.
+    /// See [`SessionError`]; [`SessionError::Failed`] if the service rejects the config.
     pub fn into_writer<W>(self, writer: W) -> Result<Recording<W>, SessionError>
     where
         W: Write + Send + 'static,
@@ -129,12 +129,11 @@ impl Recorder {
     }
 }
 
-/// A recording that is being written. Dropping it ends it; only [`finish`](Self::finish) reports
-/// errors.
+/// A running recording. Dropping it ends it; only [`finish`](Self::finish) reports errors.
 #[derive(Debug)]
 #[must_use = "the recording ends when this is dropped"]
 pub struct Recording<W> {
-    /// Dropped to stop.
+    /// Dropped to stop the thread.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<Result<W, SessionError>>>,
 }
@@ -144,7 +143,7 @@ impl<W> Recording<W> {
     ///
     /// # Errors
     ///
-    /// If writing failed, at any time, or the service was lost.
+    /// Fails if writing failed at any time, or if the connection to the service was lost.
     pub fn finish(mut self) -> Result<W, SessionError> {
         self.end().unwrap_or_else(|| Err(SessionError::over()))
     }
@@ -152,7 +151,7 @@ impl<W> Recording<W> {
     fn end(&mut self) -> Option<Result<W, SessionError>> {
         crate::flush(LIMIT);
         self.stop = None;
-        // Every call it makes has a limit.
+        // Terminates, since every call has a time limit.
         self.thread.take()?.join().ok()
     }
 }
@@ -165,7 +164,7 @@ impl<W> Drop for Recording<W> {
     }
 }
 
-/// Writes packets until it is told to stop.
+/// Writes packets until the recording is stopped.
 fn copy<W: Write + Send + 'static>(
     session: &Session,
     mut writer: W,
@@ -173,10 +172,9 @@ fn copy<W: Write + Send + 'static>(
     stopped: &Receiver<()>,
 ) -> Result<W, SessionError> {
     while stopped.recv_timeout(period) == Err(RecvTimeoutError::Timeout) {
-        // A producer that does not answer in time does not keep the others' events from being
-        // written.
+        // The events of other producers are written even if one does not respond in time.
         match session.flush(LIMIT).wait() {
-            // It may end by itself, after its duration.
+            // The recording may end by itself, after its duration.
             Ok(()) | Err(SessionError::Refused { .. } | SessionError::NotRunning { .. }) => {}
             Err(error) => return Err(error),
         }

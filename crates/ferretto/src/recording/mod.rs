@@ -1,8 +1,8 @@
 //! Recordings in a few lines.
 //!
-//! [`record`] writes what the program traces into a file for as long as a value lives; [`Recorder`]
-//! does the same with more control. A [`FlightRecorder`] keeps the last moments in memory, to be
-//! written when something happens.
+//! [`record`] writes the program's events into a file for as long as the returned value lives;
+//! [`Recorder`] does the same with more control. A [`FlightRecorder`] keeps the last events in
+//! memory, and writes them on demand.
 
 mod flight;
 mod live;

@@ -1,4 +1,4 @@
-//! Traces of the last moments before a panic.
+//! Traces that are written on a panic.
 
 use std::cell::Cell;
 use std::panic::{set_hook, take_hook};
@@ -7,24 +7,24 @@ use std::time::Duration;
 
 use ferretto_engine::lock;
 
-/// The time each step of writing the trace may take; the program has other things to do.
+/// The time limit of each step of writing the trace, short so that the program can go on.
 const LIMIT: Duration = Duration::from_secs(3);
 
 /// A recorder whose trace is written when a thread panics.
 pub(super) trait OnPanic: Send + Sync + 'static {
-    /// Writes the trace; each step may take as long as `limit`.
+    /// Writes the trace. `limit` applies to each step.
     fn dump_for_panic(&self, limit: Duration);
 }
 
-/// The recorders to be written.
+/// The recorders whose traces are written.
 static RECORDERS: Mutex<Vec<Weak<dyn OnPanic>>> = Mutex::new(Vec::new());
 
 thread_local! {
-    /// The thread is writing the trace of a panic.
+    /// Set while the thread writes the trace of a panic.
     static IS_DUMPING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Has the trace written when a thread panics, after the hook that there was before.
+/// Registers a recorder, whose trace is written after the previous panic hook has run.
 pub(super) fn watch(recorder: &Arc<impl OnPanic>) {
     static HOOK: Once = Once::new();
     let mut recorders = lock(&RECORDERS);
@@ -43,7 +43,7 @@ pub(super) fn watch(recorder: &Arc<impl OnPanic>) {
 
 fn dump() {
     let thread = std::thread::current();
-    // The threads that would do the work cannot wait for themselves.
+    // The threads that do the work cannot wait for themselves.
     let is_ours = thread
         .name()
         .is_some_and(|name| name.starts_with("ferretto"));

@@ -11,22 +11,22 @@ use ferretto_format::Preamble;
 use super::SessionError;
 use super::call::{Completer, Deadline};
 
-/// Takes the answer to one call.
+/// Receives the answer to one call.
 pub(super) trait Answer: Send {
-    /// The name of the call, for messages.
+    /// Returns the name of the call, for messages.
     fn call(&self) -> &'static str;
     fn deadline(&self) -> Deadline;
-    /// Takes packets that were read.
+    /// Receives packets.
     fn add(&mut self, packets: Vec<Vec<u8>>) {
         drop(packets);
     }
-    /// Takes the answer itself, after which nothing comes.
+    /// Receives the final result.
     fn finish(self: Box<Self>, result: Result<recording::Answer, SessionError>);
     /// Fails the call with a timeout. A later answer is still accepted.
     fn time_out(&mut self);
 }
 
-/// An answer of one piece.
+/// An answer in one piece.
 pub(super) struct Single<T, F> {
     done: Completer<T>,
     convert: F,
@@ -36,7 +36,7 @@ impl<T, F> Single<T, F>
 where
     F: FnOnce(recording::Answer) -> Option<T>,
 {
-    /// `convert` makes the caller's result of the service's answer.
+    /// Creates a receiver. `convert` converts the service's answer to the caller's result.
     pub(super) fn new(done: Completer<T>, convert: F) -> Self {
         Self { done, convert }
     }
@@ -70,7 +70,7 @@ where
     }
 }
 
-/// The bytes that were read for a call that was given up, kept for the next reader.
+/// The bytes read for an abandoned call, kept for the next reader.
 #[derive(Debug, Default)]
 pub(super) struct Unread(Mutex<Vec<u8>>);
 
@@ -84,7 +84,7 @@ impl Unread {
     }
 }
 
-/// A trace, written as it comes.
+/// A trace, written as it arrives.
 pub(super) struct Trace<W> {
     done: Completer<W>,
     writer: W,
@@ -95,7 +95,7 @@ pub(super) struct Trace<W> {
 }
 
 impl<W: Write> Trace<W> {
-    /// `limit` is how long the service may need for each part.
+    /// Creates a receiver. `limit` is the time limit of each part of the answer.
     pub(super) fn new(done: Completer<W>, writer: W, limit: Duration, unread: Arc<Unread>) -> Self {
         Self {
             done,

@@ -1,4 +1,4 @@
-//! The service that records.
+//! The services that can record.
 
 use std::sync::Arc;
 #[cfg(feature = "in-process")]
@@ -13,28 +13,28 @@ use crate::in_process::InProcess;
 #[cfg(feature = "in-process")]
 use crate::{Backends, InitError, Options};
 
-/// The service that is to record.
+/// The service that records.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum Backend {
-    /// The service of this machine, which records all processes, or wherever the environment
-    /// variable `PERFETTO_CONSUMER_SOCK_NAME` says.
+    /// The machine's service, which records all processes, at the address in the environment
+    /// variable `PERFETTO_CONSUMER_SOCK_NAME` if that is set.
     #[default]
     System,
-    /// The service in this process, which records only that.
+    /// The in-process service, which records only this process.
     #[cfg(feature = "in-process")]
     InProcess,
-    /// The service of this machine if there is one, else that in this process.
+    /// The machine's service if there is one, otherwise the in-process service.
     #[cfg(feature = "in-process")]
     Best,
-    /// The service that takes consumers at this address.
+    /// The service with this consumer address.
     At(Address),
-    /// A service that is reached by other means.
+    /// A service with a custom connection.
     Custom(Arc<dyn Connect<ConsumerPort>>),
 }
 
 impl Backend {
-    /// Returns its kind; of [`Best`](Self::Best), the kind that is preferred.
+    /// Returns the kind of the service; for [`Best`](Self::Best), the preferred kind.
     pub fn kind(&self) -> BackendKind {
         match self {
             Self::System | Self::At(_) => BackendKind::System,
@@ -64,16 +64,16 @@ impl Backend {
     }
 }
 
-/// Helpers for recordings in a few lines.
+/// Helpers for simple recordings.
 #[cfg(feature = "in-process")]
 impl Backend {
-    /// Makes this process part of what the service records, if it is not yet.
+    /// Makes this process a producer of the service, if it is not one yet.
     pub(crate) fn join(&self, limit: Duration) -> Result<(), InitError> {
         let backends = match self {
             Self::System | Self::At(_) => Backends::SYSTEM,
             Self::InProcess => Backends::IN_PROCESS,
             Self::Best => Backends::SYSTEM | Backends::IN_PROCESS,
-            // Only its owner knows how.
+            // Only the owner of the connection can do this.
             Self::Custom(_) => return Ok(()),
         };
         Options::new().backends(backends).wait(limit).init()

@@ -1,4 +1,4 @@
-//! Calls that are under way: waited for, awaited, or left to a callback.
+//! Pending calls, whose answers are waited for, awaited, or passed to a callback.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,18 +15,17 @@ use super::SessionError;
 type Callback<T> = Box<dyn FnOnce(Result<T, SessionError>) + Send>;
 type Reclaim<T> = Box<dyn FnOnce(T) + Send>;
 
-/// A call to the tracing service that has been made and not been answered yet.
+/// A pending call to the tracing service.
 ///
-/// Wait for the answer with [`wait`](Self::wait), `.await` it on any executor, or leave it to
-/// [`then`](Self::then). Whichever it is, an answer or an error comes within the time limit that
-/// the call was given. Dropping this takes nothing back: the call is made, and nobody hears of its
-/// answer.
+/// Wait for the answer with [`wait`](Self::wait), `.await` it on any executor, or pass a callback
+/// to [`then`](Self::then). In each case an answer or an error comes within the time limit of the
+/// call. Dropping the value does not cancel the call; its answer is discarded.
 #[must_use = "errors are only told to those who wait"]
 pub struct Call<T> {
     shared: Arc<Shared<T>>,
 }
 
-/// The other side of a [`Call`]. If it is dropped the call fails.
+/// The completing side of a [`Call`]. The call fails if this is dropped.
 pub(super) struct Completer<T> {
     shared: Option<Arc<Shared<T>>>,
     name: &'static str,
@@ -40,7 +39,7 @@ struct Shared<T> {
 struct State<T> {
     answer: Answer<T>,
     waker: Option<Waker>,
-    /// Takes a result that nobody wants.
+    /// Receives a result that is no longer wanted.
     reclaim: Option<Reclaim<T>>,
     deadline: Deadline,
     name: &'static str,
@@ -50,11 +49,11 @@ enum Answer<T> {
     Awaited,
     Callback(Callback<T>),
     Here(Result<T, SessionError>),
-    /// Nobody wants it any more.
+    /// The caller no longer wants the answer.
     Unwanted,
 }
 
-/// The end of a call's patience; `None` if it is beyond the range of the clock.
+/// The deadline of a call; `None` if it is beyond the range of the clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline(Option<Instant>);
 
@@ -81,7 +80,7 @@ impl Deadline {
         self.left().is_zero()
     }
 
-    /// The earlier one.
+    /// Returns the earlier deadline.
     pub(super) fn min(self, other: Self) -> Self {
         match (self.0, other.0) {
             (Some(one), Some(another)) => Self(Some(one.min(another))),
@@ -93,7 +92,7 @@ impl Deadline {
 }
 
 impl<T> Call<T> {
-    /// A call of this name, for messages, that is to be answered within `limit`.
+    /// Creates a call with a name for messages and a time limit.
     pub(super) fn new(name: &'static str, limit: Duration) -> (Self, Completer<T>) {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
@@ -116,7 +115,7 @@ impl<T> Call<T> {
     ///
     /// # Errors
     ///
-    /// See [`SessionError`]; [`SessionError::TimedOut`] once the call's time is over.
+    /// See [`SessionError`]; [`SessionError::TimedOut`] if the time limit passes.
     pub fn wait(self) -> Result<T, SessionError> {
         let mut state = lock(&self.shared.state);
         loop {
@@ -132,8 +131,8 @@ impl<T> Call<T> {
         }
     }
 
-    /// Has `callback` called with the answer: at once if it is there, else on the session's own
-    /// thread, which does nothing else meanwhile.
+    /// Passes the answer to `callback`: at once if it is available, otherwise on the session's own
+    /// thread, which is blocked meanwhile.
     pub fn then(self, callback: impl FnOnce(Result<T, SessionError>) + Send + 'static) {
         let mut state = lock(&self.shared.state);
         match state.take() {
@@ -147,7 +146,7 @@ impl<T> Call<T> {
 }
 
 impl<T> State<T> {
-    /// The answer if it is there.
+    /// Returns the answer if it is available.
     fn take(&mut self) -> Option<Result<T, SessionError>> {
         if !matches!(self.answer, Answer::Here(_)) {
             return None;
@@ -199,7 +198,7 @@ impl<T> fmt::Debug for Call<T> {
 }
 
 impl<T> Completer<T> {
-    /// Has a result that nobody wants passed to `reclaim`.
+    /// Passes a result that is no longer wanted to `reclaim`.
     pub(super) fn reclaim(self, reclaim: impl FnOnce(T) + Send + 'static) -> Self {
         if let Some(shared) = &self.shared {
             lock(&shared.state).reclaim = Some(Box::new(reclaim));
@@ -214,7 +213,7 @@ impl<T> Completer<T> {
         }
     }
 
-    /// When the call has waited long enough.
+    /// Returns the deadline of the call.
     pub(super) fn deadline(&self) -> Deadline {
         match &self.shared {
             Some(shared) => lock(&shared.state).deadline,
@@ -222,14 +221,14 @@ impl<T> Completer<T> {
         }
     }
 
-    /// Something came that is not all of the answer.
+    /// Extends the deadline after a part of the answer has arrived.
     pub(super) fn extend(&self, limit: Duration) {
         if let Some(shared) = &self.shared {
             lock(&shared.state).deadline = Deadline::after(limit);
         }
     }
 
-    /// Returns true if nobody wants the answer any more.
+    /// Returns true if the caller no longer wants the answer.
     pub(super) fn is_unwanted(&self) -> bool {
         let Some(shared) = &self.shared else {
             return true;
@@ -242,7 +241,7 @@ impl<T> Completer<T> {
         self.name
     }
 
-    /// Answers the call with its result for a timeout. A later result is reclaimed.
+    /// Completes the call with the result for a timeout. A later result is reclaimed.
     pub(super) fn time_out(&self) {
         if let Some(shared) = &self.shared {
             shared.complete(Err(SessionError::TimedOut { call: self.name }));
@@ -293,7 +292,7 @@ impl<T> fmt::Debug for Completer<T> {
     }
 }
 
-/// Answers the calls whose time is over.
+/// Completes the calls whose deadline has passed.
 pub(super) fn expire<T>(calls: &mut VecDeque<Completer<T>>) {
     calls.retain(|call| {
         let is_late = call.deadline().has_passed();

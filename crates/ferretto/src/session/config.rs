@@ -1,4 +1,4 @@
-//! The config of a recording, said in a few lines.
+//! A builder of recording configs.
 
 use std::fs::File;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use ferretto_proto::{DataSourceConfig, Message as _, TraceConfig};
 
 use super::{SessionError, TrackEvents};
 
-/// The size of a buffer that is not configured, in KiB.
+/// The size of the default buffer, in KiB.
 const DEFAULT_BUFFER_KB: u32 = 4096;
 
 /// The config of a recording of a [`Session`](super::Session).
 ///
-/// Every method sets one thing. Other fields can be set in the [`message`](Self::message_mut)
-/// itself, or the whole message given: `RecordingConfig::from(trace_config)`, or
-/// [`decode`](Self::decode) for an encoded one.
+/// Every method sets one option. Other fields can be set in the [`message`](Self::message_mut)
+/// itself. A complete message can be passed to `RecordingConfig::from(trace_config)`, or in encoded
+/// form to [`decode`](Self::decode).
 ///
 /// ```
 /// use std::time::Duration;
@@ -31,47 +31,47 @@ const DEFAULT_BUFFER_KB: u32 = 4096;
 /// # assert_eq!(config.message().data_sources.len(), 1);
 /// ```
 ///
-/// Without a [`buffer`](Self::buffer) there is one of 4 MiB that forgets the oldest.
+/// A config without a [`buffer`](Self::buffer) gets a ring buffer of 4 MiB.
 #[derive(Debug, Default)]
 pub struct RecordingConfig {
     message: TraceConfig,
     file: Option<File>,
-    /// The message was given as a whole and is not to be completed.
+    /// Set if the message was given as a whole and must not be completed.
     is_whole: bool,
 }
 
-/// One of the buffers of the service that a recording has.
+/// A buffer of a recording.
 #[derive(Clone, Debug)]
 pub struct Buffer(BufferConfig);
 
 /// The effect of a trigger on a recording. See [`RecordingConfig::trigger`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TriggerMode {
-    /// It begins with the first trigger, and ends some time after it.
+    /// The recording starts with the first trigger, and ends some time after it.
     Start,
-    /// It ends some time after the first trigger.
+    /// The recording ends some time after the first trigger.
     Stop,
-    /// Its consumer is told to make a copy, some time after each trigger.
+    /// The consumer is asked to clone the session, some time after each trigger.
     Clone,
 }
 
 /// The compression of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// As in gzip.
+    /// Deflate, as in gzip.
     Deflate,
-    /// Zstandard, with its level; 0 is the default one. Needs a service that was built with it: one
-    /// that was not does not compress.
+    /// Zstandard with a level; 0 is the default level. A service built without Zstandard does not
+    /// compress.
     Zstd(i32),
 }
 
 impl Buffer {
-    /// A buffer of this size in KiB that forgets the oldest when it is full.
+    /// Creates a ring buffer of this size in KiB, which overwrites the oldest data.
     pub fn ring(size_kb: u32) -> Self {
         Self::new(size_kb, buffer_config::FillPolicy::RING_BUFFER)
     }
 
-    /// A buffer of this size in KiB that takes nothing more when it is full.
+    /// Creates a buffer of this size in KiB, which discards new data when it is full.
     pub fn discard(size_kb: u32) -> Self {
         Self::new(size_kb, buffer_config::FillPolicy::DISCARD)
     }
@@ -84,21 +84,21 @@ impl Buffer {
         })
     }
 
-    /// Names it, for data sources that say where they write by name.
+    /// Sets the name, by which data sources can refer to the buffer.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         self.0.name = Some(name.into());
         self
     }
 
-    /// A copy of the session takes the contents away instead of copying them.
+    /// Makes clones of the session take the contents instead of copying them.
     #[must_use]
     pub fn transfer_on_clone(mut self) -> Self {
         self.0.transfer_on_clone = Some(true);
         self
     }
 
-    /// Forgets what is in it before the flush that a copy of the session begins with.
+    /// Clears the buffer before the flush that precedes a clone of the session.
     #[must_use]
     pub fn clear_before_clone(mut self) -> Self {
         self.0.clear_before_clone = Some(true);
@@ -107,16 +107,16 @@ impl Buffer {
 }
 
 impl RecordingConfig {
-    /// Nothing to record yet.
+    /// Creates a config that records nothing yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An encoded `TraceConfig`, as other tools make them.
+    /// Decodes an encoded `TraceConfig`.
     ///
     /// # Errors
     ///
-    /// [`SessionError::BadConfig`] if it is not one.
+    /// [`SessionError::BadConfig`] if the bytes are not a `TraceConfig`.
     pub fn decode(encoded: &[u8]) -> Result<Self, SessionError> {
         match TraceConfig::decode_from_slice(encoded) {
             Ok(message) => Ok(message.into()),
@@ -124,7 +124,7 @@ impl RecordingConfig {
         }
     }
 
-    /// The message that the service will get.
+    /// Returns the message for the service.
     pub fn message(&self) -> &TraceConfig {
         &self.message
     }
@@ -134,7 +134,7 @@ impl RecordingConfig {
         &mut self.message
     }
 
-    /// Adds a buffer. They are numbered from 0.
+    /// Adds a buffer. Buffers are numbered from 0.
     #[must_use]
     pub fn buffer(mut self, buffer: Buffer) -> Self {
         self.message.buffers.push(buffer.0);
@@ -156,7 +156,7 @@ impl RecordingConfig {
         self.data_source(named(name))
     }
 
-    /// Records a data source. The message says where to and what.
+    /// Records a data source. The message specifies its buffer and its options.
     #[must_use]
     pub fn data_source(mut self, config: DataSourceConfig) -> Self {
         self.message.data_sources.push(DataSource {
@@ -166,7 +166,7 @@ impl RecordingConfig {
         self
     }
 
-    /// Restricts the data source added last to the producers of these names.
+    /// Restricts the data source added last to the producers with these names.
     #[must_use]
     pub fn only_from(mut self, producers: &[&str]) -> Self {
         if let Some(source) = self.message.data_sources.last_mut() {
@@ -176,15 +176,14 @@ impl RecordingConfig {
         self
     }
 
-    /// Ends the recording by itself after this long. Like all times here it is rounded down to
-    /// milliseconds.
+    /// Sets the duration of the recording. Like all times here, it is rounded down to milliseconds.
     #[must_use]
     pub fn duration(mut self, duration: Duration) -> Self {
         self.message.duration_ms = Some(milliseconds(duration));
         self
     }
 
-    /// Has the service write the trace into `file`, every `period`. There is nothing to read then.
+    /// Makes the service write the trace into `file`, every `period`. Such a trace cannot be read.
     #[must_use]
     pub fn write_into(mut self, file: File, period: Duration) -> Self {
         self.file = Some(file);
@@ -193,7 +192,7 @@ impl RecordingConfig {
         self
     }
 
-    /// Ends the recording when the file is this large. In bytes.
+    /// Ends the recording when the file reaches this size in bytes.
     #[must_use]
     pub fn max_file_size(mut self, bytes: u64) -> Self {
         self.message.max_file_size_bytes = Some(bytes);
@@ -208,8 +207,8 @@ impl RecordingConfig {
     }
 
     /// Sets the period at which producers repeat the incremental state that later events refer to.
-    /// A buffer that forgets the oldest can be read only from such a repetition on, so the period
-    /// should be a fraction of the time that it holds.
+    /// A ring buffer can be read only from such a repetition on, so the period should be a fraction
+    /// of the time that the buffer covers.
     #[must_use]
     pub fn clear_incremental_state_every(mut self, period: Duration) -> Self {
         self.message.incremental_state_config = IncrementalStateConfig {
@@ -220,15 +219,14 @@ impl RecordingConfig {
         self
     }
 
-    /// Gives the session a name by which it can be [copied](super::Session::clone_named). No other
-    /// may have it.
+    /// Sets the unique name by which the session can be [cloned](super::Session::clone_named).
     #[must_use]
     pub fn unique_name(mut self, name: &str) -> Self {
         self.message.unique_session_name = Some(name.into());
         self
     }
 
-    /// Compresses the trace. If several are named, the service takes the one it likes best.
+    /// Compresses the trace. Of several compressions, the service chooses the one it prefers.
     #[must_use]
     pub fn compress(mut self, compression: Compression) -> Self {
         let mut config: CompressionConfig = self.message.compression.take().unwrap_or_default();
@@ -248,8 +246,8 @@ impl RecordingConfig {
         self
     }
 
-    /// Sets the effect of triggers, and the time to wait for one: the recording ends after
-    /// `timeout` without. Less than a week.
+    /// Sets the effect of triggers, and the time limit for the first one: without a trigger, the
+    /// recording ends after `timeout`, which must be less than a week.
     #[must_use]
     pub fn trigger_mode(mut self, mode: TriggerMode, timeout: Duration) -> Self {
         use trigger_config::TriggerMode as Wire;
@@ -264,8 +262,7 @@ impl RecordingConfig {
         self
     }
 
-    /// Adds a trigger, and how long after it the recording goes on. See
-    /// [`trigger_mode`](Self::trigger_mode).
+    /// Adds a trigger, and the delay of its effect. See [`trigger_mode`](Self::trigger_mode).
     #[must_use]
     pub fn trigger(mut self, name: &str, delay: Duration) -> Self {
         let mut config: TriggerConfig = self.message.trigger_config.take().unwrap_or_default();
@@ -278,15 +275,15 @@ impl RecordingConfig {
         self
     }
 
-    /// Lets the service create the session when it is set up, and only begin when it is
-    /// [started](super::Session::start), which is quicker then.
+    /// Makes the service create the session on set-up, so that the [start](super::Session::start)
+    /// is faster.
     #[must_use]
     pub fn deferred_start(mut self) -> Self {
         self.message.deferred_start = Some(true);
         self
     }
 
-    /// The message, complete, and the file.
+    /// Returns the completed message and the output file.
     pub(super) fn into_parts(self) -> (TraceConfig, Option<File>) {
         let Self {
             mut message,

@@ -1,4 +1,4 @@
-//! A session's thread: one connection to a service, and the recording that is driven over it.
+//! The thread of a session, with its connection to a service.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,28 +17,28 @@ use super::event::{Events, SessionEvent};
 use super::inbox::{Command, Inbox};
 use super::policy;
 
-/// The events that the service is asked to tell.
+/// The events that the service is asked to report.
 const OBSERVED: [Observable; 3] = [
     Observable::TYPE_DATA_SOURCES_INSTANCES,
     Observable::TYPE_ALL_DATA_SOURCES_STARTED,
     Observable::TYPE_CLONE_TRIGGER_HIT,
 ];
 
-/// The progress of the connection.
+/// The state of the connection.
 enum Link {
-    /// The policy has to decide.
+    /// The policy has not decided yet.
     Asking,
     Open(Box<dyn Connection<ConsumerPort>>, Waker),
     Lost,
 }
 
-/// A session's thread.
+/// The thread of a session.
 pub(super) struct Driver {
     backend: Backend,
     inbox: Arc<Inbox>,
     link: Link,
     recording: Recording,
-    /// Those who wait for the answers to calls.
+    /// The receivers of the answers to calls.
     answers: BTreeMap<CallId, Box<dyn Answer>>,
     events: Events,
 }
@@ -46,7 +46,7 @@ pub(super) struct Driver {
 impl Driver {
     pub(super) fn new(backend: Backend, inbox: Arc<Inbox>) -> Self {
         let mut recording = Recording::new();
-        // If that fails the connection is lost, which is told as an event.
+        // If this fails, the connection is lost, which is reported as an event.
         recording.call(Call::Observe(OBSERVED.to_vec()), Needs::Nothing, None);
         Self {
             backend,
@@ -90,7 +90,7 @@ impl Driver {
                     Err(error) => self.fail_to_connect(&error.to_string()),
                     Ok((link, waker)) => {
                         self.inbox.set_waker(Some(waker.clone()));
-                        // Something may have come before the waker was there.
+                        // Something may have happened before the waker was set.
                         waker.wake();
                         self.link = Link::Open(link, waker);
                     }
@@ -121,7 +121,7 @@ impl Driver {
         match event {
             Event::Connected | Event::FinalFlushFailed => {}
             Event::Ended(SessionEnd::Lost) => {
-                // The loss of the connection is about to be told.
+                // The loss of the connection is about to be reported.
             }
             Event::Ended(end) => {
                 let error = end.error().map(str::to_owned);
@@ -163,7 +163,7 @@ impl Driver {
         answer.finish(result);
     }
 
-    /// There is no connection and there will be none.
+    /// Handles the loss of the connection, or its absence.
     fn lost(&mut self) {
         self.inbox.set_waker(None);
         self.link = Link::Lost;

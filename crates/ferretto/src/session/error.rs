@@ -1,4 +1,4 @@
-//! Errors of recordings.
+//! Errors of sessions.
 
 use std::fmt;
 use std::io;
@@ -7,36 +7,36 @@ use ferretto_client::CallError;
 
 use crate::InitError;
 
-/// Why a call of a [`Session`](super::Session) brought no result.
+/// The reason why a call of a [`Session`](super::Session) failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// The process may not have another thread or descriptor.
+    /// The process cannot create a thread or descriptor.
     System(io::Error),
-    /// The connection to the service is lost, could not be made, or was not allowed. The session is
-    /// over.
+    /// The connection to the service is lost, could not be established, or was not allowed. The
+    /// session has ended.
     Disconnected {
         /// The cause.
         reason: String,
     },
     /// The recording could not be started, or failed while it ran.
     Failed {
-        /// The service's words.
+        /// The service's message.
         reason: String,
     },
-    /// The service said no.
+    /// The service refused the request.
     Refused {
         /// The name of the call.
         call: &'static str,
-        /// The service's words; empty if it gave none.
+        /// The service's message; empty if it gave none.
         reason: String,
     },
-    /// The service is older than the request, and does not know it.
+    /// The service is too old for the request.
     Unsupported {
         /// The name of the call.
         call: &'static str,
     },
-    /// The request does not fit a message to the service, which holds 128 KiB.
+    /// The request exceeds the limit of a message to the service, 128 KiB.
     TooLarge {
         /// The name of the call.
         call: &'static str,
@@ -48,39 +48,39 @@ pub enum SessionError {
         /// The name of the call.
         call: &'static str,
     },
-    /// There is no configuration to start with.
+    /// The session has no config.
     NotSetUp,
-    /// The recording has been started already.
+    /// The recording has already been started.
     AlreadyStarted,
     /// The recording has not been started, or has ended.
     NotRunning {
         /// The name of the call.
         call: &'static str,
     },
-    /// The configuration is not an encoded `TraceConfig`.
+    /// The config is not an encoded `TraceConfig`.
     BadConfig,
-    /// The trace holds a packet of more than 256 MiB.
+    /// The trace contains a packet of more than 256 MiB.
     PacketTooLarge,
-    /// The trace could not be written where it should be.
+    /// Writing the trace failed.
     Write(io::Error),
 }
 
 impl SessionError {
-    /// The session's thread has ended.
+    /// Returns the error after the session's thread has ended.
     pub(crate) fn over() -> Self {
         Self::Disconnected {
             reason: "the session is over".to_owned(),
         }
     }
 
-    /// The session is the parent process's.
+    /// Returns the error for a session of the parent process.
     pub(super) fn inherited() -> Self {
         Self::Disconnected {
             reason: "the session belongs to the parent of this process".to_owned(),
         }
     }
 
-    /// Returns the failure of the call of this name.
+    /// Converts the failure of a call.
     pub(super) fn from_call(call: &'static str, error: CallError) -> Self {
         match error {
             CallError::Unsupported { .. } => Self::Unsupported { call },

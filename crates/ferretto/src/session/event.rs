@@ -1,4 +1,4 @@
-//! Events that a session tells by itself.
+//! Events that a session reports.
 
 use std::collections::VecDeque;
 
@@ -8,11 +8,10 @@ use ferretto_proto::observable_events::DataSourceInstanceState;
 use super::SessionError;
 use super::call::{Completer, Deadline};
 
-/// Most events that are kept until they are taken.
+/// The largest number of pending events.
 const MAX_EVENTS: usize = 1024;
 
-/// Something that happened to a session by itself. See
-/// [`Session::next_event`](super::Session::next_event).
+/// An event of a session. See [`Session::next_event`](super::Session::next_event).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SessionEvent {
@@ -22,25 +21,25 @@ pub enum SessionEvent {
         producer: String,
         /// The data source's name.
         data_source: String,
-        /// It records now.
+        /// True if the data source is recording now.
         is_recording: bool,
     },
-    /// All data sources that were there when the session started are recording.
+    /// All data sources that were available when the session started are recording.
     AllStarted,
-    /// A trigger asks for a copy of the session. See
+    /// A trigger requests a clone of the session. See
     /// [`TriggerMode::Clone`](super::TriggerMode::Clone).
     CloneTrigger {
         /// The trigger's name.
         name: String,
-        /// By which the service knows the session.
+        /// The id of the session at the service.
         session_id: u64,
     },
     /// The recording ended.
     Ended {
-        /// Why, if it failed: the service's words.
+        /// The service's message, if the recording failed.
         error: Option<String>,
     },
-    /// The connection to the service is lost. The last event.
+    /// The connection to the service is lost. This is the last event.
     Disconnected {
         /// The cause.
         reason: String,
@@ -48,7 +47,7 @@ pub enum SessionEvent {
 }
 
 impl SessionEvent {
-    /// Returns the events that the service tells at once.
+    /// Converts the events that the service reports at once.
     pub(super) fn from_service(mut seen: ObservableEvents) -> Vec<Self> {
         let text = |bytes: Option<Vec<u8>>| {
             String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
@@ -75,7 +74,7 @@ impl SessionEvent {
     }
 }
 
-/// Events that nobody has taken yet, and those who wait for some.
+/// Pending events, and the callers that wait for events.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     untaken: VecDeque<SessionEvent>,
@@ -83,7 +82,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Keeps an event; the oldest is forgotten if there are too many.
+    /// Adds an event. Drops the oldest if there are too many.
     pub(super) fn add(&mut self, event: SessionEvent) {
         if self.untaken.len() == MAX_EVENTS {
             self.untaken.pop_front();
@@ -97,13 +96,13 @@ impl Events {
         self.hand_out();
     }
 
-    /// Keeps an event that was taken by a call that was given up.
+    /// Puts back an event whose receiver gave up.
     pub(super) fn put_back(&mut self, event: SessionEvent) {
         self.untaken.push_front(event);
         self.hand_out();
     }
 
-    /// Answers those who wait in vain, when there will be no more events.
+    /// Fails the waiting calls when no more events will come.
     pub(super) fn end(&mut self, error: impl Fn() -> SessionError) {
         for done in std::mem::take(&mut self.waiting) {
             done.complete(Err(error()));
@@ -120,7 +119,7 @@ impl Events {
         }
     }
 
-    /// When the first of those who wait has waited long enough.
+    /// Returns the earliest deadline of the waiting calls.
     pub(super) fn deadline(&self) -> Deadline {
         let deadlines = self.waiting.iter().map(Completer::deadline);
         deadlines.fold(Deadline::NEVER, Deadline::min)

@@ -1,4 +1,4 @@
-//! The inbox of a session's thread.
+//! The queue of a session's thread.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,17 +16,17 @@ use super::answer::{Answer, Unread};
 use super::call::Completer;
 use super::event::SessionEvent;
 
-/// Something that others ask of a session's thread.
+/// A command for a session's thread.
 pub(super) enum Command {
     /// The config of the next recording.
     SetUp(Box<TraceConfig>, Option<OwnedFd>),
     NextEvent(Completer<SessionEvent>),
-    /// The call that waited for this event was given up.
+    /// Puts back an event whose call was abandoned.
     PutBack(SessionEvent),
     Ask(Box<Question>),
 }
 
-/// A call to the service, and who waits for its answer.
+/// A call to the service, and the receiver of its answer.
 pub(super) struct Question {
     pub(super) call: Call,
     pub(super) needs: Needs,
@@ -34,7 +34,7 @@ pub(super) struct Question {
 }
 
 impl Command {
-    /// Answers that there will be no answer.
+    /// Fails the call.
     fn fail(self, error: SessionError) {
         match self {
             Self::SetUp(..) | Self::PutBack(_) => {}
@@ -44,13 +44,13 @@ impl Command {
     }
 }
 
-/// The commands that wait for the session's thread.
+/// The queue of commands for a session's thread.
 pub(super) struct Inbox {
-    /// Tells forked children, in which that thread is not, and may have left any lock locked.
+    /// Identifies forked children, in which the thread does not exist and any lock may be held.
     forks: u32,
     state: Mutex<State>,
     changed: Condvar,
-    /// The bytes that were read for a call that was given up.
+    /// The bytes read for an abandoned call.
     pub(super) unread: Arc<Unread>,
 }
 
@@ -58,18 +58,18 @@ pub(super) struct Inbox {
 struct State {
     commands: VecDeque<Command>,
     waker: Option<Waker>,
-    /// The session has been dropped.
+    /// Set once the session has been dropped.
     is_closing: bool,
-    /// The session's thread has ended, or is about to.
+    /// Set once the session's thread has ended or is about to.
     is_finished: bool,
     /// The decision of the policy.
     permission: Option<bool>,
-    /// Something happened since the last look.
+    /// Set if something happened since the last check.
     is_new: bool,
 }
 
 impl Inbox {
-    /// Nothing asked for.
+    /// Creates an empty queue.
     pub(super) fn new() -> io::Result<Self> {
         fork::watch()?;
         Ok(Self {
@@ -85,7 +85,7 @@ impl Inbox {
         self.forks != fork::forks()
     }
 
-    /// Hands a command to the session's thread.
+    /// Sends a command to the session's thread.
     pub(super) fn send(&self, command: Command) {
         if self.is_inherited() {
             command.fail(SessionError::inherited());
@@ -101,7 +101,7 @@ impl Inbox {
         self.wake(state);
     }
 
-    /// Has the session's thread end, and waits until it is about to.
+    /// Ends the session's thread, and waits until it is about to end.
     pub(super) fn close(&self, limit: Duration) {
         if self.is_inherited() {
             return;
@@ -115,7 +115,7 @@ impl Inbox {
             .wait_timeout_while(state, limit, |state| !state.is_finished);
     }
 
-    /// Tells how the policy decided; the first decision counts.
+    /// Sets the decision of the policy; the first one takes effect.
     pub(super) fn decide(&self, is_allowed: bool) {
         let mut state = lock(&self.state);
         state.permission.get_or_insert(is_allowed);
@@ -136,7 +136,7 @@ impl Inbox {
         lock(&self.state).permission
     }
 
-    /// Waits until something new is here. For threads that wait for no service.
+    /// Waits for news. For threads without a connection.
     pub(super) fn wait(&self, limit: Duration) {
         let state = lock(&self.state);
         let _ = self
@@ -144,19 +144,19 @@ impl Inbox {
             .wait_timeout_while(state, limit, |state| !state.is_new);
     }
 
-    /// Sets whether new requests end the wait for the service.
+    /// Sets the waker that ends the thread's wait for the service when a command arrives.
     pub(super) fn set_waker(&self, waker: Option<Waker>) {
         lock(&self.state).waker = waker;
     }
 
-    /// The commands so far; `None` if the session has been dropped.
+    /// Takes the pending commands; `None` if the session has been dropped.
     pub(super) fn take(&self) -> Option<VecDeque<Command>> {
         let mut state = lock(&self.state);
         state.is_new = false;
         (!state.is_closing).then(|| std::mem::take(&mut state.commands))
     }
 
-    /// Says that the session's thread is about to end, and so is everything asked of it.
+    /// Marks the session's thread as ended, and fails all pending calls.
     pub(super) fn finish(&self) {
         let mut state = lock(&self.state);
         state.is_finished = true;
@@ -169,7 +169,7 @@ impl Inbox {
     }
 }
 
-/// Ends an inbox when the session's thread ends, however it does.
+/// Finishes the queue when the session's thread ends, including by a panic.
 pub(super) struct Finish(pub(super) Arc<Inbox>);
 
 impl Drop for Finish {

@@ -1,4 +1,4 @@
-//! Recordings that are controlled from inside a program.
+//! Recordings that the program controls.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -61,29 +61,29 @@ use self::inbox::{Command, Finish, Inbox, Question};
 /// The name of sessions' threads.
 const THREAD: &str = "ferretto-session";
 
-/// The time that dropping a session waits for its thread, which has nothing left to do but may be
-/// inside a writer or callback of the program.
+/// The time that dropping a session waits for its thread, which may be inside a writer or callback
+/// of the program.
 const DROP_LIMIT: Duration = Duration::from_secs(1);
 
-/// One recording, and the connection to the service that makes it.
+/// A recording, and the connection to the service that records.
 ///
-/// Calls may come from any thread, any number at a time; they are made in order as soon as the
-/// connection stands, and fail within the time limit they are given. Dropping the session ends the
+/// Calls may be made from any thread, any number at a time. They are sent in order once the
+/// connection is established, and fail after their time limit. Dropping the session ends the
 /// recording.
 ///
-/// A forked child has no part in its parent's sessions: there all calls fail, and dropping one does
-/// nothing.
+/// Forked children do not share the sessions of their parent: all calls fail there, and dropping a
+/// session has no effect.
 pub struct Session {
     inbox: Arc<Inbox>,
 }
 
 impl Session {
-    /// Opens a session: starts its thread, which connects. A service that is absent shows in the
-    /// calls that follow, as [`SessionError::Disconnected`].
+    /// Opens a session: starts its thread, which connects to the service. If the service is absent,
+    /// subsequent calls fail with [`SessionError::Disconnected`].
     ///
     /// # Errors
     ///
-    /// [`SessionError::System`] if the process may not have another thread.
+    /// [`SessionError::System`] if the process cannot start a thread.
     pub fn open(backend: Backend) -> Result<Self, SessionError> {
         let inbox = Arc::new(Inbox::new().map_err(SessionError::System)?);
         let finish = Finish(Arc::clone(&inbox));
@@ -106,23 +106,22 @@ impl Session {
             .send(Command::SetUp(Box::new(config), file.map(Into::into)));
     }
 
-    /// Starts recording. Done when all data sources that are there record, or the recording has
-    /// ended already.
+    /// Starts recording. Completes when all available data sources are recording, or when the
+    /// recording has already ended.
     ///
-    /// A recording that waits for a [trigger](TriggerMode::Start) starts with that: give the call
-    /// up, it is made.
+    /// A recording with a [start trigger](TriggerMode::Start) starts with the trigger. The call may
+    /// be dropped before that.
     ///
     /// # Errors
     ///
-    /// [`SessionError::Failed`] with the service's words if it does not like the config, and
-    /// others.
+    /// [`SessionError::Failed`] with the service's message if it rejects the config, and others.
     pub fn start(&self, limit: Duration) -> Call<()> {
         let call = recording::Call::Start;
         self.ask("start", limit, call, Needs::Nothing, |_| Some(()))
     }
 
-    /// Ends the recording. Done when it has ended and everything recorded can be read; at once if
-    /// it has already. If it is still being started it ends after that.
+    /// Ends the recording. Completes when the recording has ended and all of it can be read; at
+    /// once if it has already ended. A recording that is still starting ends after its start.
     ///
     /// # Errors
     ///
@@ -137,7 +136,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// As of [`stop`](Self::stop).
+    /// The same as for [`stop`](Self::stop).
     pub fn wait_for_end(&self, limit: Duration) -> Call<()> {
         let call = recording::Call::WaitForEnd;
         self.ask(
@@ -160,15 +159,15 @@ impl Session {
         self.ask("flush", limit, call, Needs::Running, |_| Some(()))
     }
 
-    /// Reads the packets that were not read before: whole packets, each with its tag and length, so
-    /// that the results one after the other are a trace file. While the recording runs,
-    /// [`flush`](Self::flush) first. The packets of a call that was given up come with the next
-    /// one; those that the service wrote into a file do not come at all. `limit` is for each part
-    /// of the answer.
+    /// Reads the packets that have not been read yet: whole packets, each with its tag and length,
+    /// so that the concatenated results are a trace file. Call [`flush`](Self::flush) first while
+    /// the recording runs. The packets of an abandoned call come with the next one; packets that
+    /// the service has written into a file are not returned. `limit` applies to each part of the
+    /// answer.
     ///
     /// # Errors
     ///
-    /// [`SessionError::NotRunning`] if nothing was started, and others.
+    /// [`SessionError::NotRunning`] before the first start, and others.
     pub fn read(&self, limit: Duration) -> Call<Vec<u8>> {
         let (call, done) = Call::new("read the trace", limit);
         let unread = Arc::clone(&self.inbox.unread);
@@ -178,12 +177,12 @@ impl Session {
         call
     }
 
-    /// Like [`read`](Self::read), but writes packets as they arrive, and returns the writer. That
-    /// is done on the session's own thread: a writer that blocks holds up the other calls.
+    /// Like [`read`](Self::read), but writes packets as they arrive, and returns the writer. The
+    /// session's own thread writes: a writer that blocks delays the other calls.
     ///
     /// # Errors
     ///
-    /// Those of [`read`](Self::read), and [`SessionError::Write`].
+    /// The same as for [`read`](Self::read), and [`SessionError::Write`].
     pub fn read_into<W: Write + Send + 'static>(&self, writer: W, limit: Duration) -> Call<W> {
         let (call, done) = Call::new("read the trace", limit);
         let answer = Trace::new(done, writer, limit, Arc::clone(&self.inbox.unread));
@@ -191,7 +190,7 @@ impl Session {
         call
     }
 
-    /// Counters of the recording: the content of the buffers, and losses.
+    /// Gets the statistics of the recording: the state of its buffers, and losses.
     ///
     /// # Errors
     ///
@@ -210,7 +209,7 @@ impl Session {
         )
     }
 
-    /// Producers, data sources and sessions known to the service.
+    /// Gets the producers, data sources and sessions known to the service.
     ///
     /// # Errors
     ///
@@ -248,13 +247,13 @@ impl Session {
         )
     }
 
-    /// Clones the session with this [unique name](RecordingConfig::unique_name). This session is
-    /// the clone then, to be [read](Self::read); the other one goes on.
+    /// Clones the session with this [unique name](RecordingConfig::unique_name). This session
+    /// becomes the clone, to be [read](Self::read); the original continues.
     ///
     /// # Errors
     ///
-    /// [`SessionError::Refused`] with the service's words, for example if there is no such session,
-    /// and others.
+    /// [`SessionError::Refused`] with the service's message, for example if there is no such
+    /// session, and others.
     pub fn clone_named(&self, name: &str, limit: Duration) -> Call<ClonedSession> {
         let request = CloneSessionRequest {
             selector: Some(Selector::UniqueSessionName(name.into())),
@@ -263,12 +262,12 @@ impl Session {
         self.clone_session(request, None, limit)
     }
 
-    /// Like [`clone_named`](Self::clone_named), with everything that can be asked for. A session
-    /// that writes into a file can only be copied into `file`.
+    /// Like [`clone_named`](Self::clone_named), with all options. A session that writes into a file
+    /// can only be cloned into `file`.
     ///
     /// # Errors
     ///
-    /// As of [`clone_named`](Self::clone_named).
+    /// The same as for [`clone_named`](Self::clone_named).
     pub fn clone_session(
         &self,
         request: CloneSessionRequest,
@@ -291,8 +290,8 @@ impl Session {
         )
     }
 
-    /// Changes the config of the running recording. Services allow little: more producers for a
-    /// data source.
+    /// Changes the config of the running recording. Services allow only few changes, such as
+    /// further producers for a data source.
     ///
     /// # Errors
     ///
@@ -308,7 +307,7 @@ impl Session {
         self.ask(name, limit, call, Needs::Running, |_| Some(()))
     }
 
-    /// The next thing that the session tells by itself. Each is told once; the last 1024 are kept.
+    /// Returns the next event of the session. Each event is returned once; the last 1024 are kept.
     ///
     /// # Errors
     ///

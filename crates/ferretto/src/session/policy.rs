@@ -1,4 +1,4 @@
-//! The policy of who may record.
+//! The policy that decides which sessions may connect.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -10,16 +10,16 @@ type Policy = Arc<dyn Fn(PolicyRequest) + Send + Sync>;
 
 static POLICY: RwLock<Option<Policy>> = RwLock::new(None);
 
-/// A session that asks whether it may connect. See [`set_policy`].
+/// A session that requests permission to connect. See [`set_policy`].
 ///
-/// May be answered on any thread, and later. Dropping it refuses.
+/// May be answered later and on any thread. Dropping the request refuses it.
 pub struct PolicyRequest {
     kind: BackendKind,
     inbox: Arc<Inbox>,
 }
 
 impl PolicyRequest {
-    /// Returns the kind of service that it wants to connect to.
+    /// Returns the kind of service that the session wants to connect to.
     pub fn backend(&self) -> BackendKind {
         self.kind
     }
@@ -29,7 +29,7 @@ impl PolicyRequest {
         self.inbox.decide(true);
     }
 
-    /// Keeps the session from connecting. To its owner that looks like a lost connection.
+    /// Refuses the connection. The session then appears as disconnected.
     pub fn refuse(self) {
         self.inbox.decide(false);
     }
@@ -37,7 +37,7 @@ impl PolicyRequest {
 
 impl Drop for PolicyRequest {
     fn drop(&mut self) {
-        // The first decision counts.
+        // The first decision takes effect.
         self.inbox.decide(false);
     }
 }
@@ -50,15 +50,15 @@ impl std::fmt::Debug for PolicyRequest {
     }
 }
 
-/// Has `policy` decide about every session of this process that is opened from now on, before it
-/// connects. It is called on the session's own thread; a session that waits for the decision does
-/// not hold up others.
+/// Sets the policy for all sessions of this process that are opened from now on. It is called
+/// before a session connects, on the session's own thread; other sessions do not wait for the
+/// decision.
 pub fn set_policy(policy: impl Fn(PolicyRequest) + Send + Sync + 'static) {
     let mut place = POLICY.write().unwrap_or_else(PoisonError::into_inner);
     *place = Some(Arc::new(policy));
 }
 
-/// Asks whether a session may connect. The answer goes to its inbox.
+/// Asks the policy whether a session may connect. The decision goes to the session's inbox.
 pub(super) fn ask(kind: BackendKind, inbox: &Arc<Inbox>) {
     let policy = POLICY
         .read()

@@ -1,30 +1,30 @@
-//! The track events of a recording.
+//! Selection of track events.
 
 use std::time::Duration;
 
 use ferretto_proto::fields::track_event_config as field;
 use ferretto_wire::Encoder;
 
-/// The track events that a recording wants, and how it wants them. By default those of all
-/// categories but such as are tagged `slow` or `debug`.
+/// The track events of a recording, and their form. By default, all categories except those tagged
+/// `slow` or `debug` are recorded.
 ///
-/// Patterns end in `*` or are whole names. The most exact pattern that fits a category decides; if
-/// two are as exact, enabling wins.
+/// Patterns are names or end in `*`. The most specific matching pattern decides; enabling wins over
+/// disabling of the same specificity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrackEvents(Vec<u8>);
 
 impl TrackEvents {
-    /// The defaults.
+    /// Selects the default categories.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// All categories, with any tags.
+    /// Selects all categories, whatever their tags.
     pub fn all() -> Self {
         Self::new().enable("*").enable_tag("*")
     }
 
-    /// These categories and no others.
+    /// Selects only these categories.
     pub fn only(patterns: &[&str]) -> Self {
         let all = Self::new().disable("*");
         patterns
@@ -32,43 +32,43 @@ impl TrackEvents {
             .fold(all, |events, pattern| events.enable(pattern))
     }
 
-    /// Wants categories.
+    /// Enables categories.
     #[must_use]
     pub fn enable(self, pattern: &str) -> Self {
         self.with(|config| config.string(field::ENABLED_CATEGORIES, pattern))
     }
 
-    /// Does not want categories.
+    /// Disables categories.
     #[must_use]
     pub fn disable(self, pattern: &str) -> Self {
         self.with(|config| config.string(field::DISABLED_CATEGORIES, pattern))
     }
 
-    /// Wants categories with a tag.
+    /// Enables categories with a tag.
     #[must_use]
     pub fn enable_tag(self, pattern: &str) -> Self {
         self.with(|config| config.string(field::ENABLED_TAGS, pattern))
     }
 
-    /// Does not want categories with a tag.
+    /// Disables categories with a tag.
     #[must_use]
     pub fn disable_tag(self, pattern: &str) -> Self {
         self.with(|config| config.string(field::DISABLED_TAGS, pattern))
     }
 
-    /// Leaves arguments out.
+    /// Omits arguments.
     #[must_use]
     pub fn without_arguments(self) -> Self {
         self.with(|config| config.bool(field::FILTER_DEBUG_ANNOTATIONS, true))
     }
 
-    /// Leaves names out that are not known at compile time.
+    /// Omits names that are not known at compile time.
     #[must_use]
     pub fn without_dynamic_names(self) -> Self {
         self.with(|config| config.bool(field::FILTER_DYNAMIC_EVENT_NAMES, true))
     }
 
-    /// Records how much time the thread has been running.
+    /// Records the processor time of threads.
     #[must_use]
     pub fn thread_time(self) -> Self {
         self.with(|config| config.bool(field::ENABLE_THREAD_TIME_SAMPLING, true))
@@ -81,13 +81,13 @@ impl TrackEvents {
         self.with(|config| config.varint(field::TIMESTAMP_UNIT_MULTIPLIER, unit))
     }
 
-    /// Records times as such, not as differences to the event before.
+    /// Records absolute times instead of differences from the previous event.
     #[must_use]
     pub fn absolute_times(self) -> Self {
         self.with(|config| config.bool(field::DISABLE_INCREMENTAL_TIMESTAMPS, true))
     }
 
-    /// The encoded `TrackEventConfig`.
+    /// Returns the encoded `TrackEventConfig`.
     pub fn encode(self) -> Vec<u8> {
         self.0
     }

@@ -1,4 +1,4 @@
-//! Recording the events of a closure.
+//! Capturing the events of a closure.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,17 +12,17 @@ use crate::decode::TrackKind;
 use crate::session::{Backend, Buffer, RecordingConfig, Session, SessionError, TrackEvents};
 use crate::{Backends, Options};
 
-/// The time each step may take.
+/// The time limit of each step.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Memory shared with the service if nothing was set up before, in KiB.
+/// The size of the shared memory, in KiB, if tracing was not set up before.
 const MEMORY_KB: u32 = 2048;
 
-/// Most captures at a time. The service makes no more than five recordings for one user; one is
+/// The largest number of simultaneous captures. The service allows five sessions per user; one is
 /// left for the test.
 const MAX_CAPTURES: usize = 4;
 
-/// The number of captures that are going on.
+/// The number of active captures.
 static GOING_ON: Mutex<usize> = Mutex::new(0);
 static ENDED: Condvar = Condvar::new();
 
@@ -38,17 +38,17 @@ static ENDED: Condvar = Condvar::new();
 /// assert_eq!(work.children[0].name, "halfway");
 /// ```
 ///
-/// Nothing has to be set up, and captures on other threads do not disturb: each is a recording of
-/// its own in this process.
+/// No set-up is needed. Captures on other threads do not interfere: each is a separate in-process
+/// recording.
 ///
 /// # Panics
 ///
-/// If it cannot be recorded.
+/// Panics if the events cannot be recorded.
 pub fn capture(work: impl FnOnce()) -> Trace {
     Capture::new().run(work).1
 }
 
-/// Options of a recording of a closure. See [`capture`] for the usual.
+/// Options of a capture. [`capture`] uses the defaults.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is recorded before it runs"]
 pub struct Capture {
@@ -64,7 +64,7 @@ impl Default for Capture {
 }
 
 impl Capture {
-    /// All track events of this thread.
+    /// Captures all track events of this thread.
     pub fn new() -> Self {
         Self {
             events: TrackEvents::all(),
@@ -73,29 +73,30 @@ impl Capture {
         }
     }
 
-    /// The events of all threads of the process, also of tests that run at the same time.
+    /// Captures the events of all threads of the process, including tests that run at the same
+    /// time.
     pub fn all_threads(mut self) -> Self {
         self.all_threads = true;
         self
     }
 
-    /// Only these track events.
+    /// Restricts the captured track events.
     pub fn track_events(mut self, events: TrackEvents) -> Self {
         self.events = events;
         self
     }
 
-    /// Sets how much is recorded at most, in KiB; by default 16 MiB.
+    /// Sets the size of the buffer in KiB; 16 MiB by default.
     pub fn buffer_kb(mut self, size: u32) -> Self {
         self.buffer_kb = size;
         self
     }
 
-    /// Records `work`, and returns what it did.
+    /// Captures the events of `work`, and returns its result and the trace.
     ///
     /// # Panics
     ///
-    /// If it cannot be recorded.
+    /// Panics if the events cannot be recorded.
     pub fn run<R>(self, work: impl FnOnce() -> R) -> (R, Trace) {
         let _turn = Turn::wait();
         match self.record(work) {
@@ -105,7 +106,7 @@ impl Capture {
     }
 
     fn record<R>(self, work: impl FnOnce() -> R) -> Result<(R, Trace), SessionError> {
-        // An earlier set-up stays in force.
+        // An earlier set-up stays in effect.
         Options::new()
             .backends(Backends::IN_PROCESS)
             .memory_kb(MEMORY_KB)
@@ -116,15 +117,15 @@ impl Capture {
         let source = DataSourceConfig {
             name: Some(b"track_event".to_vec()),
             track_event_config: Some(self.events.encode()),
-            // A test is to see everything, rather than to be quick.
+            // A test needs all events; speed does not matter.
             buffer_exhausted_policy: Some(BufferExhaustedPolicy::BUFFER_EXHAUSTED_STALL_THEN_DROP),
             ..Default::default()
         };
         let mut config = RecordingConfig::new()
             .buffer(Buffer::discard(self.buffer_kb))
             .data_source(source);
-        // On a loaded machine a stop may take longer than services wait by default. A capture that
-        // ended without the producer's confirmation would keep one of the few places for instances.
+        // On a loaded machine a stop may take longer than the service's default limit. A capture
+        // that ended without the producer's confirmation would occupy one of the few instances.
         let patience = LIMIT.saturating_sub(LIMIT / 10).as_millis();
         config.message_mut().data_source_stop_timeout_ms = u32::try_from(patience).ok();
         session.set_up(config);
@@ -143,7 +144,7 @@ impl Capture {
     }
 }
 
-/// The right to capture, until this is dropped.
+/// A permit for one capture, released on drop.
 struct Turn;
 
 impl Turn {
@@ -153,7 +154,7 @@ impl Turn {
         let (mut going_on, _) = ENDED
             .wait_timeout_while(going_on, LIMIT, is_full)
             .unwrap_or_else(PoisonError::into_inner);
-        // One too many is refused by the service, which shows.
+        // If there are too many, the service refuses the capture, which then panics.
         *going_on += 1;
         Self
     }

@@ -1,7 +1,7 @@
-//! Access to traced events, for tests.
+//! Tools for tests of traced events.
 //!
-//! [`capture`] records the events of a closure, and [`Trace`] is that as a tree of slices, moments
-//! and counters. Printed, it has no times and numbers, and so is the same each time:
+//! [`capture`] records the events of a closure, and returns a [`Trace`], a tree of slices, instants
+//! and counters. Its printed form contains no times and ids, and so is always the same:
 //!
 //! ```
 //! let trace = ferretto::testing::capture(|| {

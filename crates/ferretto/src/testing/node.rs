@@ -1,19 +1,19 @@
-//! Slices, moments and values of counters.
+//! Slices, instants and counter values.
 
 use crate::decode::{CounterValue, Value};
 
 /// The kind of a [`Node`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeKind {
-    /// Something that took time.
+    /// A slice.
     Slice,
-    /// A moment.
+    /// An instant.
     Instant,
-    /// A value of a counter.
+    /// A counter value.
     Counter,
 }
 
-/// A slice, a moment or a value of a counter.
+/// A slice, an instant or a counter value.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Node {
@@ -21,28 +21,28 @@ pub struct Node {
     pub kind: NodeKind,
     /// Its categories.
     pub categories: Vec<String>,
-    /// Its name; that of the track for values of counters. Empty if it has none.
+    /// Its name, which for counter values is that of the track. Empty if it has none.
     pub name: String,
-    /// When it began, in nanoseconds on the clock of the recording.
+    /// The begin, in nanoseconds on the clock of the recording.
     pub begin: u64,
-    /// When it ended; `None` if it had not by the end of the recording.
+    /// The end; `None` if the slice was still open at the end of the recording.
     pub end: Option<u64>,
-    /// Everything that is attached to it, at its beginning and its end.
+    /// The arguments of its begin and its end.
     pub arguments: Vec<(String, Value)>,
-    /// The flows that go through it.
+    /// The ids of its flows.
     pub flows: Vec<u64>,
-    /// The flows that end in it.
+    /// The ids of the flows that end at it.
     pub terminating_flows: Vec<u64>,
-    /// The value of a counter.
+    /// The value, for counters.
     pub value: Option<CounterValue>,
-    /// Everything that happened within it, on the same track.
+    /// The events within it, on the same track.
     pub children: Vec<Self>,
-    /// The `TrackEvent` that began it, encoded, for everything else.
+    /// The encoded `TrackEvent` of its begin, for other fields.
     pub encoded: Vec<u8>,
 }
 
 impl Node {
-    /// The value attached under a name.
+    /// Returns the argument with this name.
     pub fn argument(&self, name: &str) -> Option<&Value> {
         let mut arguments = self.arguments.iter();
         arguments
@@ -50,12 +50,12 @@ impl Node {
             .map(|(_, value)| value)
     }
 
-    /// Returns how long it took, in nanoseconds, if it has ended.
+    /// Returns the duration in nanoseconds, if it has ended.
     pub fn duration(&self) -> Option<u64> {
         self.end.map(|end| end.saturating_sub(self.begin))
     }
 
-    /// This and everything within it, in the order of their beginnings.
+    /// Iterates over this event and all events within it, in the order of their begins.
     pub fn walk(&self) -> impl Iterator<Item = &Self> {
         let mut rest = vec![self];
         std::iter::from_fn(move || {

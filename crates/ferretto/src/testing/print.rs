@@ -1,4 +1,4 @@
-//! Traces as text, the same each time.
+//! A text form of traces that does not depend on times and ids.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use super::trace::{Timeline, Trace};
 use crate::decode::{CounterValue, Track, TrackKind};
 
 impl fmt::Display for Trace {
-    /// A line for each track, each slice, each moment and each value of a counter, what is inside
-    /// something else indented. No times, no numbers of processes, threads and flows.
+    /// Writes a line for each track, slice, instant and counter value, indented by nesting. Times
+    /// and the ids of processes, threads and flows are omitted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.has_losses {
             f.write_str("(some events are lost)\n")?;
@@ -19,7 +19,7 @@ impl fmt::Display for Trace {
 
 impl fmt::Display for Timeline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Threads are known without their process.
+        // Threads are shown without their process.
         let is_thread = matches!(self.track.kind, TrackKind::Thread { .. });
         let owner = self.owner.iter().filter(|_| !is_thread);
         let tracks = owner.chain(&self.ancestors).chain([&self.track]);

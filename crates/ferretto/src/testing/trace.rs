@@ -1,4 +1,4 @@
-//! A recording as a tree.
+//! Recordings as trees of events.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,37 +7,37 @@ use ferretto_wire::Fields;
 use super::node::{Node, NodeKind};
 use crate::decode::{CounterValue, Event, EventReader, Kind, Track, TrackKind, Tracks};
 
-/// A recording: the events on each track.
+/// A recording: the events of each track.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Trace {
-    /// The tracks on which something happened, in the order of their first events.
+    /// The tracks with events, in the order of their first events.
     pub timelines: Vec<Timeline>,
-    /// Packets are missing: memory was full, or the first ones were overwritten by the last.
+    /// Set if packets are missing: memory was full, or the first packets were overwritten.
     pub has_losses: bool,
 }
 
-/// Everything that happened on one track.
+/// The events of one track.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Timeline {
     /// The track.
     pub track: Track,
-    /// The tracks it is below, the outermost first, without those of process and threads.
+    /// The ancestors of the track, the outermost first, without process and thread tracks.
     pub ancestors: Vec<Track>,
-    /// The thread or process it belongs to, if any.
+    /// The thread or process that the track belongs to, if any.
     pub owner: Option<Track>,
-    /// Everything that happened, in order of time.
+    /// The events, ordered by time.
     pub nodes: Vec<Node>,
 }
 
 impl Trace {
-    /// Reads an encoded `Trace`, as files contain it: everything that this process recorded in it.
+    /// Reads an encoded `Trace`, the content of a trace file: all events of this process.
     pub fn read(encoded: &[u8]) -> Self {
         Self::read_if(encoded, |_| true)
     }
 
-    /// Reads the events of the wanted threads, by their tracks.
+    /// Reads the events on tracks that `wants` accepts.
     pub(super) fn read_if(encoded: &[u8], wants: impl Fn(&TrackKind) -> bool) -> Self {
         let mut reader = EventReader::default();
         let mut by_sequence: BTreeMap<u32, Vec<Event>> = BTreeMap::new();
@@ -69,35 +69,35 @@ impl Trace {
         trace
     }
 
-    /// Everything that happened, track after track.
+    /// Returns all events, track by track.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
         let tops = self.timelines.iter().flat_map(|line| &line.nodes);
         tops.flat_map(Node::walk)
     }
 
-    /// All slices.
+    /// Returns all slices.
     pub fn slices(&self) -> impl Iterator<Item = &Node> {
         self.nodes().filter(|node| node.kind == NodeKind::Slice)
     }
 
-    /// All moments.
+    /// Returns all instants.
     pub fn instants(&self) -> impl Iterator<Item = &Node> {
         self.nodes().filter(|node| node.kind == NodeKind::Instant)
     }
 
-    /// The first slice or moment of this name.
+    /// Returns the first slice or instant with this name.
     pub fn find(&self, name: &str) -> Option<&Node> {
         let mut nodes = self.nodes();
         nodes.find(|node| node.kind != NodeKind::Counter && node.name == name)
     }
 
-    /// The values of the counter of this name.
+    /// Returns the values of the counter with this name.
     pub fn counter(&self, name: &str) -> Vec<CounterValue> {
         let nodes = self.nodes().filter(|node| node.name == name);
         nodes.filter_map(|node| node.value).collect()
     }
 
-    /// The track of this name.
+    /// Returns the track with this name.
     pub fn timeline(&self, name: &str) -> Option<&Timeline> {
         let mut lines = self.timelines.iter();
         lines.find(|line| line.track.name.as_deref() == Some(name))
@@ -115,7 +115,7 @@ impl Timeline {
     }
 }
 
-/// Slices of one track that have not ended, the innermost last, and items outside of all.
+/// The open slices of one track, the innermost last, and the events outside of them.
 #[derive(Default)]
 struct Builder {
     nodes: Vec<Node>,
@@ -127,7 +127,7 @@ impl Builder {
         match event.kind {
             Kind::Begin => self.open.push(node(event, NodeKind::Slice)),
             Kind::End => {
-                // An end without a beginning says nothing: the beginning was before the recording.
+                // An end without a begin is ignored: the slice began before the recording.
                 if let Some(mut ended) = self.open.pop() {
                     ended.end = Some(event.time);
                     ended.arguments.extend(event.arguments);
@@ -200,7 +200,7 @@ fn arrange(events: Vec<Event>, tracks: &Tracks) -> Vec<Timeline> {
         .collect()
 }
 
-/// A counter set along with an event, as an event of its own.
+/// Returns a counter value that an event sets, as a separate event.
 fn counter_value(event: &Event, track: u64, value: CounterValue) -> Event {
     Event {
         time: event.time,
@@ -225,7 +225,7 @@ fn timeline(uuid: u64, nodes: Vec<Node>, tracks: &Tracks) -> Timeline {
     let mut ancestors = Vec::new();
     let mut owner = None;
     let mut parent = track.parent;
-    // Tracks that are below themselves do not keep this going.
+    // Stops at cycles of parents.
     while let Some(above) = parent.and_then(|uuid| tracks.get(uuid))
         && ancestors.len() < 100
     {

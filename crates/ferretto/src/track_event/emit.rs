@@ -1,4 +1,4 @@
-//! The functions and types that the macros lead to.
+//! The functions and types that the macros use.
 
 use super::category::Category;
 use super::event::{Categories, CounterValue, Event, Kind, Place, ShortEvent};
@@ -8,16 +8,16 @@ use super::recordings::SLOTS;
 use super::thread;
 use super::track::{CounterTrack, StateTrack, Track};
 
-/// A category named at run time. Made by [`dynamic`].
+/// A category named at run time. See [`dynamic`].
 #[derive(Clone, Copy, Debug)]
 pub struct DynamicCategory<'a>(&'a str);
 
-/// A category that is named at run time; or several, separated by commas, of which it is enough
-/// that one is asked for.
+/// Creates a category with a name known at run time, or a group of categories separated by commas.
+/// An event of a group is recorded if any of them is enabled.
 ///
-/// It costs more than a [`Category`]: recordings are asked whether they want it when they first see
-/// it, and now and then again; its name is written with each event; and it is not listed among the
-/// categories of the process.
+/// A dynamic category costs more than a [`Category`]: each recording matches the name when it first
+/// sees it, and occasionally again; every event carries the name; and the process does not list the
+/// category.
 ///
 /// ```
 /// for plugin in ["equaliser", "reverb"] {
@@ -29,7 +29,7 @@ pub fn dynamic(name: &str) -> DynamicCategory<'_> {
 }
 
 impl DynamicCategory<'_> {
-    /// Returns true if a recording wants the category.
+    /// Returns true if a recording has enabled the category.
     #[inline]
     pub fn is_enabled(&self) -> bool {
         !cfg!(feature = "off") && SLOTS.active() != 0 && self.is_wanted()
@@ -41,14 +41,14 @@ impl DynamicCategory<'_> {
     }
 }
 
-/// Something that events can be asked for by: a [`Category`] or a [`DynamicCategory`].
+/// The category of an event: a [`Category`] or a [`DynamicCategory`].
 pub trait Selector<'a>: Copy + sealed::Sealed<'a> {}
 
 mod sealed {
     use super::super::event::Categories;
 
     pub trait Sealed<'a> {
-        /// Returns the slots of those who may want the event, and how its categories are written.
+        /// Returns the slots that may want the event, and the categories to be written.
         fn select(self) -> (u32, Categories<'a>);
     }
 }
@@ -70,12 +70,12 @@ impl<'a> sealed::Sealed<'a> for DynamicCategory<'a> {
     }
 }
 
-/// The conversion that the macros apply to the category they are given.
+/// The conversion that the macros apply to a category.
 pub trait AsSelector {
-    /// The selector that it stands for.
+    /// The resulting category.
     type Selector;
 
-    /// Returns the selector.
+    /// Converts the category.
     fn selector(self) -> Self::Selector;
 }
 
@@ -106,8 +106,7 @@ impl<'a> AsSelector for &DynamicCategory<'a> {
     }
 }
 
-/// Writes the beginning of a slice or an instant with nothing attached and a name known at compile
-/// time.
+/// Writes the begin of a slice or an instant that has no fields and a name known at compile time.
 #[cold]
 #[inline(never)]
 pub fn emit_short<'a>(category: impl Selector<'a>, kind: Kind, name: &'static str) {
@@ -143,7 +142,7 @@ fn short(slots: u32, categories: Categories<'_>, kind: Kind, name: &'static str)
     }
 }
 
-/// The same for a slice that ends by itself.
+/// Like [`emit_short`], for a slice that ends on drop.
 #[cold]
 #[inline(never)]
 pub fn emit_short_slice<'a>(category: impl Selector<'a>, name: &'static str) -> Slice<'static> {
@@ -152,8 +151,8 @@ pub fn emit_short_slice<'a>(category: impl Selector<'a>, name: &'static str) -> 
     Slice { slots, track: None }
 }
 
-/// Writes a slice event or instant to every recording that wants its category. Called by the
-/// macros.
+/// Writes a slice event or an instant to every recording that has enabled its category. Called by
+/// the macros.
 #[inline(always)]
 pub fn emit<'a>(
     category: impl Selector<'a>,
@@ -161,8 +160,8 @@ pub fn emit<'a>(
     name: Option<Name<'_>>,
     fields: &[Field<'_>],
 ) {
-    // Not through memory, where it would be waited for: a value that is stored in halves and loaded
-    // as a whole stalls.
+    // Passing the name through memory would stall: it is stored in two halves and loaded as a
+    // whole.
     match name {
         Some(Name::Static(name)) => emit_static(category, kind, name, fields),
         _ => emit_any(category, kind, name, fields),
@@ -202,7 +201,7 @@ fn emit_here<'a>(
     if slots == 0 {
         return;
     }
-    // The end of a slice has neither.
+    // The end of a slice has neither name nor categories.
     let is_end = kind == Kind::End;
     if fields.is_empty() && matches!(categories, Categories::Static(_)) {
         match name {
@@ -226,7 +225,7 @@ fn emit_here<'a>(
     thread::write(slots, &event);
 }
 
-/// Sets a counter in every recording that wants its category. Called by
+/// Sets a counter in every recording that has enabled its category. Called by
 /// [`counter!`](crate::counter).
 #[inline(always)]
 pub fn emit_counter<'a>(
@@ -286,8 +285,8 @@ fn emit_value<'a>(
     thread::write(slots, &event);
 }
 
-/// Sets a state in every recording that wants its category; `None` for none. Called by
-/// [`state!`](crate::state).
+/// Sets a state, or no state for `None`, in every recording that has enabled its category. Called
+/// by [`state!`](crate::state).
 #[cold]
 #[inline(never)]
 pub fn emit_state<'a>(
@@ -311,7 +310,7 @@ pub fn emit_state<'a>(
     thread::write(slots, &event);
 }
 
-/// Writes the beginning of a slice. Called by [`slice!`](crate::slice).
+/// Writes the begin of a slice. Called by [`slice!`](crate::slice).
 #[inline(always)]
 pub fn emit_slice<'a, 't>(
     category: impl Selector<'a>,
@@ -370,20 +369,20 @@ fn emit_slice_here<'a, 't>(
     Slice { slots, track }
 }
 
-/// A slice that ends when this is dropped, on the track it began on, also when that is because of a
-/// panic. Made by [`slice!`](crate::slice).
+/// A slice that ends when this value is dropped, including during a panic, on the track where it
+/// began. Created by [`slice!`](crate::slice).
 ///
-/// Recordings that did not see the beginning do not see the end.
+/// Recordings that do not contain the begin of the slice do not receive its end.
 #[derive(Debug)]
 #[must_use = "the slice ends when this is dropped"]
 pub struct Slice<'a> {
-    /// The slots of the recordings that have seen the beginning.
+    /// The slots of the recordings that contain the begin of the slice.
     slots: u32,
     track: Option<Track<'a>>,
 }
 
 impl Slice<'_> {
-    /// A slice nobody records.
+    /// Creates a slice that no recording contains.
     #[inline]
     pub const fn disabled() -> Self {
         Self {
@@ -392,13 +391,13 @@ impl Slice<'_> {
         }
     }
 
-    /// Returns true if a recording has the slice.
+    /// Returns true if a recording contains the slice.
     #[inline]
     pub fn is_enabled(&self) -> bool {
         self.slots & SLOTS.active() != 0
     }
 
-    /// Ends the slice, with fields attached to its end. Called by [`end_slice!`](crate::end_slice).
+    /// Ends the slice with fields on its end. Called by [`end_slice!`](crate::end_slice).
     #[cold]
     #[inline(never)]
     pub fn end_with(mut self, fields: &[Field<'_>]) {

@@ -1,4 +1,4 @@
-//! The parts that an event consists of.
+//! The parts of an event.
 
 use super::category::Category;
 use super::field::Field;
@@ -8,31 +8,31 @@ use super::track::{CounterTrack, StateTrack, Track};
 /// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The beginning of a slice.
+    /// The begin of a slice.
     Begin = 1,
-    /// The end of the innermost slice of the track.
+    /// The end of the innermost slice on the track.
     End = 2,
-    /// A moment.
+    /// An instant.
     Instant = 3,
     /// A value of a counter.
     Counter = 4,
-    /// A state that begins and ends the one before.
+    /// A state, which ends the previous one.
     State = 5,
 }
 
-/// The categories that an event is asked for by, and how they are written.
+/// The categories of an event, in the form in which they are written.
 #[derive(Clone, Copy, Debug)]
 pub enum Categories<'a> {
-    /// Of any category, and none is written: ends of slices.
+    /// No categories: the ends of slices, which belong to any category.
     None,
-    /// One known at compile time, or a group.
+    /// A category or group known at compile time.
     Static(&'static Category),
-    /// One or several, separated by commas, named at run time.
+    /// One or more categories known at run time, separated by commas.
     Dynamic(&'a str),
 }
 
 impl Categories<'_> {
-    /// The same, for an event that does not carry its categories.
+    /// Returns the categories for an event that does not carry them.
     pub(crate) fn unwritten(self) -> Self {
         match self {
             Self::Static(_) => Self::None,
@@ -41,23 +41,23 @@ impl Categories<'_> {
     }
 }
 
-/// The place where an event is.
+/// The track of an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place<'a> {
-    /// On the track of its thread, or where a field says.
+    /// The thread's track, unless a field sets another.
     Thread,
-    /// On this track, or where a field says.
+    /// This track, unless a field sets another.
     Track(&'a Track<'a>),
     Counter(&'a CounterTrack<'a>),
     State(&'a StateTrack<'a>),
 }
 
-/// An event to which nothing is attached.
+/// An event without fields.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ShortEvent {
     /// The end of a slice.
     End,
-    /// The beginning of one, or a moment.
+    /// The begin of a slice, or an instant.
     Named {
         kind: Kind,
         category: &'static Category,
@@ -66,7 +66,7 @@ pub(crate) enum ShortEvent {
 }
 
 impl ShortEvent {
-    /// The same with room for more.
+    /// Converts to a full event.
     pub(crate) fn event(&self) -> Event<'static> {
         let (kind, categories, name) = match *self {
             Self::End => (Kind::End, Categories::None, None),
@@ -87,7 +87,7 @@ impl ShortEvent {
     }
 }
 
-/// Something to be written.
+/// An event to be written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event<'a> {
     pub(crate) kind: Kind,
@@ -98,12 +98,12 @@ pub(crate) struct Event<'a> {
     pub(crate) fields: &'a [Field<'a>],
 }
 
-/// A value of a counter.
+/// A counter value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CounterValue {
-    /// A whole number.
+    /// An integer.
     Integer(i64),
-    /// Any number.
+    /// A floating-point number.
     Double(f64),
 }
 

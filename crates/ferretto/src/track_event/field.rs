@@ -1,4 +1,4 @@
-//! Fields: the things that can be attached to an event.
+//! Fields: the data attached to an event.
 
 use std::fmt;
 
@@ -10,42 +10,42 @@ use super::time::Timestamp;
 use super::track::Track;
 use super::value::{Argument, Arguments};
 
-/// Something attached to an event. The macros make them of `key = value` and `option: value`; those
-/// who make events in other ways hand over a slice of these.
+/// Data attached to an event. The macros create fields from `key = value` and `option: value`;
+/// callers of [`emit`](crate::track_event::emit()) pass a slice of them.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub enum Field<'a> {
-    /// A value, under a name known at compile time.
+    /// An argument with a name known at compile time.
     Argument(&'static str, &'a dyn Argument),
-    /// A value, under a name made at run time, which is written each time.
+    /// An argument with a name known at run time, which is written each time.
     DynamicArgument(&'a str, &'a dyn Argument),
-    /// Values that are found one after the other: the function is called once for each recording,
-    /// and adds them.
+    /// Arguments that a function adds. It is called once for each recording.
     Arguments(&'a dyn Fn(&mut Arguments<'_>)),
-    /// The event is on this track rather than on that of the thread. The last one counts.
+    /// The track of the event, instead of the thread's. The last one takes effect.
     Track(&'a Track<'a>),
-    /// The event happened at this time rather than now. The last one counts.
+    /// The time of the event, instead of now. The last one takes effect.
     Time(Timestamp),
-    /// The event belongs to a chain of events.
+    /// A flow that the event belongs to.
     Flow(Flow),
-    /// The event is the last one of a chain.
+    /// A flow that ends at the event.
     TerminatingFlow(Flow),
-    /// Events with the same number are shown as belonging together.
+    /// A correlation: events with the same one are shown as belonging together.
     Correlation(Correlation<'a>),
-    /// The place where the program was, written out each time; outermost frame first.
+    /// A callstack, outermost frame first. It is written each time.
     Callstack(&'a [Frame<'a>]),
-    /// The place where the program was, written once for each call stack; outermost frame first.
-    InternedCallstack(&'a [Frame<'a>]),
-    /// The amount that the call stack stands for in a profile.
-    CallstackWeight(f64),
-    /// A message of a log.
-    Log(LogMessage<'a>),
-    /// The line of source that the event comes from.
-    Location(&'static SourceLocation),
-    /// Fields of the event that are not known here, such as extensions: called once for each
+    /// A callstack, outermost frame first. It is interned: written once for each thread and
     /// recording.
+    InternedCallstack(&'a [Frame<'a>]),
+    /// The weight of the callstack in a profile.
+    CallstackWeight(f64),
+    /// A log message.
+    Log(LogMessage<'a>),
+    /// The source location of the event.
+    Location(&'static SourceLocation),
+    /// A function that appends further fields to the event, such as extensions. It is called once
+    /// for each recording.
     Extension(&'a dyn Fn(&mut EventEncoder<'_>)),
-    /// Encoded fields of the event that are not known here.
+    /// Further fields of the event, encoded.
     Raw(&'a [u8]),
 }
 
@@ -75,8 +75,8 @@ impl fmt::Debug for Field<'_> {
     }
 }
 
-/// A chain of events, which the viewer connects by arrows: from thread to thread, or from process
-/// to process.
+/// A flow: a chain of events, possibly of several threads or processes, which the viewer connects
+/// by arrows.
 ///
 /// ```
 /// use ferretto::{Flow, instant};
@@ -92,7 +92,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// The chain of this number in this process.
+    /// Creates a flow with an id within this process.
     pub const fn process(id: u64) -> Self {
         Self {
             id,
@@ -100,7 +100,7 @@ impl Flow {
         }
     }
 
-    /// The chain of this number in all processes.
+    /// Creates a flow with an id that is shared by all processes.
     pub const fn global(id: u64) -> Self {
         Self {
             id,
@@ -108,19 +108,19 @@ impl Flow {
         }
     }
 
-    /// The chain that is known by the address of a value in this process.
+    /// Creates a flow identified by the address of a value in this process.
     pub fn of_value<T: ?Sized>(value: &T) -> Self {
         Self::process(std::ptr::from_ref(value).cast::<()>().addr() as u64)
     }
 
-    /// Sets the chain apart from those of the same number with other names or none.
+    /// Distinguishes the flow from flows of the same id with another name or none.
     #[must_use]
     pub const fn named(mut self, scope: &str) -> Self {
         self.id ^= Fnv1a::hash(scope.as_bytes());
         self
     }
 
-    /// The number in recordings, given that of the process's track.
+    /// Returns the id in recordings, given the uuid of the process's track.
     #[inline]
     pub(super) const fn number(self, process: u64) -> u64 {
         if self.is_of_process {
@@ -131,15 +131,15 @@ impl Flow {
     }
 }
 
-/// Something that events have in common that are to be shown together.
+/// A key that related events have in common, so that they are shown together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Correlation<'a> {
     /// A number.
     Number(u64),
-    /// A text known at compile time: written once for each thread and recording.
+    /// A string known at compile time, which is written once for each thread and recording.
     Static(&'static str),
-    /// A text made at run time: written each time.
+    /// A string known at run time, which is written each time.
     Dynamic(&'a str),
 }
 
@@ -161,37 +161,37 @@ impl<'a> From<&'a String> for Correlation<'a> {
     }
 }
 
-/// The importance of a message.
+/// The priority of a log message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Priority {
-    /// Of interest to those who look for something.
+    /// Details.
     Verbose = 2,
-    /// Of interest to those who work on the program.
+    /// A message for the developers of the program.
     Debug = 3,
-    /// A log message.
+    /// An informational message.
     Info = 4,
-    /// Something that may become a problem.
+    /// A possible problem.
     Warn = 5,
     /// A problem.
     Error = 6,
-    /// Something that ends the program.
+    /// An error that ends the program.
     Fatal = 7,
 }
 
-/// A message of a log.
+/// A log message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LogMessage<'a> {
     /// The importance of the message.
     pub priority: Priority,
     /// The text of the message.
     pub body: LogBody<'a>,
-    /// The place that the message comes from, if that is known.
+    /// The source location of the message, if it is known.
     pub location: Option<&'static SourceLocation>,
 }
 
 impl<'a> LogMessage<'a> {
-    /// A message made at run time.
+    /// Creates a message with a text known at run time.
     pub const fn new(priority: Priority, body: &'a str) -> Self {
         Self {
             priority,
@@ -200,7 +200,7 @@ impl<'a> LogMessage<'a> {
         }
     }
 
-    /// Says where the message comes from.
+    /// Sets the source location of the message.
     #[must_use]
     pub const fn at(mut self, location: &'static SourceLocation) -> Self {
         self.location = Some(location);
@@ -212,8 +212,8 @@ impl<'a> LogMessage<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LogBody<'a> {
-    /// Known at compile time: written once for each thread and recording.
+    /// A text known at compile time, which is written once for each thread and recording.
     Static(&'static str),
-    /// Made at run time: written each time.
+    /// A text known at run time, which is written each time.
     Dynamic(&'a str),
 }

@@ -1,4 +1,4 @@
-//! Filters: the track events that a recording wants, and how it wants them.
+//! Filters: which track events a recording wants, and in which form.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ mod field {
     pub(super) use ferretto_proto::fields::track_event_config::*;
 }
 
-/// Categories named at run time that begin with this have the tag `slow`.
+/// The prefix of dynamic category names that implies the tag `slow`.
 const DISABLED_BY_DEFAULT: &str = "disabled-by-default-";
 
 /// A decoded TrackEventConfig.
@@ -19,17 +19,17 @@ pub(crate) struct Filter {
     disabled: Vec<Vec<u8>>,
     enabled_tags: Vec<Vec<u8>>,
     disabled_tags: Vec<Vec<u8>>,
-    /// Absolute instead of incremental timestamps.
+    /// Set for absolute instead of incremental timestamps.
     pub(crate) absolute_timestamps: bool,
     /// Nanoseconds per unit of the timestamps, at least 1.
     pub(crate) timestamp_unit: u64,
-    /// Leave arguments out.
+    /// Set if arguments are omitted.
     pub(crate) hide_arguments: bool,
-    /// Leave names out that are not known at compile time.
+    /// Set if names that are not known at compile time are omitted.
     pub(crate) hide_dynamic_names: bool,
-    /// Say how much processor time threads took.
+    /// Set if events carry the processor time of their threads.
     pub(crate) thread_time: bool,
-    /// Nanoseconds within which that is not looked at again.
+    /// The interval in nanoseconds within which the processor time is not read again.
     pub(crate) thread_time_interval: u64,
 }
 
@@ -50,7 +50,7 @@ impl Default for Filter {
     }
 }
 
-/// The specificity of a pattern; the most specific that matches decides.
+/// The precedence of a pattern. The most specific pattern that matches decides.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pass {
     Exact,
@@ -59,7 +59,7 @@ enum Pass {
 }
 
 impl Filter {
-    /// Decodes a config. Fields behind malformed bytes are ignored, as in other libraries.
+    /// Decodes a config. As in other libraries, fields after malformed bytes are ignored.
     pub(crate) fn decode(config: &[u8]) -> Self {
         let mut filter = Self::default();
         for item in Fields::new(config).map_while(Result::ok) {
@@ -98,7 +98,7 @@ impl Filter {
         }
     }
 
-    /// Returns true if a category that is named at run time is to be recorded.
+    /// Returns true if the filter selects a dynamic category.
     pub(crate) fn is_enabled_dynamic(&self, name: &str) -> bool {
         let tags: &[&str] = match name.starts_with(DISABLED_BY_DEFAULT) {
             true => &["slow"],
@@ -107,7 +107,7 @@ impl Filter {
         self.is_enabled(name, tags)
     }
 
-    /// Returns true if both select the same events; their encoding may differ.
+    /// Returns true if both filters select the same events, even if their encodings differ.
     pub(crate) fn selects_as(&self, other: &Self) -> bool {
         let set = |names: &[Vec<u8>]| names.iter().cloned().collect::<BTreeSet<_>>();
         let names = |filter: &Self| {
@@ -125,7 +125,7 @@ impl Filter {
             && self.hide_dynamic_names == other.hide_dynamic_names
     }
 
-    /// Returns true if a category with these tags is to be recorded.
+    /// Returns true if the filter selects a category with these tags.
     pub(crate) fn is_enabled(&self, name: &str, tags: &[&str]) -> bool {
         [Pass::Exact, Pass::Prefix, Pass::Anything]
             .into_iter()
@@ -176,8 +176,8 @@ mod tests {
 
     #[test]
     fn trackevent_036_categories_are_selected_as_in_other_libraries() {
-        // Enabled and disabled categories, enabled and disabled tags, the category, its tags, the
-        // verdict.
+        // Enabled and disabled categories, enabled and disabled tags, the category, its tags,
+        // the expected result.
         for (ec, dc, et, dt, name, tags, expected) in [
             ("", "", "", "", "foo", "", true),
             ("", "", "", "", "foo", "slow", false),
@@ -257,7 +257,7 @@ mod tests {
             m.varint(field::ENABLED_CATEGORIES, 7);
         });
         let filter = Filter::decode(&config);
-        // An empty pattern is that of the empty name; a number is none.
+        // An empty pattern matches the empty name; a number is not a pattern.
         for (name, expected) in [
             ("category9999", true),
             ("category", false),

@@ -1,4 +1,4 @@
-//! Numbers for strings and the like that occur again and again.
+//! Interning of strings and other repeated values.
 
 use std::collections::HashMap;
 
@@ -8,23 +8,23 @@ use ferretto_wire::Encoder;
 
 use super::location::{Frame, SourceLocation};
 
-/// Most entries of a kind that are remembered by content rather than by address. Others get a new
-/// number each time.
+/// The largest number of entries, per kind, that are found by content rather than by address.
+/// Further entries get a new iid each time.
 const MAX_REMEMBERED: usize = 4096;
 
-/// The dictionaries of one sequence.
+/// The interning tables of one sequence.
 #[derive(Debug, Default)]
 pub(super) struct Interner {
     categories: Table,
     names: Table,
     arguments: Table,
-    /// Made when the first of them is needed, which most threads never do.
+    /// Created on first use; most threads never need it.
     rare: Option<Box<Rare>>,
-    /// The entries that have to go with the present packet.
+    /// The entries to be written with the current packet.
     new: InternedData,
 }
 
-/// The dictionaries that few programs use.
+/// The tables that few programs use.
 #[derive(Debug, Default)]
 struct Rare {
     value_types: Table,
@@ -38,7 +38,7 @@ struct Rare {
 }
 
 impl Interner {
-    /// Forgets everything.
+    /// Forgets all entries.
     pub(super) fn clear(&mut self) {
         self.categories.clear();
         self.names.clear();
@@ -62,13 +62,13 @@ impl Interner {
             .text(field::DEBUG_ANNOTATION_NAMES, text, &mut self.new)
     }
 
-    /// The number of an argument's name, if it has been defined.
+    /// Returns the iid of an argument's name if it is already defined.
     #[inline]
     pub(super) fn known_argument(&self, text: &'static str) -> Option<u64> {
         self.arguments.find((text.as_ptr().addr(), text.len()))
     }
 
-    /// The full name of a protobuf type.
+    /// Returns the iid of the full name of a protobuf type.
     pub(super) fn type_name(&mut self, text: &'static str) -> u64 {
         self.rare.get_or_insert_default().value_types.text(
             field::DEBUG_ANNOTATION_VALUE_TYPE_NAMES,
@@ -93,7 +93,7 @@ impl Interner {
         )
     }
 
-    /// A new number for a text that is not remembered.
+    /// Returns a new iid for a text that is not remembered.
     pub(super) fn new_log_body(&mut self, text: &str) -> u64 {
         let number = self.rare.get_or_insert_default().log_bodies.next();
         self.new
@@ -167,14 +167,14 @@ impl Interner {
         number
     }
 
-    /// The entries that have to go with the present packet.
+    /// Returns the entries to be written with the current packet.
     #[inline]
     pub(super) fn new_entries(&mut self) -> &mut InternedData {
         &mut self.new
     }
 }
 
-/// A dictionary of entries found by content.
+/// A table of entries found by content.
 #[derive(Debug, Default)]
 struct Contents {
     known: HashMap<Box<[u8]>, u64>,
@@ -182,7 +182,7 @@ struct Contents {
 }
 
 impl Contents {
-    /// The number of a thing, and whether it is a new one.
+    /// Returns the iid of an entry, and true if the entry is new.
     fn number(&mut self, content: &[u8]) -> (u64, bool) {
         if let Some(&number) = self.known.get(content) {
             return (number, false);
@@ -195,12 +195,11 @@ impl Contents {
     }
 }
 
-/// One dictionary: open addressing, keyed by where the text is. The same text in two places has two
-/// numbers, which does no harm and saves looking at it.
+/// A table keyed by the address of the text, with open addressing. The same text at two addresses
+/// gets two iids, which is harmless and avoids reading the text.
 #[derive(Debug, Default)]
 struct Table {
-    /// Address and length of the text, and its number, 0 for an empty place. The size is a power of
-    /// two.
+    /// Address, length and iid of each text; iid 0 marks an empty slot. The size is a power of two.
     places: Vec<(usize, usize, u64)>,
     kept: usize,
     used: u64,
@@ -221,7 +220,7 @@ impl Table {
         })
     }
 
-    /// The number of the thing at an address; a new one is defined.
+    /// Returns the iid of the entry at an address. Defines a new entry if necessary.
     #[inline]
     fn number(&mut self, key: (usize, usize), define: impl FnOnce(u64)) -> u64 {
         if let Some(number) = self.find(key) {
@@ -245,7 +244,7 @@ impl Table {
         }
     }
 
-    /// A number for something that is not remembered.
+    /// Returns a new iid for an entry that is not remembered.
     fn next(&mut self) -> u64 {
         self.used += 1;
         self.used
@@ -280,7 +279,7 @@ impl Table {
     }
 }
 
-/// Returns the place where the search for a key begins, before masking.
+/// Returns the start of the search for a key, before masking.
 #[inline]
 fn slot((address, length): (usize, usize)) -> usize {
     let mixed = (address ^ length.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize);
@@ -292,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_text_is_defined_once_and_keeps_its_number() {
+    fn each_text_is_defined_once_and_keeps_its_iid() {
         let texts: Vec<&'static str> = (0..500)
             .map(|index| &*format!("text {index}").leak())
             .collect();

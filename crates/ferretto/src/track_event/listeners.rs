@@ -1,5 +1,5 @@
-//! Slices for libraries that bridge spans of another one: these know beginning and end of spans,
-//! and keep the state between by themselves.
+//! Slices for libraries that bridge the spans of another library. These libraries store the state
+//! between the begin and the end of a span themselves.
 
 use super::category::Category;
 use super::event::{Categories, Event, Kind, Place, ShortEvent};
@@ -8,13 +8,13 @@ use super::name::Name;
 use super::recordings::SLOTS;
 use super::thread;
 
-/// The recordings that want a slice on the thread's track: its end goes to those that have its
-/// beginning.
+/// The recordings that receive a slice on the thread's track: the end goes to the recordings that
+/// contain the begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listeners(u32);
 
 impl Listeners {
-    /// Those who want a category.
+    /// Returns the recordings that have enabled a category.
     #[inline]
     pub fn of(category: &'static Category) -> Self {
         Self(if cfg!(feature = "off") {
@@ -24,7 +24,8 @@ impl Listeners {
         })
     }
 
-    /// Returns the recordings that want a category, if that has been determined already.
+    /// Returns the recordings that have enabled a category, if the category has been evaluated
+    /// already.
     #[inline]
     pub fn known(category: &'static Category) -> Option<Self> {
         if cfg!(feature = "off") {
@@ -33,13 +34,13 @@ impl Listeners {
         category.known_slots().map(Self)
     }
 
-    /// Returns true if there are none.
+    /// Returns true if there are no such recordings.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Writes the beginning of a slice to which nothing is attached.
+    /// Writes the begin of a slice without fields.
     #[inline(never)]
     pub fn begin(self, category: &'static Category, name: &'static str) {
         let kind = Kind::Begin;
@@ -51,7 +52,7 @@ impl Listeners {
         thread::write_short(self.0, &event);
     }
 
-    /// Writes the beginning of a slice.
+    /// Writes the begin of a slice.
     #[inline(never)]
     pub fn begin_with(self, category: &'static Category, name: &'static str, fields: &[Field<'_>]) {
         let event = Event {
@@ -65,7 +66,7 @@ impl Listeners {
         thread::write(self.0, &event);
     }
 
-    /// Writes the end, to which nothing is attached.
+    /// Writes the end of a slice without fields.
     #[inline(never)]
     pub fn end(self) {
         let slots = self.0 & SLOTS.active();

@@ -1,23 +1,23 @@
-//! Places in the source of a program.
+//! Source locations.
 
-/// A frame of a call stack.
+/// A frame of a callstack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Frame<'a> {
     /// The function.
     pub function: &'a str,
-    /// The file it is in; empty if that is not known.
+    /// The source file; empty if it is unknown.
     pub file: &'a str,
-    /// The line there; 0 if that is not known.
+    /// The line; 0 if it is unknown.
     pub line: u32,
 }
 
-/// A line of source. [`here!`](crate::here) makes one.
+/// A source location. Created by [`here!`](crate::here).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SourceLocation {
     /// The file.
     pub file: &'static str,
-    /// The function or module; empty if that is not known.
+    /// The function or module; empty if it is unknown.
     pub function: &'static str,
-    /// The line, counted from 1.
+    /// The line, starting at 1.
     pub line: u32,
 }

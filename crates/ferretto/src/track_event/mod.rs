@@ -1,8 +1,8 @@
-//! Track events: slices, moments, counters and states of this program's threads, and of tracks of
-//! its own.
+//! Track events: slices, instants, counters and states, on this program's threads or on custom
+//! tracks.
 //!
-//! The macros are the usual way to write them. [`emit`] and its like are for those who find out at
-//! run time what an event consists of.
+//! They are usually written by the macros. [`emit`] and the other functions are for events whose
+//! parts are known only at run time.
 
 pub(crate) mod category;
 mod clock;
@@ -54,9 +54,9 @@ pub(crate) use clock::choose as choose_clock;
 pub(crate) use source::register;
 pub(crate) use thread::flush as flush_thread;
 
-/// Makes categories known to recordings at once, rather than each when it is first used, so that
-/// people can choose before anything is recorded. May be called before tracing is started;
-/// [`categories!`](crate::categories) makes tables.
+/// Registers categories at once, rather than each on its first use, so that users can select them
+/// before anything is recorded. May be called before tracing is started.
+/// [`categories!`](crate::categories) creates tables of categories.
 pub fn register_categories(categories: &[&'static Category]) {
     for category in categories {
         category.register();

@@ -3,8 +3,8 @@
 /// The name of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name<'a> {
-    /// Known at compile time: written once for each thread and recording.
+    /// A name known at compile time, which is written once for each thread and recording.
     Static(&'static str),
-    /// Made at run time: written each time.
+    /// A name known at run time, which is written each time.
     Dynamic(&'a str),
 }

@@ -1,4 +1,4 @@
-//! The recordings that want track events, as threads see them.
+//! The active recordings of track events.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,18 +7,18 @@ use ferretto_engine::{self as engine, Slots};
 
 use super::filter::Filter;
 
-/// The recordings that want track events, with what each wants.
+/// The active recordings with their filters.
 pub(super) static SLOTS: Slots<Arc<Filter>> = Slots::new();
 
-/// The index of the data source, once it is registered.
+/// The index of the data source once it is registered.
 static INDEX: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Notes that the data source is registered.
+/// Stores the index of the registered data source.
 pub(super) fn set_index(index: usize) {
     INDEX.store(index, Ordering::Relaxed);
 }
 
-/// Tells the services of new categories.
+/// Announces new categories to the services.
 pub(super) fn announce() {
     engine::update(INDEX.load(Ordering::Relaxed));
 }

@@ -1,4 +1,4 @@
-//! Registering tracks: descriptions that take precedence over the values given with events.
+//! Registration of tracks. A registered description overrides the values given with events.
 
 use super::thread;
 use super::track::{CounterTrack, Marker, StateTrack, Track, registered};
@@ -9,41 +9,41 @@ fn register(track: &Track<'_>, marker: Marker<'_>) {
 }
 
 impl Track<'_> {
-    /// Has every recording describe the track as this value does, even if events are given other
-    /// values, and even if it is used only as the parent of others.
+    /// Registers this description of the track. All recordings use it, even if events carry other
+    /// values, and even if the track is only the parent of other tracks.
     ///
-    /// It can be called again with another description. Recordings that this thread has told of the
-    /// track are told anew at once; other threads' events bring the new description once their
-    /// recording starts anew.
+    /// A track can be registered again with another description. Recordings in which this thread
+    /// has described the track get the new description at once; other threads write it when their
+    /// incremental state is next cleared.
     pub fn register(&self) {
         register(self, Marker::Slices);
     }
 
-    /// Undoes [`Track::register`]. Descriptions that recordings already have stay.
+    /// Undoes [`Track::register`]. Recordings keep the descriptions that they already have.
     pub fn unregister(&self) {
         registered::forget(self);
     }
 }
 
 impl CounterTrack<'_> {
-    /// As [`Track::register`].
+    /// Like [`Track::register`].
     pub fn register(&self) {
         register(&self.track, Marker::Counter(self));
     }
 
-    /// As [`Track::unregister`].
+    /// Like [`Track::unregister`].
     pub fn unregister(&self) {
         registered::forget(&self.track);
     }
 }
 
 impl StateTrack<'_> {
-    /// As [`Track::register`].
+    /// Like [`Track::register`].
     pub fn register(&self) {
         register(&self.track, Marker::State);
     }
 
-    /// As [`Track::unregister`].
+    /// Like [`Track::unregister`].
     pub fn unregister(&self) {
         registered::forget(&self.track);
     }

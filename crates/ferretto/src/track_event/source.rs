@@ -13,7 +13,7 @@ use super::filter::Filter;
 use super::recordings::{self, SLOTS};
 use super::thread;
 
-/// Offers track events to recordings, once.
+/// Registers the track event data source, once.
 pub(crate) fn register() {
     static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
     if IS_REGISTERED.swap(true, Ordering::Relaxed) {
@@ -27,11 +27,11 @@ pub(crate) fn register() {
         policy: settings.track_event_policy,
         policy_by_config: settings.track_event_policy_by_config,
         is_single: false,
-        // Threads are not interrupted for a flush: the service reads their chunks from the shared
+        // Flushes need no work of the threads: the service reads their chunks from the shared
         // memory.
         no_flush: true,
     });
-    // If there are too many data sources of other kinds already, nobody can ask for track events.
+    // If there are too many other data sources, track events are not available.
     if let Ok(index) = registered {
         recordings::set_index(index);
     }
@@ -82,7 +82,7 @@ impl Source for TrackEvents {
         SLOTS.clear(place);
     }
 
-    /// Only the selection counts, not its encoding; and both must select something.
+    /// Compares the selected events, not the encodings. Both configs must select something.
     fn can_adopt(&self, startup: &DataSourceConfig, config: &DataSourceConfig) -> bool {
         let filter = |config: &DataSourceConfig| {
             let encoded = config.track_event_config.as_deref();

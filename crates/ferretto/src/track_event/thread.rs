@@ -1,4 +1,4 @@
-//! The state that a thread keeps from event to event.
+//! The state of a thread for track events.
 
 use std::cell::RefCell;
 
@@ -19,11 +19,11 @@ struct State {
     buffer: EventBuffer,
 }
 
-/// The sequences of a thread, by slot.
+/// The sequences of a thread by slot.
 #[derive(Debug)]
 struct Sequences([Option<Box<Entry>>; MAX_INSTANCES]);
 
-/// A sequence, with the epoch and the number of clears it belongs to.
+/// A sequence with its epoch and the number of clears it has seen.
 #[derive(Debug)]
 struct Entry {
     epoch: u64,
@@ -41,7 +41,7 @@ impl State {
 }
 
 impl Sequences {
-    /// Ends the sequences of recordings that have stopped.
+    /// Drops the sequences of stopped recordings.
     fn collect(&mut self) {
         for (slot, place) in self.0.iter_mut().enumerate() {
             if place
@@ -53,7 +53,7 @@ impl Sequences {
         }
     }
 
-    /// The sequence in the recording of a slot.
+    /// Returns the sequence in the recording of a slot.
     #[inline]
     fn get(&mut self, slot: usize) -> Option<&mut Sequence> {
         let clears = SLOTS.clears(slot);
@@ -85,7 +85,7 @@ impl Sequences {
     }
 }
 
-/// Ends this thread's sequences of recordings that have stopped.
+/// Drops this thread's sequences of stopped recordings.
 pub(super) fn collect() {
     let _ = THREAD.try_with(|thread| {
         if let Ok(mut thread) = thread.try_borrow_mut() {
@@ -94,8 +94,8 @@ pub(super) fn collect() {
     });
 }
 
-/// Calls `act` with this thread's sequence in every recording that is named by a bit. Does nothing
-/// inside another trace point and while the thread ends.
+/// Calls `act` with this thread's sequence of each recording in `slots`. Does nothing inside
+/// another trace point and while the thread ends.
 #[inline(always)]
 fn for_each_sequence(slots: u32, mut act: impl FnMut(usize, &mut Sequence, &mut EventBuffer)) {
     let Some(_point) = point::enter() else {
@@ -114,7 +114,7 @@ fn for_each_sequence(slots: u32, mut act: impl FnMut(usize, &mut Sequence, &mut 
     });
 }
 
-/// Writes an event to the recordings that are named by bits.
+/// Writes an event to the recordings in `slots`.
 pub(super) fn write(slots: u32, event: &Event<'_>) {
     let now = clock::now();
     for_each_sequence(slots, |_, sequence, buffer| {
@@ -122,7 +122,7 @@ pub(super) fn write(slots: u32, event: &Event<'_>) {
     });
 }
 
-/// Writes an event to which nothing is attached to the recordings that are named by bits.
+/// Writes an event without fields to the recordings in `slots`.
 #[inline(always)]
 pub(super) fn write_short(slots: u32, event: &ShortEvent) {
     let now = clock::now();
@@ -138,7 +138,7 @@ fn write_long(sequence: &mut Sequence, buffer: &mut EventBuffer, now: u64, event
     sequence.event(buffer, now, &event.event());
 }
 
-/// The recordings, of those named by bits, that want a category named at run time.
+/// Returns the recordings in `slots` that want a dynamic category.
 pub(super) fn wanting(slots: u32, category: &str) -> u32 {
     let mut wanting = 0;
     for_each_sequence(slots, |slot, sequence, _| {
@@ -147,7 +147,7 @@ pub(super) fn wanting(slots: u32, category: &str) -> u32 {
     wanting
 }
 
-/// Describes a track again where this thread described it before.
+/// Describes a track again in the recordings where this thread has described it.
 pub(super) fn describe_again(uuid: u64, description: &[u8]) {
     let now = clock::now();
     for_each_sequence(SLOTS.recording(), |_, sequence, buffer| {

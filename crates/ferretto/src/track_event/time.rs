@@ -1,4 +1,4 @@
-//! When events happen.
+//! Timestamps of events.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use ferretto_format::clock::{BOOTTIME, INCREMENTAL, MONOTONIC};
 
 use super::clock;
 
-/// A time of an event, other than now.
+/// An explicit time of an event.
 ///
 /// ```
 /// use ferretto::{Timestamp, instant};
@@ -22,42 +22,44 @@ pub struct Timestamp {
 }
 
 impl Timestamp {
-    /// Now, by the clock of all events.
+    /// Returns the current time of the clock of events.
     pub fn now() -> Self {
         Self::new(clock::now())
     }
 
-    /// Nanoseconds of the clock that all events have: by default the time since the machine was
-    /// started (`CLOCK_BOOTTIME`).
+    /// Creates a time on the clock of events, in nanoseconds: by default the time since boot
+    /// (`CLOCK_BOOTTIME`).
     ///
-    /// Costs no more space than the time of any other event; but an event whose time is before that
-    /// of the last one on its thread takes some bytes more.
+    /// Takes no more space than the implicit time, unless it is before the last event of the
+    /// thread, which costs some extra bytes.
     pub const fn new(nanoseconds: u64) -> Self {
         Self::of_clock(INCREMENTAL, nanoseconds)
     }
 
-    /// A time of the kernel's clock `CLOCK_BOOTTIME`, in nanoseconds, written in full.
+    /// Creates a time on the kernel's clock `CLOCK_BOOTTIME`, in nanoseconds. It is written in
+    /// full.
     pub const fn boottime(nanoseconds: u64) -> Self {
         Self::of_clock(BOOTTIME, nanoseconds)
     }
 
-    /// A time of the kernel's clock `CLOCK_MONOTONIC`, in nanoseconds, written in full.
+    /// Creates a time on the kernel's clock `CLOCK_MONOTONIC`, in nanoseconds. It is written in
+    /// full.
     pub const fn monotonic(nanoseconds: u64) -> Self {
         Self::of_clock(MONOTONIC, nanoseconds)
     }
 
-    /// A time of any clock, written in full. Numbers below 64 are those of upstream's
+    /// Creates a time on any clock. It is written in full. Numbers below 64 are those of upstream's
     /// `BuiltinClock`, which the service relates to each other; 64 is the clock of
-    /// [`Timestamp::new`], 65 to 127 are taken; greater ones mean something to those only who
-    /// record a `ClockSnapshot` with them.
+    /// [`Timestamp::new`]; 65 to 127 are reserved. Greater numbers require a `ClockSnapshot` that
+    /// describes them.
     pub const fn of_clock(clock: u32, value: u64) -> Self {
         Self { clock, value }
     }
 }
 
 impl From<Instant> for Timestamp {
-    /// Takes the time that has passed since, so it is off by the moment this takes, and by the time
-    /// the machine slept.
+    /// Subtracts the time elapsed since `instant` from now. The result is off by the duration of
+    /// this call, and by any suspend in between.
     fn from(instant: Instant) -> Self {
         let elapsed = u64::try_from(instant.elapsed().as_nanos()).unwrap_or(u64::MAX);
         Self::new(clock::now().saturating_sub(elapsed))

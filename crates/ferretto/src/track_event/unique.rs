@@ -1,22 +1,22 @@
-//! Numbers that are given once.
+//! Unique ids.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The size of the block of numbers that a thread takes at once.
+/// The number of ids that a thread reserves at once.
 const BLOCK: u64 = 1024;
 
-/// Above the numbers that programs choose themselves, mostly.
+/// The next free id. Starts above the ids that programs usually choose.
 static NEXT: AtomicU64 = AtomicU64::new(1 << 48);
 
 thread_local! {
     static NUMBERS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
 }
 
-/// A number for a [`Flow`](crate::Flow) or the like, which this function gives to nobody else in
+/// Returns an id, for example for a [`Flow`](crate::Flow), that this function returns only once in
 /// this process.
 ///
-/// It takes memory that threads share only once in a thousand calls.
+/// Accesses memory shared between threads only once in a thousand calls.
 #[inline]
 pub fn unique() -> u64 {
     let (mut next, mut end) = NUMBERS.get();
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_given_once() {
+    fn ids_are_unique() {
         let take = || (0..2000).map(|_| unique()).collect::<Vec<_>>();
         let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(take)).collect();
         let mut all: Vec<u64> = threads

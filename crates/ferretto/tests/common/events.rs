@@ -1,4 +1,4 @@
-//! The track events of a recording, decoded.
+//! A decoder of the track events of a recording.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// Kind, category, name and arguments: `B app draw frame=u7`.
+    /// Formats kind, category, name and arguments: `B app draw frame=u7`.
     pub fn line(&self) -> String {
         let mut line = ["?", "B", "E", "I", "C", "S"][self.kind as usize].to_owned();
         for word in [&self.category, &self.name, &self.counter] {
@@ -40,7 +40,7 @@ impl Event {
     }
 }
 
-/// Everything that is known about a track.
+/// The decoded fields of a track.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Track {
     pub name: String,
@@ -49,12 +49,12 @@ pub struct Track {
     pub thread: Option<u64>,
 }
 
-/// Everything about track events in a recording.
+/// The decoded track events of a recording.
 #[derive(Debug, Default)]
 pub struct Decoded {
     pub events: Vec<Event>,
     pub tracks: BTreeMap<u64, Track>,
-    /// By sequence, table and number.
+    /// Interned strings by sequence, table and iid.
     strings: BTreeMap<(u64, u32, u64), String>,
     default_tracks: BTreeMap<u64, u64>,
 }
@@ -68,12 +68,12 @@ impl Decoded {
         decoded
     }
 
-    /// All events, one a line.
+    /// Returns all events, one per line.
     pub fn lines(&self) -> Vec<String> {
         self.events.iter().map(Event::line).collect()
     }
 
-    /// The track an event is on, the thread's included.
+    /// Returns the track of an event, which may be the default track of its thread.
     pub fn track(&self, event: &Event) -> u64 {
         event
             .track
@@ -152,9 +152,9 @@ impl Decoded {
         decoded
     }
 
-    /// Name and value of an annotation. Values show how they are encoded: `i-1`, `u1`, `d0.5`,
-    /// `true`, `"text"`, `p16`, `[…]`, `{key=…}`, `name<bytes>` of a message; nothing if there is
-    /// none.
+    /// Decodes the name and value of an annotation. Values show their encoding: `i-1`, `u1`,
+    /// `d0.5`, `true`, `"text"`, `p16`, `[…]`, `{key=…}`, `name<bytes>` for a message; empty
+    /// without a value.
     fn annotation(&self, sequence: u64, annotation: &[u8]) -> (String, String) {
         let mut name = String::new();
         let mut values: Vec<String> = Vec::new();
@@ -189,8 +189,8 @@ impl Decoded {
     }
 }
 
-/// Records the events of `work` with this configuration of track events, in a process that does
-/// nothing else with this library.
+/// Records the events of `work` with this track event config, in a process that does not use the
+/// library otherwise.
 pub fn record(configuration: Option<Vec<u8>>, work: impl FnOnce()) -> Decoded {
     let mut recorder = Recorder::new();
     recorder.record(configuration, work)

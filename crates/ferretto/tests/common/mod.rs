@@ -1,4 +1,4 @@
-//! A real service on private sockets, and how to record with it.
+//! A real service on private sockets, and helpers to record with it.
 #![allow(dead_code, unreachable_pub)]
 
 pub mod events;
@@ -20,7 +20,7 @@ use ferretto_client::{Consumer, ConsumerEvent};
 use ferretto_host::{Host, HostOptions, Stopper};
 use ferretto_wire::Encoder;
 
-/// The time anything in these tests may take. Nothing waits for it to pass.
+/// The time limit of every wait. No test waits for it to pass.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
 pub struct Service {
@@ -30,7 +30,7 @@ pub struct Service {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A folder for sockets, which programs notice when they appear.
+/// A folder for sockets, which programs watch for new sockets.
 pub struct Sockets(PathBuf);
 
 impl Sockets {
@@ -63,7 +63,7 @@ impl Service {
         Self::serve(address("producer"), address("consumer"))
     }
 
-    /// One whose sockets are files.
+    /// Starts a service whose sockets are files.
     pub fn start_at(sockets: &Sockets) -> Self {
         let address = |role: &str| Address::Path(sockets.path(role));
         Self::serve(address("producer"), address("consumer"))
@@ -148,7 +148,7 @@ pub fn stop(consumer: &mut Consumer) -> Vec<Vec<u8>> {
     read(consumer)
 }
 
-/// The packets of a recording.
+/// Returns the packets of a recording.
 pub fn read(consumer: &mut Consumer) -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
     consumer

@@ -1,4 +1,4 @@
-//! A data source that reports its callbacks, and acts as the test wants.
+//! A data source that reports its callbacks and behaves as the test requires.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -25,13 +25,13 @@ pub enum Note {
 
 pub struct Noted {
     notes: Mutex<Sender<Note>>,
-    /// The channel that completions go into, if they are not to be at once.
+    /// The channel for completions that the test delays.
     stops: Option<Mutex<Sender<Completion>>>,
     flushes: Option<Mutex<Sender<Completion>>>,
     keeps_state: bool,
 }
 
-/// The ends that a test has in its hands.
+/// The test's ends of the channels.
 pub struct Ends {
     pub notes: Receiver<Note>,
     pub stops: Receiver<Completion>,
@@ -55,7 +55,7 @@ impl Noted {
         (noted, ends)
     }
 
-    /// Answers stops and flushes when the test does.
+    /// Creates a data source whose stops and flushes the test completes.
     pub fn postponing() -> (Self, Ends) {
         let (mut noted, mut ends) = Self::new();
         let (stops, flushes) = (channel(), channel());
@@ -65,7 +65,7 @@ impl Noted {
         (noted, ends)
     }
 
-    /// Claims that the state of threads is clear.
+    /// Makes `clear_thread` keep the state of threads.
     pub fn keeping(mut self) -> Self {
         self.keeps_state = true;
         self
@@ -76,7 +76,7 @@ impl Noted {
     }
 
     fn note(&self, note: Note) {
-        // The test may be over.
+        // The test may have ended.
         let _ = self.notes.lock().unwrap().send(note);
     }
 }
@@ -92,7 +92,7 @@ impl Drop for Data {
 
 impl DataSource for Noted {
     type Instance = Data;
-    /// Packets written since the state was made.
+    /// The number of packets written since the state was created.
     type Thread = u32;
 
     fn setup(&self, _: &DataSourceConfig) -> Data {
@@ -129,7 +129,7 @@ impl DataSource for Noted {
     }
 }
 
-/// The field of TracePacket that tests write to.
+/// The field of TracePacket for test data.
 const FOR_TESTING: u32 = 900;
 
 /// Writes a text to every recording.
@@ -144,7 +144,7 @@ pub fn write_into(context: &mut TraceContext<'_, Noted>, text: &str) {
         .nested(FOR_TESTING, |message| message.string(1, text));
 }
 
-/// The texts in a trace.
+/// Returns the texts in a trace.
 pub fn texts(packets: &[Vec<u8>]) -> Vec<String> {
     packets
         .iter()
@@ -153,7 +153,7 @@ pub fn texts(packets: &[Vec<u8>]) -> Vec<String> {
         .collect()
 }
 
-/// Waits for something to happen, and for what happens before.
+/// Waits for a note, skipping earlier ones.
 pub fn wait_for(notes: &Receiver<Note>, wanted: &Note) {
     while notes.recv_timeout(LIMIT).expect("it happens in time") != *wanted {}
 }

@@ -1,4 +1,4 @@
-//! Events with numbers, which tell which of them are missing from a trace.
+//! Numbered events, which show which events are missing from a trace.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -7,7 +7,7 @@ use ferretto_trace::TraceReader;
 use ferretto_trace::events::{EventReader, Problems, Value};
 use ferretto_wire::Fields;
 
-/// Writes events `from..to` of a thread: instants and slices in turn, all with the same arguments.
+/// Writes events of a thread: alternating instants and slices, all with the same arguments.
 pub fn write(thread: u64, numbers: std::ops::Range<u64>) {
     for number in numbers {
         if number % 2 == 0 {
@@ -18,26 +18,26 @@ pub fn write(thread: u64, numbers: std::ops::Range<u64>) {
     }
 }
 
-/// Everything a trace tells of one thread's events.
+/// The events of one thread in a trace.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Thread {
-    /// The number of its events that there are.
+    /// The number of events in the trace.
     pub seen: u64,
-    /// The first number.
+    /// The first number in the trace.
     pub first: u64,
-    /// The count of numbers that are missing before one that is there.
+    /// The count of missing numbers, except those after the last event.
     pub missing: u64,
-    /// The count of gaps that are not where the trace says that something was lost.
+    /// The count of gaps where the trace reports no loss.
     pub unexplained: u64,
-    /// The number after the last.
+    /// The number after the last one.
     pub next: u64,
 }
 
-/// Everything a trace tells of all threads' events.
+/// The events of all threads in a trace.
 #[derive(Debug, Default)]
 pub struct Numbered {
     pub threads: BTreeMap<u64, Thread>,
-    /// The number of times it says that something was lost.
+    /// The number of losses that the trace reports.
     pub losses: u64,
     pub problems: Problems,
 }
@@ -47,7 +47,7 @@ pub fn read(input: impl Read) -> Numbered {
     let mut packets = TraceReader::new(input);
     let mut reader = EventReader::new();
     let mut numbered = Numbered::default();
-    // Sequences that have lost something since their last event.
+    // Sequences with a loss since their last event.
     let mut lossy: BTreeMap<u64, bool> = BTreeMap::new();
     while let Some(packet) = packets.next_packet().unwrap() {
         let number = |field| {
@@ -89,8 +89,8 @@ pub fn read(input: impl Read) -> Numbered {
     numbered
 }
 
-/// Returns how much is to be done: a little, or with the environment variable `FERRETTO_STRESS` as
-/// much as takes minutes.
+/// Returns the amount of work: `little`, or `much`, which takes minutes, with the environment
+/// variable `FERRETTO_STRESS`.
 pub fn amount(little: u64, much: u64) -> u64 {
     match std::env::var_os("FERRETTO_STRESS") {
         Some(_) => much,

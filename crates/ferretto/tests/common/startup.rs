@@ -1,4 +1,4 @@
-//! Startup tracing and the recording that it was begun for.
+//! Startup tracing and the recordings that adopt it.
 
 use std::sync::mpsc::{Receiver, channel};
 
@@ -18,7 +18,7 @@ pub enum Outcome {
     Aborted,
 }
 
-/// Startup tracing that reports its outcome.
+/// Creates startup tracing options that report the outcome.
 pub fn expecting(config: TraceConfig) -> (StartupTracingOptions, Receiver<Outcome>) {
     let (sender, outcome) = channel();
     let aborted = sender.clone();
@@ -28,14 +28,15 @@ pub fn expecting(config: TraceConfig) -> (StartupTracingOptions, Receiver<Outcom
     (options, outcome)
 }
 
-/// A data source that would rather end the process than lose anything, and a recording of it.
+/// Registers a data source that aborts the process rather than lose data, and creates a config for
+/// it.
 pub fn stalling() -> (DataSourceHandle<Noted>, Ends) {
     let (noted, ends) = Noted::new();
     let options = DataSourceOptions::new(NAME).policy(ExhaustedPolicy::StallThenAbort);
     (options.register(noted).unwrap(), ends)
 }
 
-/// A recording of the data source and of events of one category.
+/// Returns a config with the data source and the events of one category.
 pub fn both(category: &str) -> TraceConfig {
     let events = ferretto_wire::encode(|config| {
         config.string(1, "*");
@@ -47,8 +48,8 @@ pub fn both(category: &str) -> TraceConfig {
     ])
 }
 
-/// The same, as another program would say it: events in another order, and with a limit.
-pub fn both_in_other_words(category: &str) -> TraceConfig {
+/// Returns an equivalent config in another form: events in another order, and with a limit.
+pub fn both_reordered(category: &str) -> TraceConfig {
     let mut config = both(category);
     for source in &mut config.data_sources {
         let config: &mut DataSourceConfig = source.config.get_or_insert_default();
@@ -64,10 +65,11 @@ pub fn both_in_other_words(category: &str) -> TraceConfig {
     config
 }
 
-/// Waits until the recording has begun, in a service that may not have heard of this process yet.
+/// Waits until the recording has adopted startup tracing, at a service that may not know this
+/// process yet.
 pub fn start_and_wait(consumer: &mut Consumer, config: TraceConfig, outcome: &Receiver<Outcome>) {
-    // If the recording began while data sources are being registered, it would be started before it
-    // has all.
+    // A recording that starts while data sources are being registered would not include all of
+    // them.
     while consumer
         .query_service_state(LIMIT)
         .unwrap()

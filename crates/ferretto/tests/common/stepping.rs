@@ -1,4 +1,4 @@
-//! Running code instruction by instruction, and looking at each.
+//! Single-stepping of code, with a check of each instruction.
 #![allow(unreachable_pub)]
 
 use std::ffi::{c_int, c_void};
@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const SIGTRAP: c_int = 5;
 const SA_SIGINFO: c_int = 4;
-/// The offset of the instruction pointer in the context that handlers of signals get: behind flags,
-/// link and stack, the seventeenth register.
+/// The offset of the instruction pointer in the context of a signal handler: after flags, link and
+/// stack, the seventeenth register.
 const INSTRUCTION_POINTER: usize = 40 + 16 * 8;
 
 /// `struct sigaction` of Linux's C libraries for x86-64.
@@ -27,11 +27,12 @@ unsafe extern "C" {
 static STEPS: AtomicU64 = AtomicU64::new(0);
 static LOCKED: AtomicU64 = AtomicU64::new(0);
 
-/// Called before each instruction. Takes no locked instruction itself, though nobody would notice.
+/// Called before each instruction. Executes no locked instruction itself, though that would not be
+/// noticed.
 extern "C" fn stepped(_: c_int, _: *const c_void, context: *const u8) {
-    // SAFETY: the kernel passes a context, in which the instruction pointer is there, and at which
-    // code is that is about to be executed; an instruction is followed by others, so that what is
-    // read of it is mapped up to where it is clear what it is.
+    // SAFETY: the kernel passes a valid context with the instruction pointer, which points to
+    // code that is about to be executed. Another instruction follows it, so the bytes read until
+    // its kind is clear are mapped.
     let is_locked = unsafe {
         let at = context.add(INSTRUCTION_POINTER).cast::<*const u8>();
         locks_memory(at.read_unaligned())
@@ -42,15 +43,14 @@ extern "C" fn stepped(_: c_int, _: *const c_void, context: *const u8) {
     add(&LOCKED, is_locked.into());
 }
 
-/// True if the instruction has the prefix that locks, or is an exchange with memory, which does
-/// without.
+/// Returns true if the instruction has a lock prefix, or is an exchange with memory, which locks
+/// implicitly.
 ///
 /// # Safety
 ///
-/// `at` has to be where an instruction begins.
+/// `at` must be the start of an instruction.
 unsafe fn locks_memory(mut at: *const u8) -> bool {
-    // SAFETY: as this function is called; no byte behind the one that says what the instruction is
-    // is read.
+    // SAFETY: guaranteed by the caller; no byte after the one that determines the kind is read.
     unsafe {
         loop {
             match *at {
@@ -74,8 +74,8 @@ unsafe fn locks_memory(mut at: *const u8) -> bool {
     }
 }
 
-/// Counts the instructions locking memory that `work` executes on this thread. For one thread at a
-/// time.
+/// Counts the memory-locking instructions that `work` executes on this thread. Must be used by one
+/// thread at a time.
 pub fn step_through(work: impl FnOnce()) -> u64 {
     static INSTALL: Once = Once::new();
     INSTALL.call_once(|| {
@@ -85,7 +85,7 @@ pub fn step_through(work: impl FnOnce()) -> u64 {
             flags: SA_SIGINFO,
             restorer: 0,
         };
-        // SAFETY: the handler touches atomics only.
+        // SAFETY: the handler only accesses atomics.
         let result = unsafe { sigaction(SIGTRAP, &action, std::ptr::null_mut()) };
         assert_eq!(result, 0);
     });
@@ -93,10 +93,11 @@ pub fn step_through(work: impl FnOnce()) -> u64 {
         STEPS.load(Ordering::Relaxed),
         LOCKED.load(Ordering::Relaxed),
     );
-    // SAFETY: the trap flag has the kernel send SIGTRAP after each instruction, which is handled.
+    // SAFETY: with the trap flag, the kernel sends SIGTRAP after each instruction; the signal
+    // has a handler.
     unsafe { std::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
     work();
-    // SAFETY: as above; the flag is taken back.
+    // SAFETY: as above; this clears the flag.
     unsafe { std::arch::asm!("pushfq", "and qword ptr [rsp], -0x101", "popfq") };
     assert!(
         STEPS.load(Ordering::Relaxed) > steps,

@@ -1,4 +1,4 @@
-//! Threads that record while they have other duties towards the service.
+//! Tests of threads that record while they handle requests of the service.
 
 use std::sync::mpsc;
 
@@ -37,8 +37,7 @@ fn reading_a_trace_is_recorded() {
     let target = targets.recv_timeout(LIMIT).unwrap().into();
     let mut writer = recorder.handle.create_writer(target, STALL);
     consumer.flush(LIMIT).unwrap();
-    // Each packet that arrives is answered with more than itself; the memory is filled several
-    // times.
+    // Each arriving packet triggers more data than itself; the memory fills several times.
     let (mut received, mut written) = (Vec::new(), 10_000);
     consumer
         .read_buffers(LIMIT, |packet| {

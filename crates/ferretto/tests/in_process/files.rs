@@ -12,7 +12,7 @@ use super::world::*;
 
 const STALL: ExhaustedPolicy = ExhaustedPolicy::StallThenAbort;
 
-/// A file without a name.
+/// Returns an unnamed file.
 fn file() -> std::fs::File {
     let flags = rustix::fs::MemfdFlags::CLOEXEC;
     rustix::fs::memfd_create("trace", flags).unwrap().into()
@@ -34,7 +34,7 @@ fn contents(file: &std::fs::File) -> Vec<u8> {
     bytes
 }
 
-/// A recording with a writer for this thread.
+/// Starts a recording and creates a writer for this thread.
 fn recording(
     service: &InProcess,
     config: TraceConfig,
@@ -53,7 +53,7 @@ fn recording(
 
 #[test]
 fn a_long_recording_goes_into_its_file_piece_by_piece() {
-    // Together more than the buffer holds.
+    // More in total than the buffer holds.
     const ROUNDS: u32 = 5;
     const PACKETS: u32 = 200;
     let service = InProcess::new();
@@ -108,7 +108,7 @@ fn the_service_creates_the_file_a_config_names() {
     start(&mut first, config.clone());
     stop(&mut first);
     let written = std::fs::read(&path).unwrap();
-    // It is there now.
+    // The file exists now.
     let mut second = consumer(&service);
     second.enable_tracing(config, None).unwrap();
     let end = second.wait_for_end(LIMIT).unwrap().expect("an end");

@@ -1,4 +1,4 @@
-//! Tests that what is recorded arrives, in order and under its true name.
+//! Tests that packets arrive in order and with the right identity.
 
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
@@ -34,7 +34,7 @@ fn packets_arrive_in_order_with_the_identity_of_this_process() {
 }
 
 #[test]
-fn a_service_of_its_own_knows_nothing_of_others() {
+fn separate_services_are_independent() {
     let (service, other) = (InProcess::new(), InProcess::new());
     let _recorder = Recorder::start(&service, DROP, |writer| write(writer, 1, 10));
     let mut consumer = consumer(&other);
@@ -44,7 +44,7 @@ fn a_service_of_its_own_knows_nothing_of_others() {
 }
 
 #[test]
-fn what_a_new_writer_wrote_is_not_overtaken_by_a_stop_that_nobody_confirms() {
+fn an_unconfirmed_stop_does_not_overtake_a_new_writers_packets() {
     let service = InProcess::new();
     let options = ProducerOptions {
         scraping: Scraping::Enabled,
@@ -58,14 +58,14 @@ fn what_a_new_writer_wrote_is_not_overtaken_by_a_stop_that_nobody_confirms() {
     let mut consumer = consumer(&service);
     consumer.enable_tracing(config(64), None).unwrap();
     let target = wait_for_target(&mut producer);
-    // From here on the producer's owner does nothing.
+    // From here on the producer processes no events.
     let mut writer = producer.handle().create_writer(target, DROP);
     write(&mut writer, 7, 10);
     stop(&mut consumer);
     assert_eq!(numbers(&read(&mut consumer)), [7]);
 }
 
-/// The buffer of the recording that begins.
+/// Waits for the start of a recording and returns its buffer.
 fn wait_for_target(producer: &mut Producer) -> u32 {
     let deadline = Instant::now() + LIMIT;
     while Instant::now() < deadline {
@@ -102,7 +102,7 @@ fn a_ring_holds_the_newest() {
 }
 
 #[test]
-fn eight_threads_lose_nothing_when_they_wait() {
+fn eight_stalling_threads_lose_nothing() {
     const THREADS: u32 = 8;
     const PACKETS: u32 = 20_000;
     let service = InProcess::new();
@@ -119,7 +119,7 @@ fn eight_threads_lose_nothing_when_they_wait() {
             scope.spawn(move || {
                 let mut writer = handle.create_writer(target, STALL);
                 for number in 0..PACKETS {
-                    // Some are larger than a chunk, so that patches are needed.
+                    // Some packets are larger than a chunk and need patches.
                     let size = if number % 100 == 0 { 5000 } else { 20 };
                     write(&mut writer, thread * PACKETS + number, size);
                 }
@@ -141,26 +141,26 @@ fn eight_threads_lose_nothing_when_they_wait() {
 }
 
 #[test]
-fn what_is_dropped_is_accounted_for() {
+fn dropped_packets_are_counted() {
     let service = InProcess::new();
     let (sender, targets) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
     let recorder = Recorder::start(&service, DROP, move |writer| {
         sender.send(writer.target_buffer()).unwrap();
-        // Meanwhile nothing is sent.
+        // Nothing is sent meanwhile.
         let _ = released.recv_timeout(LIMIT);
     });
     let mut consumer = consumer(&service);
     consumer.enable_tracing(config(64 * 1024), None).unwrap();
     let target = targets.recv_timeout(LIMIT).unwrap().into();
     let mut writer = recorder.handle.create_writer(target, DROP);
-    // More than there is room for.
+    // More than fits.
     (0..100_000).for_each(|number| write(&mut writer, number, 50));
     drop(release);
     let (sender, sent) = mpsc::channel();
     assert!(recorder.handle.sync(move || sender.send(()).unwrap()));
     sent.recv_timeout(LIMIT).unwrap();
-    // There is room again, and it is looked for at the latest after so much was dropped.
+    // There is room again; a writer checks for it at the latest after so many dropped packets.
     (100_000..100_100).for_each(|number| write(&mut writer, number, 50));
     drop(writer);
     stop(&mut consumer);
@@ -180,7 +180,7 @@ fn what_is_dropped_is_accounted_for() {
 }
 
 #[test]
-fn what_a_lost_producer_held_is_scraped() {
+fn the_chunks_of_a_disconnected_producer_are_scraped() {
     let service = InProcess::new();
     let recorder = Recorder::start(&service, DROP, |writer| {
         (0..3).for_each(|number| write(writer, number, 10));
@@ -254,7 +254,7 @@ fn producers_of_another_machine_are_recorded_if_wanted() {
 }
 
 #[test]
-fn the_shared_service_is_one() {
+fn the_shared_service_is_a_singleton() {
     let _recorder = Recorder::start(&InProcess::shared(), STALL, |writer: &mut TraceWriter| {
         write(writer, 1, 10);
     });

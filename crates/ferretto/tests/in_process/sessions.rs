@@ -1,4 +1,4 @@
-//! Tests of the methods of sessions.
+//! Tests of sessions.
 
 use ferretto::in_process::InProcess;
 use ferretto_client::ExhaustedPolicy;
@@ -50,7 +50,7 @@ fn a_trigger_starts_a_session() {
     consumer
         .enable_tracing(triggered(TriggerMode::START_TRACING), None)
         .unwrap();
-    // The session is there when this is answered.
+    // The session has started when this query is answered.
     consumer.query_service_state(LIMIT).unwrap();
     assert!(recorder.handle.activate_triggers(&["go"]));
     wait_for_start(&mut consumer);
@@ -104,7 +104,7 @@ fn a_session_ends_with_its_consumer() {
     start(&mut first, config(64));
     drop(first);
     recorder.stops.recv_timeout(LIMIT).unwrap();
-    // And the next one records as ever.
+    // The next session records as usual.
     let mut second = consumer(&service);
     start(&mut second, config(64));
     stop(&mut second);
@@ -143,7 +143,7 @@ fn a_deferred_session_is_started_and_queried() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_with_a_reason() {
+fn invalid_requests_are_refused_with_a_reason() {
     let service = InProcess::new();
     let mut consumer = consumer(&service);
     let mut nowhere = config(64);

@@ -1,4 +1,4 @@
-//! Clients that break the rules.
+//! Clients that violate the protocol.
 
 use ferretto::in_process::InProcess;
 use ferretto_client::ExhaustedPolicy;
@@ -85,7 +85,7 @@ fn absurd_commit() -> Request {
 }
 
 #[test]
-fn absurd_commits_harm_nobody() {
+fn invalid_commits_do_not_affect_other_clients() {
     let service = InProcess::new();
     let mut hostile = link(&service);
     // Before and after a welcome.
@@ -106,7 +106,7 @@ fn absurd_commits_harm_nobody() {
 }
 
 #[test]
-fn descriptors_that_nobody_wants_are_closed() {
+fn unexpected_descriptors_are_closed() {
     let service = InProcess::new();
     let mut link = link(&service);
     let (mut reader, writer) = std::io::pipe().unwrap();
@@ -119,13 +119,13 @@ fn descriptors_that_nobody_wants_are_closed() {
 }
 
 #[test]
-fn who_takes_no_answers_is_disconnected() {
+fn a_client_that_takes_no_replies_is_disconnected() {
     let service = InProcess::new();
     let mut silent = link(&service);
     silent.invoke(hello(), None, true).unwrap();
     let commands = Request::GetAsyncCommand(GetAsyncCommandRequest::default());
     silent.invoke(commands, None, true).unwrap();
-    // More than may be on the way there and back.
+    // More than the queues in both directions hold.
     for _ in 0..200_000 {
         let sync = Request::Sync(SyncRequest::default());
         if silent.invoke(sync, None, true).is_err() {

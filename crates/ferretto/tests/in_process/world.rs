@@ -1,4 +1,4 @@
-//! Producers that write given packets, and requests of consumers.
+//! Producers that write test packets, and requests of consumers.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use ferretto_proto::trace_config::{BufferConfig, DataSource};
 use ferretto_proto::{DataSourceConfig, DataSourceDescriptor, TraceConfig};
 use ferretto_wire::Fields;
 
-/// The time anything may take. Nothing waits for it to pass.
+/// The time limit of every wait. No test waits for it to pass.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 const FOR_TESTING: u32 = 900;
@@ -62,7 +62,7 @@ pub(crate) fn config(buffer_kb: u32) -> TraceConfig {
     }
 }
 
-/// Writes a packet with a number and as many bytes of text.
+/// Writes a packet with a number and `size` bytes of text.
 pub(crate) fn write(writer: &mut TraceWriter, number: u32, size: usize) {
     writer.new_packet().nested(FOR_TESTING, |m| {
         m.bytes(TEXT, &vec![b'x'; size]);
@@ -70,7 +70,7 @@ pub(crate) fn write(writer: &mut TraceWriter, number: u32, size: usize) {
     });
 }
 
-/// The numbers of the packets of a trace, in order.
+/// Returns the numbers of the packets of a trace, in order.
 pub(crate) fn numbers(packets: &[Vec<u8>]) -> Vec<u32> {
     let number = |packet: &Vec<u8>| {
         let nested = Fields::find(FOR_TESTING, packet)?.as_bytes()?;
@@ -79,7 +79,7 @@ pub(crate) fn numbers(packets: &[Vec<u8>]) -> Vec<u32> {
     packets.iter().filter_map(number).collect()
 }
 
-/// The packets that tests wrote.
+/// Returns the packets that tests wrote.
 pub(crate) fn written(packets: &[Vec<u8>]) -> impl Iterator<Item = &Vec<u8>> {
     let ours = |packet: &&Vec<u8>| Fields::find(FOR_TESTING, packet).is_some();
     packets.iter().filter(ours)
@@ -89,8 +89,8 @@ pub(crate) fn number_in(packet: &[u8], field: u32) -> Option<u64> {
     Fields::find(field, packet)?.as_u64()
 }
 
-/// A producer on a thread of its own. On every start it hands `write` a new writer; it answers
-/// flushes and stops.
+/// A producer on its own thread. On every start it passes `write` a new writer; it answers flushes
+/// and stops.
 pub(crate) struct Recorder {
     pub(crate) handle: ProducerHandle,
     pub(crate) stops: mpsc::Receiver<()>,
@@ -190,7 +190,8 @@ pub(crate) fn consumer(service: &InProcess) -> Consumer {
     Consumer::connect_through(service, LIMIT).unwrap()
 }
 
-/// Starts a session and waits until all data sources have started, that is, written their packets.
+/// Starts a session and waits until all data sources have started, and so have written their
+/// packets.
 pub(crate) fn start(consumer: &mut Consumer, config: TraceConfig) {
     consumer
         .observe_events(&[ObservableType::TYPE_ALL_DATA_SOURCES_STARTED])
@@ -238,7 +239,7 @@ pub(crate) fn read(consumer: &mut Consumer) -> Vec<Vec<u8>> {
     packets
 }
 
-/// The packets of a trace file.
+/// Returns the packets of a trace file.
 pub(crate) fn packets_of(file: &[u8]) -> Vec<Vec<u8>> {
     let packets = Fields::new(file).map(|field| field.unwrap());
     packets

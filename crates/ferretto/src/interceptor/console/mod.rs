@@ -1,4 +1,4 @@
-//! Prints events as they happen.
+//! An interceptor that prints events as they happen.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -12,36 +12,35 @@ use ferretto_proto::console_config::Output;
 use super::Interceptor;
 use crate::decode::{CounterValue, Event, EventReader, Kind, Track, TrackKind, Tracks, Value};
 
-/// Slices at least this long show their duration, in nanoseconds.
+/// The duration in nanoseconds from which on slices show their duration.
 const LONG: u64 = 10_000_000;
 
 const MILLISECOND: u64 = 1_000_000;
 
-/// The width of the columns.
+/// The width of the title column.
 const TITLE: usize = 16;
 const CATEGORY: usize = 5;
 
-/// Escape sequences of terminals.
+/// The escape sequences for terminal colours.
 const DIM: &str = "\x1b[90m";
 const RESET: &str = "\x1b[0m";
 
-/// One line for each event, on standard output or standard error, in colour if that is a terminal.
+/// Prints a line for each event to standard output or standard error, in colour on a terminal.
 pub(super) struct Console {
     output: Output,
     has_colours: bool,
-    /// The time that lines count from, that of the first event.
+    /// The time of the first event, from which the printed times count.
     start: OnceLock<u64>,
-    /// The state that the threads' writers have in common: tracks are described by one and used by
-    /// all.
+    /// The state that all writers share: a track that one thread describes is used by all.
     shared: Mutex<Shared>,
 }
 
 #[derive(Default)]
 struct Shared {
     tracks: Tracks,
-    /// The slices that are open on each track.
+    /// The open slices of each track.
     open: HashMap<u64, Vec<Open>>,
-    /// Tracks in the order of their first events, for colours.
+    /// The order of the tracks' first events, which determines their colours.
     order: HashMap<u64, usize>,
 }
 
@@ -87,7 +86,7 @@ impl Interceptor for Console {
         };
         let start = *self.start.get_or_init(|| event.time);
         let text = self.lines(&mut shared, &event, start);
-        // Nobody can be told if it fails; the program goes on.
+        // Output errors are ignored: the program goes on.
         let _ = match self.output {
             Output::OUTPUT_STDERR => io::stderr().write_all(text.as_bytes()),
             _ => io::stdout().write_all(text.as_bytes()),
@@ -96,7 +95,8 @@ impl Interceptor for Console {
 }
 
 impl Console {
-    /// Returns the output for an event: a line, and one for each counter set along with it.
+    /// Returns the lines for an event: one for the event itself and one for each counter that it
+    /// sets.
     fn lines(&self, shared: &mut Shared, event: &Event, start: u64) -> String {
         let mut text = String::new();
         let _ = match event.kind {
@@ -128,7 +128,7 @@ impl Console {
         if event.kind == Kind::End
             && let Some(ended) = open.pop()
         {
-            // An end may say nothing of what it ends.
+            // An end event may lack the name and category of its slice.
             duration = Some(event.time.saturating_sub(ended.begin));
             if name.is_empty() {
                 name = ended.name;
@@ -192,7 +192,7 @@ impl Console {
         Ok(())
     }
 
-    /// Time, track and category.
+    /// Returns the start of a line: time, track and category.
     fn prefix(
         &self,
         text: &mut String,
@@ -203,7 +203,7 @@ impl Console {
     ) -> std::fmt::Result {
         let track = shared.tracks.get(event.track);
         let owner = match track {
-            // A counter's own name comes later in the line.
+            // A counter's name follows later in the line.
             Some(Track {
                 kind: TrackKind::Counter { .. },
                 parent: Some(parent),
@@ -214,7 +214,7 @@ impl Console {
         let title = cut(&title(owner, event.track), TITLE);
         let next = shared.order.len();
         let order = *shared.order.entry(event.track).or_insert(next);
-        // May be negative: other threads' events can be older.
+        // May be negative, since events of other threads can be older.
         let seconds = event.time.wrapping_sub(start).cast_signed() as f64 / 1e9;
         if self.has_colours {
             let (r, g, b) = hue(spread(order));
@@ -270,7 +270,7 @@ impl Console {
     }
 }
 
-/// The first column that names a track.
+/// Returns the text of the title column for a track.
 fn title(track: Option<&Track>, uuid: u64) -> String {
     let Some(track) = track else {
         return uuid.to_string();
@@ -287,14 +287,14 @@ fn title(track: Option<&Track>, uuid: u64) -> String {
     }
 }
 
-/// The beginning of a text.
+/// Truncates a text to `width` characters.
 fn cut(text: &str, width: usize) -> String {
     text.chars().take(width).collect()
 }
 
 type Rgb = (u8, u8, u8);
 
-/// The colour of a name, and a brighter one.
+/// Returns the colours of a name: the normal and the bright one.
 fn colours(name: &str) -> (Rgb, Rgb) {
     let hash = Fnv1a::hash(name.as_bytes());
     let (r, g, b) = hue((hash % 360) as u16);
@@ -302,13 +302,13 @@ fn colours(name: &str) -> (Rgb, Rgb) {
     ((r, g, b), (brighter(r), brighter(g), brighter(b)))
 }
 
-/// Hues that are far apart for numbers that are close.
+/// Returns a hue. Consecutive numbers have very different hues.
 fn spread(order: usize) -> u16 {
     // The golden angle.
     (order * 137 % 360) as u16
 }
 
-/// The colour at an angle, in degrees, of the colour wheel.
+/// Returns the colour of a hue, in degrees.
 fn hue(angle: u16) -> Rgb {
     let up = |from: u16| (angle.saturating_sub(from).min(60) * 255 / 60) as u8;
     let down = |from: u16| 255 - up(from);

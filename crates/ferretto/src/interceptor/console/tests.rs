@@ -1,4 +1,4 @@
-//! Tests of what lines look like.
+//! Tests of the format of lines.
 
 use ferretto_proto::fields::{
     counter_descriptor, thread_descriptor, trace_packet, track_descriptor,
@@ -19,7 +19,7 @@ fn console(has_colours: bool) -> Console {
     }
 }
 
-/// A thread and a counter, described as this library does.
+/// Adds a thread and a counter track, as this library describes them.
 fn described(shared: &mut Shared) {
     let thread = encode(|packet| {
         packet.nested(trace_packet::TRACK_DESCRIPTOR, |track| {
@@ -115,7 +115,7 @@ fn each_event_is_a_line() {
 }
 
 #[test]
-fn colours_are_an_option_and_change_nothing_else() {
+fn colours_are_optional_and_do_not_change_the_text() {
     let events = [
         event(1, Kind::Begin, Some("outer")),
         event(90, Kind::End, None),

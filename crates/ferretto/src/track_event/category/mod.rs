@@ -1,4 +1,4 @@
-//! Categories: groups of events that recordings switch on and off.
+//! Categories: groups of events that recordings enable and disable.
 
 pub(super) mod registry;
 
@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ferretto_shm::fork::store_in_child;
 
-/// Set until the category has been evaluated for the first time, in this process.
+/// Set until this process has evaluated the category for the first time.
 const UNKNOWN: u32 = 1 << 31;
 
-/// Most members of a group.
+/// The largest number of categories in a group.
 const MAX_MEMBERS: usize = 4;
 
-/// A group of track events that recordings can ask for by name.
+/// A group of track events that recordings can enable by name.
 ///
-/// The macros make one for every place that names its category by a literal. A category that many
-/// places use, or that has a description or tags, is best declared once, alone or in a table
+/// The macros create a category for every literal that they are given. A category that is used in
+/// many places, or that has a description or tags, is best declared once, alone or in a table
 /// ([`categories!`](crate::categories)):
 ///
 /// ```
@@ -26,25 +26,26 @@ const MAX_MEMBERS: usize = 4;
 /// let _slice = ferretto::slice!(RENDERING, "draw");
 /// ```
 ///
-/// Two categories of the same name are the same to recordings. Tags need to be declared once only.
+/// Recordings treat two categories of the same name as one. Only one of them needs to declare the
+/// tags.
 ///
-/// A name with commas is a group of two to four categories: the event is recorded if one of them is
-/// asked for, and belongs to all.
+/// A name with commas is a group of two to four categories. An event of the group is recorded if
+/// any of these categories is enabled, and belongs to all of them.
 #[derive(Debug)]
 pub struct Category {
     name: &'static str,
     description: &'static str,
     tags: &'static [&'static str],
-    /// The name is that of several categories, with commas between them.
+    /// Set if the name is a group: several names separated by commas.
     is_group: bool,
-    /// Bit `n`: recorded by the instance in slot `n`.
+    /// Bit `n` is set if the instance in slot `n` records the category.
     mask: AtomicU32,
-    /// Nonzero once it is in the registry's table.
+    /// Nonzero once the category is in the registry.
     is_listed: AtomicU32,
 }
 
 impl Category {
-    /// A category.
+    /// Creates a category.
     pub const fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -56,28 +57,28 @@ impl Category {
         }
     }
 
-    /// Explains the category to people.
+    /// Sets the description, which tools show to the user.
     #[must_use]
     pub const fn description(mut self, description: &'static str) -> Self {
         self.description = description;
         self
     }
 
-    /// Gives the category tags, by which configs can select it, too. Those with the tags `slow` and
-    /// `debug` are off unless asked for.
+    /// Sets the tags, by which configs can select the category, too. Categories with the tags
+    /// `slow` and `debug` are disabled by default.
     #[must_use]
     pub const fn tags(mut self, tags: &'static [&'static str]) -> Self {
         self.tags = tags;
         self
     }
 
-    /// The name.
+    /// Returns the name.
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Returns true if a recording wants the category. If none does, this takes one load and one
-    /// branch; but the first call makes the category known to recordings.
+    /// Returns true if a recording has enabled the category. If not, the call costs one load and
+    /// one branch; the first call also registers the category.
     #[inline(always)]
     pub fn is_enabled(&'static self) -> bool {
         let mask = match cfg!(feature = "off") {
@@ -87,17 +88,17 @@ impl Category {
         mask != 0 && (mask & UNKNOWN == 0 || registry::introduce(self) != 0)
     }
 
-    /// Makes the category known to recordings, which its first use does otherwise. Cheap to call
-    /// again.
+    /// Registers the category, so that recordings know it before its first use. Further calls are
+    /// cheap.
     pub fn register(&'static self) {
         self.slots();
     }
 
-    /// Has `notice` called whenever a recording starts or stops to record the category, and now for
-    /// each that does.
+    /// Calls `notice` whenever a recording starts or stops recording the category, and at once for
+    /// each recording that already does.
     ///
-    /// It is called on ferretto's background thread, which must not be held up, or on the calling
-    /// one. Calls cannot be taken back.
+    /// The calls happen on the calling thread or on ferretto's background thread, which `notice`
+    /// must not block. An observer cannot be removed.
     pub fn on_change(&'static self, notice: impl Fn(CategoryChange) + Send + Sync + 'static) {
         self.register();
         registry::observe(self, Box::new(notice));
@@ -111,7 +112,7 @@ impl Category {
         self.tags
     }
 
-    /// The names of the categories in a group; the name of any other.
+    /// Returns the names of the categories in a group, or the category's own name.
     pub(super) fn members(&self) -> impl Iterator<Item = &'static str> {
         self.name.split(',')
     }
@@ -121,7 +122,7 @@ impl Category {
         self.is_group
     }
 
-    /// The slots that record the category.
+    /// Returns the slots whose instances record the category.
     #[inline]
     pub(super) fn slots(&'static self) -> u32 {
         match self.mask.load(Ordering::Relaxed) {
@@ -130,7 +131,8 @@ impl Category {
         }
     }
 
-    /// The slots that record the category, `None` before it was first evaluated.
+    /// Returns the slots whose instances record the category, or `None` before the first
+    /// evaluation.
     #[inline]
     pub(super) fn known_slots(&self) -> Option<u32> {
         let mask = self.mask.load(Ordering::Relaxed);
@@ -138,29 +140,29 @@ impl Category {
     }
 
     pub(super) fn set_slots(&self, slots: u32) {
-        // A thread that sees a slot also sees the contents that its recording has put there.
+        // Release: a thread that sees a slot also sees the contents of its recording.
         self.mask.store(slots, Ordering::Release);
     }
 
-    /// Forked children find the category unknown again.
+    /// Resets the category to unknown in forked children.
     pub(super) fn watch_forks(&'static self) {
         store_in_child(&self.mask, UNKNOWN);
     }
 }
 
-/// A recording starts or stops to record a category.
+/// A change of the recordings of a category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CategoryChange {
-    /// Tells recordings that run at the same time apart: 0 to 7.
+    /// The index of the recording, 0 to 7, among those that run at the same time.
     pub instance: usize,
-    /// True if this recording wants the category now.
+    /// True if this recording now records the category.
     pub is_enabled: bool,
-    /// True if any recording wants it now.
+    /// True if any recording now records the category.
     pub is_enabled_anywhere: bool,
 }
 
-/// Returns true if a name can be that of a category or group in the macros.
+/// Returns true if `name` is a valid name of a category or group in the macros.
 pub const fn is_valid_name(name: &str) -> bool {
     let bytes = name.as_bytes();
     let mut index = 0;
@@ -189,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_configs_cannot_ask_for_are_refused() {
+    fn names_that_configs_cannot_select_are_rejected() {
         for name in ["a", "a.b:c", "a,b,c,d", "disabled-by-default-x", "ü"] {
             assert!(is_valid_name(name), "{name}");
         }

@@ -1,4 +1,4 @@
-//! The registry of categories, and of the recordings that want them.
+//! The registry of categories and of the recordings that enable them.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -12,23 +12,23 @@ use super::{Category, CategoryChange};
 use crate::track_event::filter::Filter;
 use crate::track_event::recordings;
 
-/// Called when a recording starts or stops to record a category.
+/// An observer, called when a recording starts or stops recording a category.
 type Notice = Arc<dyn Fn(CategoryChange) + Send + Sync>;
 
 /// All categories used so far, and the filters of recordings.
 struct Registry {
     categories: Vec<&'static Category>,
-    /// Slots that are recording, with their filters.
+    /// The slots of active recordings, with their filters.
     filters: Vec<(usize, Arc<Filter>)>,
 }
 
-/// The categories that this process and its parents have used; the last one comes first.
+/// The categories that this process and its parents have used, the latest first.
 static CATEGORIES: AppendList<&'static Category> = AppendList::new();
 
-/// Whom they tell of changes.
+/// The observers of categories.
 static OBSERVERS: AppendList<(&'static Category, Notice)> = AppendList::new();
 
-/// Called after recordings were started or stopped.
+/// The functions called after recordings start or stop.
 static LISTENERS: AppendList<fn()> = AppendList::new();
 
 /// Returns the registry of this process. A forked child makes its own, as the lock may be held by a
@@ -46,7 +46,7 @@ fn registry() -> MutexGuard<'static, Registry> {
 }
 
 impl Registry {
-    /// The tags of a category, which may be declared somewhere else.
+    /// Returns the tags of a category. Another category of the same name may declare them.
     fn tags(&self, name: &str, own: &'static [&'static str]) -> &'static [&'static str] {
         if !own.is_empty() {
             return own;
@@ -62,7 +62,7 @@ impl Registry {
             let tags = self.tags(category.name(), category.own_tags());
             return filter.is_enabled(category.name(), tags);
         }
-        // As in other libraries, a member counts with its tags and without.
+        // As in other libraries, each member is matched with its tags and without.
         category.members().any(|member| {
             filter.is_enabled(member, self.tags(member, &[])) || filter.is_enabled_dynamic(member)
         })
@@ -75,7 +75,7 @@ impl Registry {
             .fold(0, |mask, (slot, _)| mask | 1 << slot)
     }
 
-    /// Evaluates every category anew. Returns the notices to deliver.
+    /// Updates the slots of every category. Returns the notifications to deliver.
     fn evaluate_all(&self) -> Vec<(Notice, CategoryChange)> {
         let before: Vec<_> = OBSERVERS
             .iter()
@@ -93,7 +93,7 @@ impl Registry {
     }
 }
 
-/// Returns the changes that turn one set of slots into another.
+/// Returns the changes between two sets of slots.
 fn changes(before: u32, after: u32) -> impl Iterator<Item = CategoryChange> {
     ferretto_engine::bits(before ^ after).map(move |instance| CategoryChange {
         instance,
@@ -125,7 +125,7 @@ pub(in crate::track_event) fn introduce(category: &'static Category) -> u32 {
     }
     let slots = registry.evaluate(category);
     category.set_slots(slots);
-    // Others of this name may have waited for its tags.
+    // The tags also apply to other categories of the same name.
     let notices = match category.own_tags() {
         [] => Vec::new(),
         _ => registry.evaluate_all(),
@@ -151,14 +151,13 @@ pub(in crate::track_event) fn observe(
     changes(0, slots).for_each(|change| notice(change));
 }
 
-/// Has a function called after every start and stop of a recording, once all categories know of it.
-/// For libraries that cache the state of many categories elsewhere; called on ferretto's background
-/// thread.
+/// Calls `listener` after every start and stop of a recording, once all categories are updated. For
+/// libraries that cache the state of many categories. It is called on ferretto's background thread.
 pub fn on_any_change(listener: fn()) {
     LISTENERS.push(listener);
 }
 
-/// Switches on the categories that the instance in a slot wants.
+/// Enables the categories that match the filter of the instance in a slot.
 pub(in crate::track_event) fn enable(slot: usize, filter: Arc<Filter>) {
     let mut registry = registry();
     registry.filters.push((slot, filter));
@@ -168,7 +167,7 @@ pub(in crate::track_event) fn enable(slot: usize, filter: Arc<Filter>) {
     LISTENERS.iter().for_each(|listener| listener());
 }
 
-/// Switches off the categories that only the instance in a slot wanted.
+/// Disables the instance in a slot for all categories.
 pub(in crate::track_event) fn disable(slot: usize) {
     let mut registry = registry();
     registry.filters.retain(|(other, _)| *other != slot);
@@ -178,7 +177,7 @@ pub(in crate::track_event) fn disable(slot: usize) {
     LISTENERS.iter().for_each(|listener| listener());
 }
 
-/// The categories used so far, for the service to list: an encoded TrackEventDescriptor.
+/// Returns an encoded TrackEventDescriptor of the categories used so far, which the service lists.
 pub(in crate::track_event) fn descriptor() -> Vec<u8> {
     let registry = registry();
     let mut listed = BTreeSet::new();

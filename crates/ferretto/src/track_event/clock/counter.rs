@@ -1,4 +1,4 @@
-//! The processor's time stamp counter as a clock in step with `CLOCK_BOOTTIME`.
+//! The processor's time stamp counter as a clock, synchronised with `CLOCK_BOOTTIME`.
 
 use std::fs;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -7,23 +7,22 @@ use ferretto_shm::{Clock, counter, is_counter_steady};
 
 use super::line::{Line, Pair};
 
-/// The number of times that both clocks are read, at most, to find the moment between them that is
-/// known best.
+/// The largest number of attempts to read both clocks at nearly the same moment.
 const TRIES: usize = 5;
 
-/// The clock. Any thread may ask for the time at any time, and none waits for another: the line in
-/// use is not changed, but another is written beside it.
+/// The clock. It is lock-free: a new line never overwrites the one in use, but is written beside
+/// it.
 #[derive(Debug)]
 pub(super) struct Counter {
-    /// The number of lines there were; 0 if the counter has not been started.
+    /// The number of lines so far; 0 before the counter is started.
     generation: AtomicU64,
     /// The last two lines, by generation.
     lines: [Place; 2],
-    /// The process of which a thread is writing a line, or 0.
+    /// The process id of the thread that writes a line, or 0.
     writer: AtomicU32,
 }
 
-/// A place where a line is kept.
+/// The storage of a line.
 #[derive(Debug)]
 struct Place([AtomicU64; 6]);
 
@@ -64,8 +63,7 @@ impl Counter {
         }
     }
 
-    /// Begins to find out how fast the counter is, if the machine has one that can be relied on.
-    /// Returns whether it has.
+    /// Starts calibrating the counter. Returns false if the machine has no reliable counter.
     pub(super) fn start(&self) -> bool {
         let first = Line::default();
         let Some(pair) = is_trusted().then(|| pair(&first)).flatten() else {
@@ -75,8 +73,8 @@ impl Counter {
         true
     }
 
-    /// The time, in nanoseconds. That of the clock itself as long as the speed of the counter is
-    /// not known.
+    /// Returns the time in nanoseconds, read from the clock itself until the counter's frequency is
+    /// known.
     #[inline]
     pub(super) fn now(&self) -> u64 {
         let (generation, line) = self.line();
@@ -87,13 +85,13 @@ impl Counter {
         self.beyond(generation, &line, passed)
     }
 
-    /// The line in use, and its generation.
+    /// Returns the current line and its generation.
     #[inline]
     fn line(&self) -> (u64, Line) {
         loop {
             let generation = self.generation.load(Ordering::Acquire);
             let line = self.lines[(generation & 1) as usize].get();
-            // Another line may have been written here if there were two more since.
+            // Two newer lines may have replaced this one during the read.
             fence(Ordering::Acquire);
             if self.generation.load(Ordering::Relaxed) == generation {
                 return (generation, line);
@@ -101,12 +99,12 @@ impl Counter {
         }
     }
 
-    /// Returns the time where the line is not valid.
+    /// Returns the time outside the validity of a line.
     #[cold]
     #[inline(never)]
     fn beyond(&self, generation: u64, line: &Line, passed: u64) -> u64 {
         if line.rate != 0 && passed.wrapping_neg() < line.limit {
-            // The counter was read before the line began.
+            // The counter was read before the start of the line.
             return line.shown;
         }
         let real = Clock::Boottime.now();
@@ -117,19 +115,19 @@ impl Counter {
         let next = pair.map(|pair| line.next(pair));
         match next {
             Some(next) if self.replace(generation, next) => next.shown,
-            // Another thread has done it, or does it.
+            // Another thread has replaced the line or is replacing it.
             _ if self.generation.load(Ordering::Relaxed) != generation => self.now(),
             _ if line.rate != 0 && passed < line.end() => line.at(passed),
             _ => real,
         }
     }
 
-    /// Puts a line in the place of the one of this generation. Returns whether that was still in
-    /// use, and no other thread is doing so.
+    /// Replaces the line of this generation. Returns false if the line was no longer current or
+    /// another thread is replacing it.
     fn replace(&self, generation: u64, line: Line) -> bool {
         let process = std::process::id();
         let writer = self.writer.load(Ordering::Relaxed);
-        // A thread of the process that this one was forked from has not come along.
+        // The writing thread of a parent process does not exist in a forked child.
         if writer == process
             || self
                 .writer
@@ -140,7 +138,7 @@ impl Counter {
         }
         let is_next = self.generation.load(Ordering::Relaxed) == generation;
         if is_next {
-            // A reader that sees parts of this line also sees that the last one has been replaced.
+            // A reader that sees parts of this line also sees the new generation.
             fence(Ordering::Release);
             let next = generation + 1;
             self.lines[(next & 1) as usize].set(line);
@@ -151,7 +149,7 @@ impl Counter {
     }
 }
 
-/// Returns readings of both clocks at the same moment, as exactly as possible.
+/// Returns readings of both clocks that are as close together as possible.
 fn pair(line: &Line) -> Option<Pair> {
     let mut best: Option<Pair> = None;
     for _ in 0..TRIES {
@@ -172,8 +170,8 @@ fn pair(line: &Line) -> Option<Pair> {
     best
 }
 
-/// Returns true if the kernel itself uses the counter as its clock, so that both can differ by
-/// corrections only, and the counter goes at the same speed always.
+/// Returns true if the kernel uses the counter as its clock source. Then the counter has a constant
+/// frequency, and the clocks differ only by corrections.
 fn is_trusted() -> bool {
     const IN_USE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     is_counter_steady() && fs::read_to_string(IN_USE).is_ok_and(|name| name.trim_end() == "tsc")

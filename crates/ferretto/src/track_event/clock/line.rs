@@ -1,55 +1,53 @@
-//! From ticks of a counter to nanoseconds, along a straight line that is laid anew from time to
+//! Conversion of counter ticks to nanoseconds along a straight line, which is replaced from time to
 //! time.
 
-/// Binary digits of the fraction of a speed.
+/// The number of fraction bits of a rate.
 const FRACTION: u32 = 48;
 
-/// The time for which both clocks are watched before the speed of the counter is taken for known,
-/// in nanoseconds.
+/// The minimum time of calibration before the rate is used, in nanoseconds.
 const LEARNING: u64 = 10_000_000;
-/// The longest time for which they are watched.
+/// The maximum time of calibration.
 const STALE: u64 = 500_000_000;
-/// The time for which a line is used, in nanoseconds. While it is, the kernel may change the speed
-/// of the clock by up to a thousandth (`adjtimex` allows 500 millionths in either direction). And
-/// no machine falls asleep and wakes within twice this time: it stops the programs first, and lets
-/// them go on last.
+/// The lifetime of a line, in nanoseconds. Meanwhile, the kernel may change the rate of the clock
+/// by up to a thousandth (`adjtimex` allows 500 millionths in either direction). No machine
+/// suspends and resumes within twice this time: it stops the programs first and continues them
+/// last.
 const LENGTH: u64 = 250_000;
-/// The distance at which both clocks may have been read, in nanoseconds, for a line to be laid
-/// after it.
+/// The largest uncertainty of a pair, in nanoseconds, that a line may be based on.
 const DOUBT: u64 = 300;
-/// The distance at which they are read if nothing came between.
+/// The uncertainty of an undisturbed pair.
 const USUAL_DOUBT: u64 = 60;
 
-/// The values that the counter and the clock showed at the same moment.
+/// Simultaneous readings of the counter and the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pair {
     pub(super) ticks: u64,
-    /// By the clock, in nanoseconds.
+    /// The time of the clock, in nanoseconds.
     pub(super) real: u64,
-    /// The number of ticks that the moments can be apart.
+    /// The uncertainty of the readings, in ticks.
     pub(super) doubt: u64,
 }
 
-/// The time as the counter tells it.
+/// A line from ticks to nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Line {
-    /// The ticks that the counter showed where the line begins.
+    /// The counter at the start of the line.
     pub(super) ticks: u64,
-    /// The time told there, in nanoseconds.
+    /// The time shown at the start of the line, in nanoseconds.
     pub(super) shown: u64,
-    /// The time that the clock showed there.
+    /// The time of the clock at the start of the line.
     pub(super) real: u64,
-    /// Nanoseconds per tick as last measured, in units of 2^-48. Zero while that is unknown.
+    /// The last measured nanoseconds per tick, in units of 2^-48. Zero if unknown.
     pub(super) rate: u64,
-    /// Nanoseconds per tick that are told, which differs so that the line meets the clock at its
-    /// end.
+    /// The nanoseconds per tick of this line. It differs from `rate` so that the line meets the
+    /// clock at its end.
     pub(super) slope: u64,
-    /// The number of ticks that the line is good for.
+    /// The number of ticks for which the line is valid.
     pub(super) limit: u64,
 }
 
 impl Line {
-    /// A line that tells nothing yet but where to begin.
+    /// Creates the initial line, which only records where calibration starts.
     pub(super) fn origin(pair: Pair) -> Self {
         Self {
             ticks: pair.ticks,
@@ -59,29 +57,29 @@ impl Line {
         }
     }
 
-    /// The time so many ticks after the beginning.
+    /// Returns the time `ticks` after the start of the line.
     #[inline]
     pub(super) fn at(&self, ticks: u64) -> u64 {
         self.shown.wrapping_add(scale(ticks, self.slope))
     }
 
-    /// Returns true if there can be a next line at this time of the clock.
+    /// Returns true if a new line can replace this one at this time of the clock.
     pub(super) fn is_ripe(&self, real: u64) -> bool {
         self.rate != 0 || real.saturating_sub(self.real) >= LEARNING
     }
 
-    /// Returns true if the clocks were read close enough together to go on from there.
+    /// Returns true if the pair is precise enough for a new line.
     pub(super) fn trusts(&self, pair: Pair) -> bool {
         scale(pair.doubt, self.rate) <= DOUBT
     }
 
-    /// Returns true if they will hardly be read closer together.
+    /// Returns true if further readings will hardly be more precise.
     pub(super) fn is_content(&self, pair: Pair) -> bool {
         self.rate != 0 && scale(pair.doubt, self.rate) <= USUAL_DOUBT
     }
 
-    /// The line from here on, which goes on where this one ends. If the two clocks do not go
-    /// together as they did, as after the machine has slept, everything begins anew.
+    /// Returns the next line, which starts where this one ends. If the clocks disagree, as after a
+    /// suspend, calibration starts again.
     pub(super) fn next(&self, pair: Pair) -> Self {
         let passed = pair.ticks.wrapping_sub(self.ticks);
         let elapsed = pair.real.saturating_sub(self.real);
@@ -90,12 +88,12 @@ impl Line {
             return Self::origin(pair);
         }
         if self.rate != 0 && passed > end {
-            // The line is too old to extend. No event has a time beyond that end.
+            // The line is too old to continue. No event is later than its end.
             return Self::new(pair, pair.real.max(self.at(end)), self.rate);
         }
         match rate(passed, elapsed) {
             Some(rate) if self.rate == 0 => {
-                // Not before any time that the clock itself was asked for.
+                // Not before any time that was read directly from the clock.
                 let shown = pair.real + scale(pair.doubt, rate);
                 Self::new(pair, shown, rate)
             }
@@ -106,15 +104,15 @@ impl Line {
         }
     }
 
-    /// Returns the number of ticks, from its beginning, after which the line is not to be used any
-    /// more, even if there is no other.
+    /// Returns the number of ticks after which the line must not be used any more, even without a
+    /// successor.
     pub(super) fn end(&self) -> u64 {
         self.limit.saturating_mul(2)
     }
 
     fn new(pair: Pair, shown: u64, rate: u64) -> Self {
         let limit = (u128::from(LENGTH) << FRACTION) / u128::from(rate);
-        // At least half as fast, so that time goes on.
+        // At least half the rate, so that time advances.
         let half = i128::from(LENGTH / 2);
         let missing = (i128::from(pair.real) - i128::from(shown)).clamp(-half, half);
         let slope = i128::from(rate) + i128::from(rate) * missing / i128::from(LENGTH);
@@ -129,13 +127,13 @@ impl Line {
     }
 }
 
-/// Nanoseconds that so many ticks take, rounded down.
+/// Converts ticks to nanoseconds, rounded down.
 #[inline]
 fn scale(ticks: u64, slope: u64) -> u64 {
     ((u128::from(ticks) * u128::from(slope)) >> FRACTION) as u64
 }
 
-/// Nanoseconds per tick.
+/// Returns the nanoseconds per tick.
 fn rate(ticks: u64, nanoseconds: u64) -> Option<u64> {
     let rate = (u128::from(nanoseconds) << FRACTION).checked_div(u128::from(ticks))?;
     u64::try_from(rate).ok().filter(|rate| *rate != 0)
@@ -147,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a pair of clock readings with these values, with a doubt of 60 ticks.
+    /// Returns a pair with an uncertainty of 60 ticks.
     fn pair(ticks: u64, real: u64) -> Pair {
         Pair {
             ticks,
@@ -156,7 +154,7 @@ mod tests {
         }
     }
 
-    /// The time of a counter of this frequency, by a division.
+    /// Converts ticks of a counter of this frequency to nanoseconds by division.
     fn exact(ticks: u64, hertz: u64) -> u64 {
         (u128::from(ticks) * 1_000_000_000 / u128::from(hertz)) as u64
     }
@@ -178,12 +176,12 @@ mod tests {
         }
     }
 
-    /// A machine: its counter, and its clock, which is corrected all the time.
+    /// A simulated machine: a counter, and a clock that is constantly corrected.
     struct Machine {
         ticks: u64,
-        /// In units of 2^-32 ns.
+        /// The clock in units of 2^-32 ns.
         clock: u128,
-        /// The amount by which the clock is faster than the counter, in millionths.
+        /// The rate of the clock relative to the counter, in millionths.
         correction: i64,
         random: u64,
     }
@@ -206,8 +204,8 @@ mod tests {
             self.clock += (exact as i128 + correction) as u128;
         }
 
-        /// The machine sleeps. Its counter goes on only while programs are stopped and let go on
-        /// again, or begins anew.
+        /// Suspends the machine. Its counter runs only while programs are being stopped and
+        /// continued, or restarts from zero.
         fn sleep(&mut self, nanoseconds: u64, begins_anew: bool) {
             self.pass(2_000_000 + nanoseconds % 1_000_000);
             self.clock += u128::from(nanoseconds) << 32;
@@ -220,7 +218,7 @@ mod tests {
             (self.clock >> 32) as u64
         }
 
-        /// Both, read some nanoseconds apart.
+        /// Reads both clocks some nanoseconds apart.
         fn pair(&mut self) -> Pair {
             Pair {
                 ticks: self.ticks,
@@ -229,7 +227,7 @@ mod tests {
             }
         }
 
-        /// The time as an event is told it.
+        /// Returns the time as an event reads it.
         fn read(&mut self, line: &mut Line) -> u64 {
             let passed = self.ticks.wrapping_sub(line.ticks);
             if passed < line.limit {
@@ -245,8 +243,8 @@ mod tests {
         }
     }
 
-    /// An hour in which the clock is corrected as fast as the kernel allows, now in this direction,
-    /// now in that, and in which the machine sleeps now and then.
+    /// Simulates an hour in which the clock is corrected as fast as the kernel allows, in
+    /// alternating directions, with suspends.
     #[test]
     fn an_hour_of_corrections_and_sleeps_stays_within_a_microsecond() {
         let mut machine = Machine {
@@ -260,7 +258,7 @@ mod tests {
         let begin = machine.real();
         let mut slept = 0;
         while machine.real() - begin - slept < 3_600_000_000_000 {
-            // Many events after each other, then none for a while.
+            // Many events in a row, then none for a while.
             for _ in 0..100 {
                 let pause = machine.below(100_000);
                 machine.pass(pause);
@@ -288,14 +286,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_goes_on_where_the_one_before_ended_and_meets_the_clock() {
+    fn a_line_starts_where_its_predecessor_ends_and_meets_the_clock() {
         let origin = Line::origin(pair(1_000, 500));
         assert!(!origin.is_ripe(500 + LEARNING - 1) && origin.is_ripe(500 + LEARNING));
-        // Two ticks a nanosecond.
+        // Two ticks per nanosecond.
         let first = origin.next(pair(20_001_000, 10_000_500));
         assert_eq!((first.shown, first.limit), (10_000_530, 500_000));
         assert!(first.at(first.limit).abs_diff(10_250_500) <= 1);
-        // The clock went on by a thousandth more.
+        // The clock advanced by a thousandth more.
         let second = first.next(pair(20_501_000, 10_250_750));
         assert_eq!(second.shown, first.at(500_000));
         let clock = second.real + 250_000;
@@ -303,10 +301,10 @@ mod tests {
     }
 
     #[test]
-    fn all_begins_anew_where_the_clocks_part() {
+    fn calibration_restarts_when_the_clocks_disagree() {
         let first = Line::origin(pair(1_000, 500)).next(pair(20_001_000, 10_000_500));
-        // The clock went on without the counter; the counter was set back; the counter goes twice
-        // as fast.
+        // The clock advanced without the counter; the counter was reset; the counter doubled its
+        // frequency.
         for now in [
             pair(20_501_000, 11_000_500),
             pair(5, 30_000_000),
@@ -314,16 +312,16 @@ mod tests {
         ] {
             assert_eq!(first.next(now), Line::origin(now));
         }
-        // Nobody looked for a long time, or the machine slept: the speed is as it was.
+        // After a long pause or a suspend, the rate is unchanged.
         let later = first.next(pair(400_001_000, 200_000_500));
         assert_eq!((later.shown, later.rate), (200_000_500, first.rate));
-        // Nor has it been found from too long ago.
+        // A rate measured over too long a time is not used.
         let now = pair(2_000_001_000, 1_000_000_500);
         assert_eq!(Line::origin(pair(1_000, 500)).next(now), Line::origin(now));
     }
 
     #[test]
-    fn what_was_read_far_apart_is_not_gone_on_from() {
+    fn imprecise_readings_are_not_used() {
         let line = Line::origin(pair(1_000, 500)).next(pair(20_001_000, 10_000_500));
         let apart = |doubt| Pair {
             doubt,

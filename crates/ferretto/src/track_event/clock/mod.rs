@@ -10,47 +10,47 @@ use ferretto_shm::Clock;
 
 use self::counter::Counter;
 
-/// The counter that shows the time of clock 6. Upstream has no such number.
+/// The internal number of the time stamp counter, which recordings show as `CLOCK_BOOTTIME`.
+/// Upstream does not use this number.
 const COUNTER: u32 = u32::MAX;
 
-/// The number of the clock in use.
+/// The number of the current clock.
 static CLOCK: AtomicU32 = AtomicU32::new(BOOTTIME);
 
 static TIME_STAMP_COUNTER: Counter = Counter::new();
 
-/// A clock that events can have.
+/// A clock for the timestamps of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EventClock {
-    /// The time since the machine was started (`CLOCK_BOOTTIME`).
+    /// The time since boot (`CLOCK_BOOTTIME`).
     Boottime,
-    /// The same without the times the machine slept (`CLOCK_MONOTONIC`).
+    /// The time since boot without suspends (`CLOCK_MONOTONIC`).
     Monotonic,
-    /// The same without corrections (`CLOCK_MONOTONIC_RAW`).
+    /// The time since boot without suspends and corrections (`CLOCK_MONOTONIC_RAW`).
     MonotonicRaw,
-    /// The time of [`Boottime`](Self::Boottime), read from the processor's time stamp counter,
-    /// which takes less than half as long (11 ns instead of 30 where that was measured). In
-    /// recordings it is the same clock.
+    /// The time of [`Boottime`](Self::Boottime), computed from the processor's time stamp counter.
+    /// Reading it takes less than half as long (11 ns instead of 30 ns in a measurement).
+    /// Recordings show the same clock.
     ///
-    /// At first the clock itself is read, at least for 10 ms, to learn how fast the counter is.
-    /// Then both are compared each 250 µs, by whichever thread writes an event, and the difference
-    /// is made up for until the next time; an event that comes later than that is timed by the
-    /// clock itself. So times are within a microsecond of the clock, usually within 50 ns, also
-    /// after the machine has slept and while the kernel corrects its clock as fast as `adjtimex`
-    /// lets frequencies be changed. Daemons that change the length of the kernel's tick instead
-    /// (chrony, to make up for a large difference) can make it 25 µs, for a quarter of a
-    /// millisecond. On each thread time does not go back.
+    /// For at least the first 10 ms, the clock itself is read, to measure the frequency of the
+    /// counter. Afterwards, a thread that writes an event compares both every 250 µs, and the
+    /// difference is made up for over the next interval. Later events use the clock itself. So
+    /// times are within a microsecond of the clock, usually within 50 ns, also after a suspend and
+    /// while the kernel corrects its clock as fast as `adjtimex` allows by frequency. Daemons that
+    /// change the length of the kernel's tick instead (chrony, for a large difference) can cause an
+    /// error of 25 µs, for a quarter of a millisecond. Time never goes backwards on a thread.
     ///
-    /// This is [`Boottime`](Self::Boottime) if the counter cannot be relied on, and
-    /// [`current`](Self::current) says so: on processors other than x86-64, if the counter does not
-    /// go at one speed always, and if `current_clocksource` of the kernel, below
+    /// If the counter is not reliable, this is the same as [`Boottime`](Self::Boottime), which
+    /// [`current`](Self::current) then returns: on processors other than x86-64, if the frequency
+    /// of the counter is not constant, and if the kernel's `current_clocksource`, below
     /// `/sys/devices/system/clocksource`, is not `tsc` or cannot be read.
     #[default]
     Tsc,
 }
 
 impl EventClock {
-    /// The clock that the events of this process have.
+    /// Returns the clock of this process's events.
     pub fn current() -> Self {
         match CLOCK.load(Ordering::Relaxed) {
             BOOTTIME => Self::Boottime,
@@ -61,8 +61,7 @@ impl EventClock {
     }
 }
 
-/// Has all events of the process from now on timed by this clock. To be called before anything is
-/// recorded.
+/// Sets the clock of all further events of the process. Must be called before the first recording.
 pub(crate) fn choose(clock: EventClock) {
     let number = match clock {
         EventClock::Monotonic => MONOTONIC,
@@ -73,7 +72,7 @@ pub(crate) fn choose(clock: EventClock) {
     CLOCK.store(number, Ordering::Relaxed);
 }
 
-/// The number of the clock in recordings.
+/// Returns the number of the clock in recordings.
 #[inline]
 pub(super) fn number() -> u32 {
     match CLOCK.load(Ordering::Relaxed) {
@@ -82,7 +81,7 @@ pub(super) fn number() -> u32 {
     }
 }
 
-/// The time, in nanoseconds.
+/// Returns the time, in nanoseconds.
 #[inline(always)]
 pub(super) fn now() -> u64 {
     match CLOCK.load(Ordering::Relaxed) {
@@ -91,7 +90,7 @@ pub(super) fn now() -> u64 {
     }
 }
 
-/// The time by a clock that was chosen.
+/// Returns the time of a clock.
 #[inline(never)]
 fn chosen(number: u32) -> u64 {
     match number {
@@ -101,7 +100,7 @@ fn chosen(number: u32) -> u64 {
     }
 }
 
-/// The processor time that the calling thread has taken, in nanoseconds.
+/// Returns the processor time of the calling thread, in nanoseconds.
 pub(super) fn thread_time() -> u64 {
     Clock::ThreadTime.now()
 }

@@ -1,5 +1,5 @@
-//! Packets of events that are put together in registers and written straight into shared memory:
-//! those that need nothing explained and to which nothing but numbers is attached.
+//! Packets that are assembled in registers and written straight into shared memory: events that
+//! need no new incremental state and have only numeric arguments.
 
 use ferretto_client::TraceWriter;
 use ferretto_format::SequenceWriter;
@@ -15,19 +15,19 @@ use crate::track_event::interner::Interner;
 use crate::track_event::name::Name;
 use crate::track_event::track::{Identity, Track, TrackSet};
 
-/// Up to sixteen bytes, the first one lowest, and how many they are.
+/// Up to sixteen bytes, the first one lowest, and their number.
 type Bits = (u128, usize);
 
 /// The parts of a sequence that a packet depends on.
 pub(in crate::track_event) struct Sources<'a> {
     pub(in crate::track_event) interner: &'a Interner,
     pub(in crate::track_event) identity: &'a Identity,
-    /// Tracks that have been described.
+    /// The tracks described so far.
     pub(in crate::track_event) described: &'a TrackSet,
     pub(in crate::track_event) hide_arguments: bool,
 }
 
-/// Writes an event to which nothing is attached. If that cannot be done, nothing has happened.
+/// Writes an event without fields. Returns `None`, without any effect, if that is impossible.
 #[inline(always)]
 pub(super) fn write_short(
     headers: &HeaderCache,
@@ -55,7 +55,7 @@ pub(super) fn write_short(
     Some(())
 }
 
-/// Writes an event. If that cannot be done, nothing has happened.
+/// Writes an event. Returns `None`, without any effect, if that is impossible.
 #[inline(always)]
 pub(super) fn write(
     headers: &HeaderCache,
@@ -102,7 +102,7 @@ pub(super) fn write(
     Some(())
 }
 
-/// All from behind the timestamp to kind, categories and name.
+/// Returns the bytes after the timestamp, up to type, categories and name.
 #[inline]
 fn beginning(headers: &HeaderCache, event: &Event<'_>) -> Option<Bits> {
     match (event.categories, event.name) {
@@ -115,7 +115,7 @@ fn beginning(headers: &HeaderCache, event: &Event<'_>) -> Option<Bits> {
 }
 
 impl Sources<'_> {
-    /// The uuid of a track that has been described.
+    /// Returns the uuid of a track if it is described already.
     #[inline(always)]
     fn known_uuid(&self, track: &Track<'_>) -> Option<u64> {
         let uuid = track.number_for(self.identity);
@@ -123,8 +123,8 @@ impl Sources<'_> {
     }
 }
 
-/// Returns the track that an event names, if any; `None` if something is attached that takes
-/// longer.
+/// Returns the explicit track of an event, if any; `None` if the event has fields that need the
+/// plain path.
 #[inline(always)]
 fn track<'a>(event: &Event<'a>) -> Option<Option<&'a Track<'a>>> {
     let mut track = match event.place {
@@ -146,7 +146,7 @@ fn track<'a>(event: &Event<'a>) -> Option<Option<&'a Track<'a>>> {
     Some(track)
 }
 
-/// An integer behind its tag.
+/// Encodes an integer field.
 #[inline(always)]
 fn varint_field(field: u32, value: u64) -> Bits {
     let (tag, width) = varint_bits(u64::from(field) << 3);
@@ -154,7 +154,7 @@ fn varint_field(field: u32, value: u64) -> Bits {
     (tag | bits << (8 * width), width + length)
 }
 
-/// An argument whose name has a number of one byte, and whose value is an integer.
+/// Encodes an integer argument whose name has a one-byte iid.
 #[inline]
 fn argument(name: u64, (field, value): (u32, u64)) -> Option<Bits> {
     const ANNOTATION: u8 = (track_event::DEBUG_ANNOTATIONS << 3 | 2) as u8;

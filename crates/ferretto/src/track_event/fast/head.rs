@@ -1,16 +1,15 @@
-//! The beginnings of events and of their fields, put together in registers.
+//! The encoding of the start of packets and of their fields, in registers.
 
 use ferretto_engine::{EventBuffer, EventEncoder};
 use ferretto_format::sequence_flags::NEEDS_INCREMENTAL_STATE;
 use ferretto_proto::fields::{debug_annotation, trace_packet, track_event};
 use ferretto_wire::{Mark, Sink, varint_bits};
 
-/// The number of bytes that [`EVENT`] has.
+/// The number of bytes in [`EVENT`].
 pub(in crate::track_event) const EVENT_LENGTH: usize = 4;
 
-/// The bytes that follow the timestamp in the packet of an event: the flag that says that it needs
-/// what was interned before, and the tag and length, 0 for now, of the event; the first byte
-/// lowest.
+/// The bytes after the timestamp of an event's packet: the flag that the packet needs the
+/// incremental state, and the tag of the event with a length of 0; the first byte lowest.
 pub(in crate::track_event) const EVENT: u32 = u32::from_le_bytes([
     (trace_packet::SEQUENCE_FLAGS << 3) as u8,
     2,
@@ -18,8 +17,8 @@ pub(in crate::track_event) const EVENT: u32 = u32::from_le_bytes([
     0,
 ]);
 
-/// Returns the beginning of the packet of an event, which is the timestamp: its bytes, the first
-/// one lowest, and how many there are. `None` if it takes more than four bytes and its tag.
+/// Encodes a timestamp, the start of a packet: the bytes, the first one lowest, and their number.
+/// `None` if the value takes more than four bytes.
 #[inline(always)]
 pub(in crate::track_event) fn short_timestamp(timestamp: u64) -> Option<(u64, usize)> {
     const TAG: u64 = (trace_packet::TIMESTAMP << 3) as u64;
@@ -35,7 +34,7 @@ pub(in crate::track_event) fn short_timestamp(timestamp: u64) -> Option<(u64, us
     Some((TAG | groups << 8, 1 + length))
 }
 
-/// Begins an argument of an event, whose name has an iid.
+/// Opens an argument whose name has an iid.
 #[inline]
 pub(in crate::track_event) fn begin_annotation(buffer: &mut EventBuffer, name: u64) -> Mark {
     const ANNOTATION: u8 = (track_event::DEBUG_ANNOTATIONS << 3 | 2) as u8;
@@ -51,8 +50,8 @@ pub(in crate::track_event) fn begin_annotation(buffer: &mut EventBuffer, name: u
     mark
 }
 
-/// Empties the buffer and begins the packet of an event: a timestamp, the flag that says that it
-/// needs what was interned before, and the event.
+/// Empties the buffer and starts the packet of an event: the timestamp, the flag that the packet
+/// needs the incremental state, and the event.
 #[inline]
 pub(in crate::track_event) fn begin_event(buffer: &mut EventBuffer, timestamp: u64) -> Mark {
     buffer.clear();
@@ -64,7 +63,7 @@ pub(in crate::track_event) fn begin_event(buffer: &mut EventBuffer, timestamp: u
     mark(buffer, 1)
 }
 
-/// The same for timestamps that take more space.
+/// Like [`begin_event`], for longer timestamps.
 #[inline(never)]
 fn begin_late_event(buffer: &mut EventBuffer, timestamp: u64) -> Mark {
     let mut packet = EventEncoder::new(buffer);
@@ -73,7 +72,7 @@ fn begin_late_event(buffer: &mut EventBuffer, timestamp: u64) -> Mark {
     packet.begin_nested(trace_packet::TRACK_EVENT)
 }
 
-/// Appends an integer, with a tag of one byte.
+/// Appends an integer field with a one-byte tag.
 #[inline(always)]
 pub(in crate::track_event) fn put_varint<const FIELD: u32>(buffer: &mut EventBuffer, value: u64) {
     const { assert!(FIELD < 16) };
@@ -86,7 +85,7 @@ pub(in crate::track_event) fn put_varint<const FIELD: u32>(buffer: &mut EventBuf
     buffer.write_short(&bits.to_le_bytes(), length);
 }
 
-/// The nested message whose length, one byte, was written so many bytes before the end.
+/// Returns the mark of the nested message whose one-byte length is `behind` bytes before the end.
 #[inline]
 fn mark(buffer: &EventBuffer, behind: u64) -> Mark {
     let slot = buffer.position() - behind;
@@ -103,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_of_events_are_those_that_an_encoder_writes() {
+    fn headers_match_those_of_the_encoder() {
         let edges = (0..40).flat_map(|bit| [(1 << bit) - 1, 1 << bit, (1 << bit) + 1]);
         for timestamp in edges.chain((0..1 << 28).step_by(999_983)) {
             let mut expected = Vec::new();

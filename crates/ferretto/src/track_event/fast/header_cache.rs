@@ -1,4 +1,4 @@
-//! The beginnings of most events, encoded already.
+//! A cache of the encoded first fields of events.
 
 use ferretto_proto::fields::track_event;
 
@@ -6,15 +6,14 @@ use super::head::{EVENT, EVENT_LENGTH};
 use crate::track_event::category::Category;
 use crate::track_event::event::Kind;
 
-/// The number of headers that are kept. Two events that fall on the same place take turns, which
-/// costs some nanoseconds.
+/// The number of headers in the cache. Events with the same slot evict each other, which costs some
+/// nanoseconds.
 const PLACES: usize = 64;
 
-/// The things that make two events begin in the same way: kind, category and name, the latter two
-/// by where they are.
+/// The key of a header: type, category and name of an event, the latter two by address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::track_event) struct Key {
-    /// Kind, and length of the name.
+    /// The type, and the length of the name.
     shape: u64,
     category: usize,
     name: usize,
@@ -44,8 +43,8 @@ impl Key {
     }
 }
 
-/// The bytes that stand behind the timestamp of a packet: all up to the first fields of the event,
-/// and as the event's length how long these are.
+/// The encoded bytes after the timestamp of a packet, up to the first fields of the event. The
+/// event's length covers these fields only.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::track_event) struct Header {
     key: Key,
@@ -64,14 +63,14 @@ const EMPTY: Header = Header {
 };
 
 impl Header {
-    /// All of it, the first byte lowest, and how many bytes it has.
+    /// Returns the whole header, the first byte lowest, and its length.
     #[inline(always)]
     pub(in crate::track_event) fn whole(&self) -> (u128, usize) {
         let [low, high] = self.bits.map(u128::from);
         (low | high << 64, self.length)
     }
 
-    /// The first fields of the event alone.
+    /// Returns only the first fields of the event.
     #[inline]
     pub(in crate::track_event) fn fields(&self) -> (u128, usize) {
         let (bits, length) = self.whole();
@@ -79,8 +78,8 @@ impl Header {
     }
 }
 
-/// Returns the bytes that stand behind the timestamp, for the first fields of an event. `None` if
-/// they are long.
+/// Returns the bytes after the timestamp, given the first fields of an event. `None` if they are
+/// too long.
 const fn behind_time(fields: u128, length: usize) -> Option<(u128, usize)> {
     if length > 16 - EVENT_LENGTH {
         return None;
@@ -89,7 +88,7 @@ const fn behind_time(fields: u128, length: usize) -> Option<(u128, usize)> {
     Some((head | fields << (8 * EVENT_LENGTH), EVENT_LENGTH + length))
 }
 
-/// The same for an event that has no other fields than its kind.
+/// Returns the header of an event whose only field is its type.
 pub(in crate::track_event) const fn bare(kind: Kind) -> (u128, usize) {
     let fields = (track_event::TYPE << 3) as u128 | (kind as u128) << 8;
     match behind_time(fields, 2) {
@@ -98,7 +97,7 @@ pub(in crate::track_event) const fn bare(kind: Kind) -> (u128, usize) {
     }
 }
 
-/// The headers of the events written last.
+/// The headers of recent events.
 #[derive(Debug)]
 pub(in crate::track_event) struct HeaderCache([Header; PLACES]);
 
@@ -111,14 +110,14 @@ impl HeaderCache {
         self.0.fill(EMPTY);
     }
 
-    /// Returns the beginning of events with this key, if it is known.
+    /// Returns the header of a key, if it is cached.
     #[inline]
     pub(in crate::track_event) fn get(&self, key: Key) -> Option<&Header> {
         let header = &self.0[key.place()];
         (header.key == key).then_some(header)
     }
 
-    /// Remembers how events with this key begin; not if that is long.
+    /// Caches the header of a key, unless it is too long.
     pub(in crate::track_event) fn put(&mut self, key: Key, encoded: &[u8]) {
         let mut bytes = [0; 16];
         let length = encoded.len();

@@ -1,9 +1,8 @@
-//! The accelerator: most events as the same bytes that the plain path of `sequence` writes, by
-//! fewer instructions.
+//! The accelerator: writes most events as the same bytes as the plain path of `sequence`, in fewer
+//! instructions.
 //!
-//! It is optional. Events that it does not know or cannot write at the moment are left to the plain
-//! path. Random events are written with it and without in `tests/fast.rs`, where both have to be
-//! the same bytes.
+//! The accelerator is optional. It leaves unsupported events to the plain path. `tests/fast.rs`
+//! writes random events both ways and compares the bytes.
 
 mod event;
 mod head;
@@ -24,8 +23,8 @@ pub(super) use head::{begin_annotation, begin_event, put_varint};
 /// The accelerator of one sequence.
 #[derive(Debug)]
 pub(super) struct Accelerator {
-    /// The number of written bytes up to which the incremental state is valid and events carry
-    /// nothing unusual; 0 if not even for the next.
+    /// The number of written bytes up to which the incremental state is valid and events need no
+    /// special fields; 0 to disable the accelerator.
     until: u64,
     headers: HeaderCache,
     #[cfg(test)]
@@ -42,7 +41,7 @@ impl Accelerator {
         }
     }
 
-    /// Leaves everything to the plain path.
+    /// Disables the accelerator for good.
     #[cfg(test)]
     pub(super) fn switch_off(&mut self) {
         self.is_off = true;
@@ -50,26 +49,26 @@ impl Accelerator {
         self.forget();
     }
 
-    /// Leaves events to the plain path until [`allow_until`](Self::allow_until) says otherwise.
+    /// Disables the accelerator until the next call of [`allow_until`](Self::allow_until).
     pub(super) fn pause(&mut self) {
         self.until = 0;
     }
 
-    /// Allows writing events until the writer has written so many bytes. To be called after
-    /// anything was written by the plain path: only then packets may have been lost.
+    /// Enables the accelerator until `written` bytes have been written. Must be called after every
+    /// write of the plain path, since only such a write can lose packets.
     pub(super) fn allow_until(&mut self, written: u64) {
         #[cfg(test)]
         let written = if self.is_off { 0 } else { written };
         self.until = written;
     }
 
-    /// Forgets the headers: the iids in them are void.
+    /// Forgets the headers, whose iids are void.
     pub(super) fn forget(&mut self) {
         self.headers.clear();
     }
 
-    /// Writes an event to which nothing is attached, if it is as short as most are and needs
-    /// nothing explained. Returns whether it did; if not, nothing has happened.
+    /// Writes an event without fields, if it is short and needs no new incremental state. Returns
+    /// false, without any effect, if not.
     #[inline(always)]
     pub(super) fn write_short(
         &self,
@@ -82,8 +81,7 @@ impl Accelerator {
             && event::write_short(&self.headers, writer, sequence, now, event).is_some()
     }
 
-    /// Writes an event, if it is of the kind that can be written quickly. Returns whether it did;
-    /// if not, nothing has happened.
+    /// Writes an event if the accelerator supports it. Returns false, without any effect, if not.
     #[inline(always)]
     pub(super) fn write(
         &self,
@@ -97,7 +95,7 @@ impl Accelerator {
             && event::write(&self.headers, writer, sequence, sources, now, event).is_some()
     }
 
-    /// Appends the first fields of an event, if they are known. Returns whether they are.
+    /// Appends the cached first fields of an event. Returns false if they are not cached.
     #[inline]
     pub(super) fn write_header(
         &self,
@@ -114,7 +112,7 @@ impl Accelerator {
         true
     }
 
-    /// Remembers the first fields of an event.
+    /// Caches the first fields of an event.
     pub(super) fn remember(
         &mut self,
         kind: Kind,

@@ -12,7 +12,7 @@ use crate::track_event::location::Frame;
 use crate::track_event::name::Name;
 use crate::track_event::value::{Annotation, Argument, Arguments};
 
-/// In place of a name that a config wants left out.
+/// The replacement for names that a config hides.
 const HIDDEN: &str = "FILTERED";
 
 impl Sequence {
@@ -55,7 +55,7 @@ impl Sequence {
         }
     }
 
-    /// Writes kind, categories and name.
+    /// Writes the type, categories and name.
     #[inline]
     fn write_beginning(
         &mut self,
@@ -171,7 +171,7 @@ impl Sequence {
         Arguments::new(buffer, &mut self.interner).argument(name, value);
     }
 
-    /// Writes a counter's value, or how it differs from the last one.
+    /// Writes a counter's value, or its difference from the last value.
     fn write_value(
         &mut self,
         buffer: &mut EventBuffer,
@@ -191,10 +191,10 @@ impl Sequence {
         }
     }
 
-    /// Returns the difference of a counter's value from the last one that readers know.
+    /// Returns the difference between a counter's value and the last value that readers know.
     fn difference(&mut self, uuid: u64, value: CounterValue) -> CounterValue {
         if self.counters.len() >= MAX_COUNTERS && !self.counters.contains_key(&uuid) {
-            // Everything is told anew with the next event, so that no sum goes wrong.
+            // The next event restarts the sequence, so that sums stay correct.
             self.state.clear();
         }
         let last = self.counters.get(&uuid).copied();
@@ -204,7 +204,7 @@ impl Sequence {
                 CounterValue::Integer(value),
             ),
             (CounterValue::Double(value), Some(CounterValue::Double(last))) => {
-                // The sum that readers will compute, which may differ from the value by rounding.
+                // The sum that readers compute. Rounding can make it differ from the value.
                 let difference = value - last;
                 let sum = CounterValue::Double(last + difference);
                 (CounterValue::Double(difference), sum)

@@ -1,4 +1,4 @@
-//! The beginning of packets: a time and a flag.
+//! The start of packets: a timestamp and the sequence flags.
 
 use ferretto_engine::{EventBuffer, EventEncoder};
 use ferretto_format::SequenceWriter;
@@ -8,7 +8,7 @@ use ferretto_wire::Mark;
 use crate::track_event::fast;
 use crate::track_event::time::Timestamp;
 
-/// Begins the packet of an event: its time, and the message.
+/// Starts the packet of an event: writes its timestamp and opens the event.
 #[inline]
 pub(super) fn begin_event(
     state: &mut SequenceWriter,
@@ -37,7 +37,7 @@ fn begin_unusual_event(
     packet.begin_nested(trace_packet::TRACK_EVENT)
 }
 
-/// Empties the buffer and begins any packet but the first one of the sequence.
+/// Empties the buffer and starts any packet except the first one of the sequence.
 #[cold]
 pub(super) fn begin<'b>(
     state: &mut SequenceWriter,

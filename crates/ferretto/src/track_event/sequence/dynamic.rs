@@ -1,17 +1,16 @@
-//! Categories that are named at run time.
+//! Decisions about dynamic categories.
 
 use ferretto_format::Fnv1a;
 
 use crate::track_event::filter::Filter;
 
-/// The number of decisions that are remembered.
+/// The number of decisions in the cache.
 const PLACES: usize = 64;
 
-/// Decisions about categories named at run time: each name has one place, which it shares with
-/// others.
+/// A cache of decisions about dynamic categories. Names with the same hash share a slot.
 #[derive(Debug, Default)]
 pub(super) struct Decisions {
-    /// Empty before the first one.
+    /// The slots; empty before the first decision.
     places: Vec<Option<(Box<str>, bool)>>,
 }
 

@@ -24,10 +24,10 @@ use super::interner::Interner;
 use super::time::Timestamp;
 use super::track::{Identity, Marker, Track, TrackSet};
 
-/// Most incremental counters whose last value is remembered.
+/// The largest number of incremental counters whose last value is remembered.
 const MAX_COUNTERS: usize = 1 << 14;
 
-/// Writes events and the incremental state that they refer to.
+/// Writes events and their incremental state.
 #[derive(Debug)]
 pub(super) struct Sequence {
     writer: TraceWriter,
@@ -40,18 +40,18 @@ pub(super) struct Sequence {
     interner: Interner,
     /// Tracks described since the last restart.
     described: TrackSet,
-    /// The values that incremental counters were last set to.
+    /// The last values of incremental counters.
     counters: BTreeMap<u64, CounterValue>,
     decisions: Decisions,
     thread_time: Option<ThreadTime>,
     accelerator: Accelerator,
 }
 
-/// When an event happens.
+/// The time of an event.
 #[derive(Clone, Copy, Debug)]
 struct When {
     now: u64,
-    /// The time the event was given, if it was given one.
+    /// The explicit time of the event, if it has one.
     given: Option<Timestamp>,
 }
 
@@ -85,20 +85,20 @@ impl Sequence {
         }
     }
 
-    /// Voids the incremental state, before the next event.
+    /// Voids the incremental state; the next event writes it again.
     pub(super) fn clear(&mut self) {
         self.state.clear();
         self.accelerator.pause();
     }
 
-    /// Has every event take the plain path.
+    /// Disables the accelerator.
     #[cfg(test)]
     pub(super) fn without_accelerator(mut self) -> Self {
         self.accelerator.switch_off();
         self
     }
 
-    /// Returns true if the incremental state is void, or so much was written since that it may have
+    /// Returns true if the incremental state is void, or so much data followed it that it may have
     /// been overwritten.
     #[inline]
     fn must_restart(&self) -> bool {
@@ -110,13 +110,13 @@ impl Sequence {
         self.writer.flush(None);
     }
 
-    /// Returns true if a category named at run time is to be recorded.
+    /// Returns true if the recording wants a dynamic category.
     pub(super) fn wants(&mut self, category: &str) -> bool {
         self.decisions.decide(category, &self.filter)
     }
 
-    /// Finds out until when the accelerator may write. To be called after anything was written in
-    /// another way.
+    /// Computes how far the accelerator may write. Must be called after every write that bypasses
+    /// the accelerator.
     fn allow_acceleration(&mut self) {
         let is_usual =
             !self.must_restart() && self.thread_time.is_none() && self.state.clocks().is_plain();
@@ -124,8 +124,8 @@ impl Sequence {
         self.accelerator.allow_until(until);
     }
 
-    /// Writes an event to which nothing is attached, if the accelerator can. Returns whether it
-    /// did; if not, nothing has happened.
+    /// Writes an event without fields if the accelerator can. Returns false, without any effect, if
+    /// not.
     #[inline(always)]
     pub(super) fn short_event(&mut self, now: u64, event: &ShortEvent) -> bool {
         let (writer, state) = (&mut self.writer, &mut self.state);
@@ -177,7 +177,7 @@ impl Sequence {
         self.write(buffer, when, event, track);
     }
 
-    /// Writes the packet of an event on a track that has been described.
+    /// Writes the packet of an event on a described track.
     #[inline]
     fn write(
         &mut self,
@@ -194,7 +194,7 @@ impl Sequence {
         self.writer.write_packet(buffer.written());
     }
 
-    /// Returns the uuid of a track, which is described if it was not before.
+    /// Returns the uuid of a track. Describes the track first if necessary.
     #[inline]
     fn introduce(
         &mut self,

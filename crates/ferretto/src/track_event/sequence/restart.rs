@@ -1,4 +1,5 @@
-//! Restarts: the packets before the first event, and before the first one after a loss.
+//! Restarts: the packets before the first event of a sequence, and before the first event after a
+//! loss.
 
 use ferretto_engine::{EventBuffer, EventEncoder, settings};
 use ferretto_format::Start;
@@ -9,9 +10,8 @@ use crate::track_event::time::Timestamp;
 use crate::track_event::track::{self, CounterTrack, Marker, Parent, Track};
 
 impl Sequence {
-    /// Restarts the sequence: its earlier incremental state is void or was lost, and a reader skips
-    /// packets that rely on it. Returns whether there is room; while there is none, every event
-    /// tries again.
+    /// Restarts the sequence. Its previous incremental state is void or was lost, and readers skip
+    /// packets that rely on it. Returns false if there is no room; then every event tries again.
     #[cold]
     pub(super) fn restart(&mut self, buffer: &mut EventBuffer, when: When) -> bool {
         self.interner.clear();
@@ -74,7 +74,7 @@ impl Sequence {
         self.writer.write_packet(buffer.written());
     }
 
-    /// Writes the description of a track, after those of the tracks it lies below.
+    /// Writes the description of a track, after those of its ancestors.
     #[cold]
     pub(super) fn describe(
         &mut self,
@@ -99,7 +99,7 @@ impl Sequence {
         self.writer.write_packet(buffer.written());
     }
 
-    /// Writes a new description of a track, if it was described before.
+    /// Writes a new description of a track that was described before.
     pub(in crate::track_event) fn describe_again(
         &mut self,
         buffer: &mut EventBuffer,

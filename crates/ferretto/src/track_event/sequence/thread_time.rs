@@ -1,20 +1,21 @@
-//! The processor time that goes with events.
+//! The processor time of threads, which events carry.
 
 use crate::track_event::clock;
 use crate::track_event::filter::Filter;
 
-/// The state needed to say how much processor time a thread took since its last event.
+/// The processor time that a thread used since its last event.
 #[derive(Debug)]
 pub(super) struct ThreadTime {
-    /// Closer events count as having taken none, in nanoseconds.
+    /// The minimum interval between two readings, in nanoseconds. Events in between carry a
+    /// difference of 0.
     interval: u64,
     last: u64,
-    /// When that was taken, if it was.
+    /// The time of the last reading, if there is one.
     taken: Option<u64>,
 }
 
 impl ThreadTime {
-    /// `None` if it is not asked for.
+    /// Creates the state; `None` if the filter does not ask for processor time.
     pub(super) fn new(filter: &Filter) -> Option<Self> {
         filter.thread_time.then_some(Self {
             interval: filter.thread_time_interval,
@@ -28,7 +29,8 @@ impl ThreadTime {
         self.taken = None;
     }
 
-    /// The time since it was last taken, in units of `unit` nanoseconds; 0 if that is not long ago.
+    /// Returns the processor time since the last reading, in units of `unit` nanoseconds; 0 within
+    /// the minimum interval.
     pub(super) fn take(&mut self, now: u64, unit: u64) -> i64 {
         if let Some(taken) = self.taken
             && now < taken.saturating_add(self.interval)

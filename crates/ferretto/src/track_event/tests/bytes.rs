@@ -68,7 +68,7 @@ fn trackevent_003_a_cleared_sequence_explains_everything_again() {
     thread.instant("Draw", &[]).sequence.flush();
     let packets = world.packets();
     assert_eq!(packets.len(), 4 + 1 + 4);
-    // The writer's first packet says so, and the others do not.
+    // Only the writer's first packet has the field for it.
     assert_eq!(packets[0][3..], packets[5]);
     assert_eq!(packets[1..4], packets[6..9], "with the same numbers");
 }

@@ -45,11 +45,11 @@ fn trackevent_010_timestamps_in_other_units_are_explained() {
     let world = World::new(4);
     let mut thread = world.thread(filter(|m| m.varint(6, 1000)));
     thread.after(1500).end(&[]);
-    // Less than a unit is not lost: three times 400 ns is one microsecond.
+    // Fractions of a unit add up: three times 400 ns is one microsecond.
     for _ in 0..3 {
         thread.after(400).end(&[]);
     }
-    // Time going back is told absolutely.
+    // A time that goes backwards is absolute.
     thread.now = START;
     thread.end(&[]);
     thread.sequence.flush();
@@ -194,6 +194,6 @@ fn trackevent_023_processor_time_goes_with_events_of_the_thread() {
     assert_eq!(taken(&packets[5]), [0], "soon after");
     assert_eq!(taken(&packets[7]), [] as [u64; 0], "on another track");
     assert_eq!(taken(&packets[8]).len(), 1);
-    // Behind the type.
+    // After the type.
     assert_eq!(packets[5][4..], [0x5a, 4, 0x48, 2, 0x60, 0]);
 }

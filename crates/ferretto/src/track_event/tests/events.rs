@@ -206,7 +206,7 @@ fn trackevent_038_categories_can_be_named_at_run_time() {
 }
 
 #[test]
-fn decisions_about_categories_named_at_run_time_are_right_however_many_there_are() {
+fn any_number_of_dynamic_categories_is_matched_correctly() {
     let wants = filter(|m| {
         m.string(1, "*");
         m.string(2, "odd*");
@@ -240,7 +240,7 @@ fn events_can_be_correlated() {
 }
 
 #[test]
-fn call_stacks_are_written_out_or_once() {
+fn callstacks_are_inline_or_interned() {
     let frames = [
         Frame {
             function: "main",
@@ -289,7 +289,7 @@ fn call_stacks_are_written_out_or_once() {
 }
 
 #[test]
-fn messages_and_lines_of_source_are_attached() {
+fn log_messages_and_source_locations_are_attached() {
     static HERE: SourceLocation = SourceLocation {
         file: "a.rs",
         function: "f",

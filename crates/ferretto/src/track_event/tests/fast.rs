@@ -1,4 +1,4 @@
-//! The bytes of the accelerator, compared with those of the plain path.
+//! Comparison of the accelerator's bytes with those of the plain path.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ const NAMES: [&str; 3] = ["draw", "load", "a name that does not fit in sixteen b
 
 static GROUP: Category = Category::new("input,net");
 
-/// A value attached to an event.
+/// A field of an event.
 #[derive(Clone, Debug)]
 enum Attached {
     Int(i64),
@@ -140,7 +140,7 @@ fn event(
     });
 }
 
-/// The packets of a thread that does all this, written with the accelerator or without.
+/// Returns the packets that a thread writes, with or without the accelerator.
 fn packets(script: &[(Act, i64)], unit: u64, pages: usize, is_fast: bool) -> (Vec<Vec<u8>>, u64) {
     let world = World::new(pages);
     let mut thread = world.thread(filter(|config| config.varint(6, unit)));
@@ -164,7 +164,7 @@ proptest! {
             1..120,
         ),
         unit in prop::sample::select(vec![1u64, 1, 1, 1000]),
-        // Few pages: some packets find no room, and the sequence restarts.
+        // With few pages, some packets find no room, and the sequence restarts.
         pages in prop::sample::select(vec![1usize, 2, 64]),
     ) {
         let fast = packets(&script, unit, pages, true);
@@ -173,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn beginnings_are_those_that_an_encoder_writes(
+    fn packet_starts_match_those_of_the_encoder(
         timestamp in prop_oneof![0u64..0x80, 0x80u64..0x4000, 0x4000u64..1 << 29, any::<u64>()],
         iid in prop_oneof![1u64..0x80, 0x80u64..0x4000],
         value in prop_oneof![0u64..0x80, 0x80u64..0x4000, any::<u64>()],

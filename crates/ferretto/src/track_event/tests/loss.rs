@@ -1,4 +1,4 @@
-//! Tests of what happens when there is no room.
+//! Tests of losses when the shared memory is full.
 
 use super::*;
 

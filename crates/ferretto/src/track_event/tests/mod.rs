@@ -1,4 +1,4 @@
-//! The bytes that are written, compared with those of the official library.
+//! Tests of the encoded bytes, compared with those of the official library.
 
 mod bytes;
 mod clocks;
@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// A thread of the sample process that records as a config says.
+    /// Returns a thread of the sample process whose recording has this filter.
     fn thread(&self, filter: Filter) -> TestThread {
         let thread = Thread {
             tid: 4243,
@@ -81,8 +81,7 @@ impl World {
         }
     }
 
-    /// Takes all complete chunks and returns the packets in them, those that lie in several chunks
-    /// included.
+    /// Takes all complete chunks and returns their packets, including packets that span chunks.
     fn packets(&self) -> Vec<Vec<u8>> {
         let mut chunks = BTreeMap::new();
         for (page, chunk) in
@@ -126,7 +125,7 @@ impl World {
     }
 }
 
-/// A thread whose time passes when the test says so.
+/// A thread with a simulated clock.
 struct TestThread {
     sequence: Sequence,
     buffer: EventBuffer,
@@ -138,7 +137,7 @@ impl TestThread {
         self.sequence.event(&mut self.buffer, self.now, event);
     }
 
-    /// Lets time pass, in nanoseconds.
+    /// Advances the clock, in nanoseconds.
     fn after(&mut self, time: u64) -> &mut Self {
         self.now += time;
         self
@@ -156,7 +155,7 @@ impl TestThread {
         self
     }
 
-    /// Writes an event with nothing attached as the macros do.
+    /// Writes an event without fields as the macros do.
     fn short(&mut self, event: &ShortEvent) -> &mut Self {
         if !self.sequence.short_event(self.now, event) {
             self.write(&event.event());
@@ -236,7 +235,7 @@ impl TestThread {
     }
 }
 
-/// All fields with a number, in the message at the end of a path of numbers.
+/// Returns all fields at the end of a path of field numbers.
 fn all<'a>(message: &'a [u8], path: &[u32]) -> Vec<FieldOf<'a>> {
     let (&last, path) = path.split_last().unwrap();
     let mut message = message;
@@ -266,14 +265,14 @@ fn texts(message: &[u8], path: &[u32]) -> Vec<String> {
         .collect()
 }
 
-/// Fields of a packet and what is in them.
+/// The field numbers of a packet and of its messages.
 const TIMESTAMP: u32 = 8;
 const EVENT: u32 = 11;
 const INTERNED: u32 = 12;
 const CLOCK: u32 = 58;
 const TRACK: u32 = 60;
 
-/// Returns the filter that a TrackEventConfig with these fields asks for.
+/// Decodes the filter of a TrackEventConfig with these fields.
 fn filter(write: impl FnOnce(&mut Encoder<'_, Vec<u8>>)) -> Filter {
     Filter::decode(&encode(write))
 }

@@ -108,7 +108,7 @@ fn what() -> impl Strategy<Value = What> {
     ]
 }
 
-/// An event as it should be read: kind, time, categories, name, arguments, track, flows, value.
+/// An event as it should be decoded: kind, time, categories, name, arguments, track, flows, value.
 type Expected = (
     read::Kind,
     u64,

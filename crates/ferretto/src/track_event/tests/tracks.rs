@@ -1,4 +1,4 @@
-//! Tests of how tracks are described.
+//! Tests of track descriptors.
 
 use super::*;
 use crate::track_event::track::{ChildOrdering, Unit};
@@ -115,7 +115,7 @@ fn trackevent_035_order_and_merging_are_told_if_they_are_set() {
 }
 
 #[test]
-fn counters_say_what_they_count() {
+fn counters_are_described_with_their_units() {
     let counter = CounterTrack::new("heap")
         .unit(Unit::Bytes)
         .unit_name("kibibytes")

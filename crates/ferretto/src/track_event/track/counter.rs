@@ -1,21 +1,21 @@
-//! Tracks that show a number or a state instead of slices.
+//! Counter tracks and state tracks.
 
 use ferretto_format::Fnv1a;
 
 use super::{Parent, Shape, Track};
 use crate::track_event::name::Name;
 
-/// Set the numbers of counters and states apart from others.
+/// Separates the uuids of counters and states from those of other tracks.
 const COUNTER: u64 = 0xb1a4_a67d_7970_839e;
 const STATE: u64 = 0x2e23_98ec_92e8_9138;
 
-/// The unit that a counter counts in.
+/// The unit of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unit {
     /// Nanoseconds.
     Nanoseconds = 1,
-    /// Things.
+    /// A number of items.
     Count = 2,
     /// Bytes.
     Bytes = 3,
@@ -38,19 +38,19 @@ pub struct CounterTrack<'a> {
     pub(super) unit_multiplier: i64,
     pub(super) share_key: Option<&'a str>,
     pub(crate) is_incremental: bool,
-    /// It shows the processor time of its parent, a thread.
+    /// Set if the counter shows the processor time of its parent, a thread.
     pub(super) is_thread_time: bool,
 }
 
 impl CounterTrack<'static> {
-    /// A counter of the process, which is known by its name.
+    /// Creates a counter of the process, identified by its name.
     pub const fn new(name: &'static str) -> Self {
         Self::of(Name::Static(name), name)
     }
 }
 
 impl<'a> CounterTrack<'a> {
-    /// As [`CounterTrack::new`], with a name made at run time.
+    /// Like [`CounterTrack::new`], with a name known at run time.
     pub const fn with_name(name: &'a str) -> Self {
         Self::of(Name::Dynamic(name), name)
     }
@@ -68,7 +68,7 @@ impl<'a> CounterTrack<'a> {
         }
     }
 
-    /// The processor time that the current thread has taken, in units of `unit` nanoseconds.
+    /// Creates a counter of the current thread's processor time, in units of `unit` nanoseconds.
     pub(crate) const fn thread_time(unit: u64) -> CounterTrack<'static> {
         let mut track = CounterTrack::new("thread_time");
         track.track.parent = Parent::CurrentThread;
@@ -78,43 +78,43 @@ impl<'a> CounterTrack<'a> {
         track
     }
 
-    /// Tells it from others of the same name.
+    /// Distinguishes the counter from others of the same name.
     #[must_use]
     pub const fn id(mut self, id: u64) -> Self {
         self.track.number ^= id;
         self
     }
 
-    /// Sets the unit that it counts in.
+    /// Sets the unit.
     #[must_use]
     pub const fn unit(mut self, unit: Unit) -> Self {
         self.unit = Some(unit);
         self
     }
 
-    /// Sets the unit that it counts in, in words.
+    /// Sets the name of a custom unit.
     #[must_use]
     pub const fn unit_name(mut self, name: &'a str) -> Self {
         self.unit_name = Some(name);
         self
     }
 
-    /// Sets the number of units that a value of 1 stands for.
+    /// Sets the number of units per recorded 1.
     #[must_use]
     pub const fn unit_multiplier(mut self, multiplier: i64) -> Self {
         self.unit_multiplier = multiplier;
         self
     }
 
-    /// Shows counters with the same key, below the same parent, with the same scale.
+    /// Gives the counters with the same key, below the same parent, the same scale.
     #[must_use]
     pub const fn share_axis(mut self, key: &'a str) -> Self {
         self.share_key = Some(key);
         self
     }
 
-    /// Has only the differences of values recorded, which are shorter. Values are given as ever.
-    /// Such a counter must be set by one thread only.
+    /// Records only the differences between values, which are shorter. Events still set values, not
+    /// differences. Only one thread may set such a counter.
     #[must_use]
     pub const fn incremental(mut self) -> Self {
         self.is_incremental = true;
@@ -122,7 +122,7 @@ impl<'a> CounterTrack<'a> {
     }
 }
 
-/// The track of something that is in one of several states at a time.
+/// A track that is in one of several states at any time.
 ///
 /// ```
 /// use ferretto::{StateTrack, state};
@@ -138,14 +138,14 @@ pub struct StateTrack<'a> {
 }
 
 impl StateTrack<'static> {
-    /// A state of the process, which is known by its name.
+    /// Creates a state track of the process, identified by its name.
     pub const fn new(name: &'static str) -> Self {
         Self::of(Name::Static(name), name)
     }
 }
 
 impl<'a> StateTrack<'a> {
-    /// As [`StateTrack::new`], with a name made at run time.
+    /// Like [`StateTrack::new`], with a name known at run time.
     pub const fn with_name(name: &'a str) -> Self {
         Self::of(Name::Dynamic(name), name)
     }
@@ -157,7 +157,7 @@ impl<'a> StateTrack<'a> {
         }
     }
 
-    /// Tells it from others of the same name.
+    /// Distinguishes the track from others of the same name.
     #[must_use]
     pub const fn id(mut self, id: u64) -> Self {
         self.track.number ^= id;
@@ -165,46 +165,46 @@ impl<'a> StateTrack<'a> {
     }
 }
 
-/// Defines the methods that both kinds of tracks share.
+/// Defines the methods that both kinds of track share.
 macro_rules! placing {
     ($type:ident, $method:ident) => {
         impl<'a> $type<'a> {
-            /// Puts it below another track.
+            /// Puts the track below another one.
             #[must_use]
             pub const fn child_of(mut self, parent: &'a Track<'a>) -> Self {
                 self.track.parent = Parent::Track(parent);
                 self
             }
 
-            /// Puts it below the track of the thread that sets it.
+            /// Puts the track below that of the thread that sets it.
             #[must_use]
             pub const fn of_current_thread(mut self) -> Self {
                 self.track.parent = Parent::CurrentThread;
                 self
             }
 
-            /// Puts it below nothing: it belongs to no process.
+            /// Makes the track global: it belongs to no process.
             #[must_use]
             pub const fn global(mut self) -> Self {
                 self.track.parent = Parent::Nothing;
                 self
             }
 
-            /// Explains it to people.
+            /// Sets the description, which tools show to the user.
             #[must_use]
             pub const fn description(mut self, text: &'a str) -> Self {
                 self.track.description = Some(text);
                 self
             }
 
-            /// As [`Track::sibling_order_rank`].
+            /// Like [`Track::sibling_order_rank`].
             #[must_use]
             pub const fn sibling_order_rank(mut self, rank: i32) -> Self {
                 self.track.rank = Some(rank);
                 self
             }
 
-            /// The number that names it in recordings, as seen from this thread.
+            /// Returns the uuid of the track in recordings, as seen from this thread.
             pub fn uuid(&self) -> u64 {
                 self.track.uuid()
             }
@@ -248,12 +248,12 @@ macro_rules! placing {
             }
         }
 
-        /// The conversion that the macros apply to the track they are given.
+        /// The conversion that the macros apply to a track.
         pub trait $method {
-            /// The track that it stands for.
+            /// The resulting track.
             type Track;
 
-            /// Returns the track.
+            /// Converts the track.
             fn track(self) -> Self::Track;
         }
     };

@@ -1,4 +1,4 @@
-//! Descriptors of tracks, for recordings.
+//! Encoding of track descriptors.
 
 use ferretto_format::{Process, Thread};
 use ferretto_proto::fields::{counter_descriptor, track_descriptor as field};
@@ -7,10 +7,10 @@ use ferretto_wire::{Encoder, Sink};
 use super::{CounterTrack, Identity, Merge, Shape, Track};
 use crate::track_event::name::Name;
 
-/// The type of a counter that shows processor time.
+/// The type of a counter of processor time.
 const THREAD_TIME: u64 = 1;
 
-/// The content that a track shows.
+/// The kind of data on a track.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Marker<'a> {
     Slices,

@@ -3,7 +3,7 @@
 use ferretto_engine::{current_process, current_thread};
 use ferretto_format::{Process, Thread};
 
-/// The uuids of the tracks of a process and of a thread, on which those of other tracks depend.
+/// The uuids of the process's and the thread's tracks, on which the uuids of other tracks depend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::track_event) struct Identity {
     pub(in crate::track_event) process: u64,
@@ -18,7 +18,7 @@ impl Identity {
         }
     }
 
-    /// Returns that of the calling thread.
+    /// Returns the identity of the calling thread.
     pub(in crate::track_event) fn current() -> Self {
         Self::of(current_process(), &current_thread())
     }

@@ -1,4 +1,4 @@
-//! Tracks: the lines of the picture that events lie on.
+//! Tracks: the rows of a timeline.
 
 mod counter;
 mod describe;
@@ -16,23 +16,23 @@ use ferretto_format::Fnv1a;
 
 use super::name::Name;
 
-/// Sets the numbers of named tracks apart from others.
+/// Separates the uuids of named tracks from others.
 const NAMED: u64 = 0xcd57_1ec5_ead3_7024;
 
-/// The kind of thing that a track is.
+/// The kind of a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// The process.
     Process,
     /// The thread that the event is on.
     CurrentThread,
-    /// A thread of the process, by the kernel's number.
+    /// A thread of the process, by its thread id.
     Thread(u32),
-    /// Anything else.
+    /// Any other track.
     Custom,
 }
 
-/// The thing that a track lies below.
+/// The parent of a track.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Parent<'a> {
     Process,
@@ -41,7 +41,7 @@ pub(super) enum Parent<'a> {
     Track(&'a Track<'a>),
 }
 
-/// In which order the viewer shows the tracks below a track.
+/// The order in which the viewer shows the children of a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChildOrdering {
@@ -53,7 +53,7 @@ pub enum ChildOrdering {
     Explicit = 3,
 }
 
-/// The rule by which the viewer makes one of tracks below the same parent.
+/// The rule by which the viewer merges sibling tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Merge<'a> {
     Unspecified,
@@ -63,12 +63,12 @@ pub(super) enum Merge<'a> {
     ByNumber(u64),
 }
 
-/// A line that events lie on, other than that of the thread they happen on: for work that several
-/// threads take part in, for lanes within a thread, and so on.
+/// A row of the timeline other than the current thread's: for work that several threads share, for
+/// lanes within a thread, and so on.
 ///
-/// Tracks are small values. They need not be registered: each recording is told what a track is
-/// before its first event, and so is every track it lies below. Two values are the same track if
-/// they have the same name, number and parent.
+/// Tracks are small values and need no registration: a track and its ancestors are described in
+/// each recording before their first event. Two values are the same track if they have the same
+/// name, id and parent.
 ///
 /// ```
 /// use ferretto::{Track, instant, slice};
@@ -86,7 +86,7 @@ pub(super) enum Merge<'a> {
 pub struct Track<'a> {
     pub(super) shape: Shape,
     pub(super) name: Option<Name<'a>>,
-    /// The parent's number is added to this.
+    /// The id; the parent's uuid is added to it.
     number: u64,
     pub(super) parent: Parent<'a>,
     pub(super) description: Option<&'a str>,
@@ -97,31 +97,30 @@ pub struct Track<'a> {
 }
 
 impl Track<'static> {
-    /// The track of the process.
+    /// Returns the track of the process.
     pub const fn process() -> Self {
         Self::of(Shape::Process, None, 0, Parent::Nothing)
     }
 
-    /// The track of the thread that the event happens on: where events without a track are.
+    /// Returns the track of the thread that the event happens on, which is the default.
     pub const fn thread() -> Self {
         Self::of(Shape::CurrentThread, None, 0, Parent::Process)
     }
 
-    /// The track of a thread of this process, by the number that the kernel gives it.
+    /// Returns the track of a thread of this process, by its thread id.
     pub const fn of_thread(tid: u32) -> Self {
         Self::of(Shape::Thread(tid), None, 0, Parent::Process)
     }
 
-    /// A track that is known by a number, below the process: for things that come and go, such as
+    /// Creates a track identified by a number, below the process: for short-lived objects such as
     /// requests.
     ///
-    /// Numbers of tracks without names are one space for the whole process, in which those of its
-    /// threads lie as well.
+    /// The ids of unnamed tracks share one namespace per process, which includes its thread ids.
     pub const fn new(id: u64) -> Self {
         Self::of(Shape::Custom, None, id, Parent::Process)
     }
 
-    /// A track with a name and a number, below the process.
+    /// Creates a track with a name and an id, below the process.
     pub const fn named(name: &'static str, id: u64) -> Self {
         let number = id ^ Fnv1a::hash(name.as_bytes()) ^ NAMED;
         Self::of(
@@ -132,15 +131,15 @@ impl Track<'static> {
         )
     }
 
-    /// A track that is known by the address of a value, below the process. It is the same track for
-    /// as long as the value stays where it is.
+    /// Creates a track identified by the address of a value, below the process. It stays the same
+    /// track as long as the value does not move.
     pub fn of_value<T: ?Sized>(value: &T) -> Self {
         Self::new(std::ptr::from_ref(value).cast::<()>().addr() as u64)
     }
 }
 
 impl<'a> Track<'a> {
-    /// As [`Track::named`], with a name made at run time.
+    /// Like [`Track::named`], with a name known at run time.
     pub const fn with_name(name: &'a str, id: u64) -> Self {
         let number = id ^ Fnv1a::hash(name.as_bytes()) ^ NAMED;
         Self::of(
@@ -179,72 +178,72 @@ impl<'a> Track<'a> {
         self
     }
 
-    /// Puts the track below nothing: it belongs to no process, and every process that uses one of
-    /// this name and number uses the same.
+    /// Makes the track global: it belongs to no process, and all processes share the track of this
+    /// name and id.
     #[must_use]
     pub const fn global(mut self) -> Self {
         self.parent = Parent::Nothing;
         self
     }
 
-    /// Explains the track to people.
+    /// Sets the description, which tools show to the user.
     #[must_use]
     pub const fn description(mut self, text: &'a str) -> Self {
         self.description = Some(text);
         self
     }
 
-    /// In which order the tracks below this one are shown.
+    /// Sets the order in which the children of this track are shown.
     #[must_use]
     pub const fn child_ordering(mut self, ordering: ChildOrdering) -> Self {
         self.ordering = Some(ordering);
         self
     }
 
-    /// Sets the rank by which this track is shown among its siblings, if their parent orders them
-    /// [explicitly](ChildOrdering::Explicit): lower ones first, 0 by default.
+    /// Sets the rank of this track among its siblings, if their parent orders them
+    /// [explicitly](ChildOrdering::Explicit): lower ranks first, 0 by default.
     #[must_use]
     pub const fn sibling_order_rank(mut self, rank: i32) -> Self {
         self.rank = Some(rank);
         self
     }
 
-    /// Shows siblings of the same name as one, which is the default.
+    /// Merges siblings of the same name, which is the default.
     #[must_use]
     pub const fn merge_by_name(mut self) -> Self {
         self.merge = Merge::ByName;
         self
     }
 
-    /// Shows the track by itself even if siblings have the same name.
+    /// Never merges the track with its siblings.
     #[must_use]
     pub const fn merge_never(mut self) -> Self {
         self.merge = Merge::Never;
         self
     }
 
-    /// Shows siblings with the same key as one.
+    /// Merges siblings with the same key.
     #[must_use]
     pub const fn merge_by_key(mut self, key: &'a str) -> Self {
         self.merge = Merge::ByKey(key);
         self
     }
 
-    /// Shows siblings with the same key as one.
+    /// Merges siblings with the same key.
     #[must_use]
     pub const fn merge_by_number(mut self, key: u64) -> Self {
         self.merge = Merge::ByNumber(key);
         self
     }
 
-    /// For the track of a thread: shows it apart from what the kernel says about the thread.
+    /// Shows the track of a thread separately from the kernel's events of the thread.
     #[must_use]
     pub const fn disallow_merging_with_system_tracks(mut self) -> Self {
         self.keeps_apart = true;
         self
     }
 
-    /// The number that names the track in recordings, as seen from this thread.
+    /// Returns the uuid of the track in recordings, as seen from this thread.
     pub fn uuid(&self) -> u64 {
         self.number_for(&Identity::current())
     }
@@ -259,7 +258,7 @@ impl<'a> Track<'a> {
         }
     }
 
-    /// The parent's number, 0 if there is none.
+    /// Returns the parent's uuid, or 0 without a parent.
     #[inline]
     pub(super) fn parent_number(&self, identity: &Identity) -> u64 {
         match self.parent {

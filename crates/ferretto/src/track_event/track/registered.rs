@@ -1,4 +1,4 @@
-//! Descriptions of tracks that hold for all threads and can be changed.
+//! Registered descriptions of tracks, which apply to all threads and can change.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -8,15 +8,15 @@ use ferretto_shm::fork::PerProcess;
 
 use super::{Marker, Track, describe};
 
-/// By number. Those of the parent of a forked process belong to other tracks.
+/// Descriptions by uuid. Those of a forked process's parent belong to other tracks.
 static DESCRIPTIONS: PerProcess<Mutex<HashMap<u64, Arc<[u8]>>>> = PerProcess::new();
 
-/// The description registered for a track, an encoded TrackDescriptor, if there is one.
+/// Returns the registered description of a track, an encoded TrackDescriptor, if there is one.
 pub(in crate::track_event) fn description(uuid: u64) -> Option<Arc<[u8]>> {
     lock(DESCRIPTIONS.get()?).get(&uuid).cloned()
 }
 
-/// Keeps the description of a track. Returns its uuid and the description.
+/// Registers the description of a track. Returns its uuid and the description.
 pub(in crate::track_event) fn keep(track: &Track<'_>, marker: Marker<'_>) -> (u64, Arc<[u8]>) {
     let (process, thread) = (current_process(), current_thread());
     let description: Arc<[u8]> =
@@ -27,7 +27,7 @@ pub(in crate::track_event) fn keep(track: &Track<'_>, marker: Marker<'_>) -> (u6
     (uuid, description)
 }
 
-/// Forgets the description of a track.
+/// Removes the description of a track.
 pub(in crate::track_event) fn forget(track: &Track<'_>) {
     if let Some(descriptions) = DESCRIPTIONS.get() {
         lock(descriptions).remove(&track.uuid());

@@ -1,10 +1,10 @@
 //! A set of tracks.
 
-/// Most tracks that are remembered. A thread that has used more describes them again, which costs
-/// some bytes.
+/// The largest number of remembered tracks. A thread that uses more describes tracks again, which
+/// costs some bytes.
 const MAX: usize = 1 << 16;
 
-/// The numbers of tracks: open addressing; 0 is an empty place, and never in the set.
+/// The uuids of tracks, with open addressing. 0 marks an empty slot and is never a member.
 #[derive(Debug, Default)]
 pub(in crate::track_event) struct TrackSet {
     places: Vec<u64>,
@@ -32,7 +32,7 @@ impl TrackSet {
         }
     }
 
-    /// Adds a number, if it is not in the set.
+    /// Adds a uuid.
     pub(in crate::track_event) fn insert(&mut self, uuid: u64) {
         if uuid == 0 || self.contains(uuid) {
             return;
@@ -61,7 +61,7 @@ impl TrackSet {
     }
 }
 
-/// Returns the place where the search for a number begins, before masking.
+/// Returns the start of the search for a uuid, before masking.
 #[inline]
 fn place(uuid: u64) -> usize {
     (uuid.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize

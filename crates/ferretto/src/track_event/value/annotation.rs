@@ -1,4 +1,4 @@
-//! Annotations: the places where values are written.
+//! Annotations: the messages into which values are written.
 
 use std::fmt;
 
@@ -9,18 +9,19 @@ use crate::track_event::EventEncoder;
 use crate::track_event::fast;
 use crate::track_event::interner::Interner;
 
-/// The depth to which dictionaries and arrays may be nested.
+/// The maximum nesting of dictionaries and arrays.
 const MAX_DEPTH: u8 = 16;
 
-/// The replacement of values nested deeper.
+/// The text that replaces values nested too deeply.
 const TOO_DEEP: &str = "…";
 
-/// In place of items without a value: readers would number those behind them wrongly.
+/// The text that replaces array items without a value. Readers would otherwise number the following
+/// items wrongly.
 const NOTHING: &str = "None";
 
-/// Something that can be attached to an event.
+/// A value that can be attached to an event.
 ///
-/// Implemented for what the standard library has:
+/// Implemented for the types of the standard library:
 ///
 /// | type | in the recording |
 /// |---|---|
@@ -38,9 +39,9 @@ const NOTHING: &str = "None";
 /// | `Result` | a dictionary with one member, `ok` or `err` |
 /// | `()` | nothing but the name |
 ///
-/// Everything else goes through [`display`](crate::display) or [`debug`](crate::debug), or gets an
-/// implementation: with `#[derive(ferretto::Argument)]`, or by hand, by calling one of the methods
-/// of [`Annotation`].
+/// For other types, use [`display`](crate::display) or [`debug`](crate::debug), or implement the
+/// trait: with `#[derive(ferretto::Argument)]`, or by hand, by calling one of the methods of
+/// [`Annotation`].
 ///
 /// ```
 /// use ferretto::track_event::{Annotation, Argument};
@@ -59,14 +60,15 @@ pub trait Argument {
     /// Writes the value.
     fn write(&self, annotation: &mut Annotation<'_>);
 
-    /// Returns the value if it is an integer or a `bool`, the same that [`write`](Self::write)
-    /// writes. Events whose arguments all return one take less time; implementations need not.
+    /// Returns the value that [`write`](Self::write) writes, if it is an integer or a `bool`.
+    /// Events whose arguments all return a number are written faster. Implementing this method is
+    /// optional.
     #[inline]
     fn number(&self) -> Number {
         Number::NONE
     }
 
-    /// Writes a slice of such values: an array, unless the type has a better way, as bytes do.
+    /// Writes a slice of such values: as an array, unless the type overrides this, as `u8` does.
     fn write_slice(items: &[Self], annotation: &mut Annotation<'_>)
     where
         Self: Sized,
@@ -77,11 +79,11 @@ pub trait Argument {
     }
 }
 
-/// An integer or a `bool` attached to an event, or none. See [`Argument::number`].
+/// An optional integer or `bool` attached to an event. See [`Argument::number`].
 #[derive(Clone, Copy, Debug)]
 pub struct Number {
-    /// The field of a DebugAnnotation message, 0 if there is none. Two words, which functions
-    /// return in registers.
+    /// The field of a DebugAnnotation message; 0 for none. The struct has two words, so that
+    /// functions return it in registers.
     field: u64,
     value: u64,
 }
@@ -114,24 +116,24 @@ impl Number {
         Self { field, value }
     }
 
-    /// The number of the field and the value, if there is one.
+    /// Returns the field and the value, if there is a value.
     #[inline]
     pub(in crate::track_event) fn get(self) -> Option<(u32, u64)> {
         (self.field != 0).then_some((self.field as u32, self.value))
     }
 }
 
-/// Takes the value of one argument. Call one of its methods once.
+/// Receives the value of one argument. Call exactly one of its methods.
 pub struct Annotation<'a> {
     pub(super) encoder: EventEncoder<'a>,
-    /// For the names of protobuf types and members.
+    /// Interns the names of protobuf types and members.
     pub(super) interner: &'a mut Interner,
-    /// In how many dictionaries and arrays the value is.
+    /// The number of dictionaries and arrays around the value.
     depth: u8,
 }
 
 impl<'a> Annotation<'a> {
-    /// Appends to a DebugAnnotation message.
+    /// Creates an annotation that appends to a DebugAnnotation message.
     #[inline]
     pub(in crate::track_event) fn new(
         encoder: &'a mut EventEncoder<'_>,
@@ -154,48 +156,48 @@ impl<'a> Annotation<'a> {
         fast::put_varint::<FIELD>(self.encoder.sink(), value);
     }
 
-    /// A truth value.
+    /// Writes a boolean.
     #[inline]
     pub fn bool(&mut self, value: bool) {
         self.put_varint::<{ field::BOOL_VALUE }>(value.into());
     }
 
-    /// A whole number.
+    /// Writes a signed integer.
     #[inline]
     pub fn int(&mut self, value: i64) {
         self.put_varint::<{ field::INT_VALUE }>(value as u64);
     }
 
-    /// A whole number that is never negative.
+    /// Writes an unsigned integer.
     #[inline]
     pub fn uint(&mut self, value: u64) {
         self.put_varint::<{ field::UINT_VALUE }>(value);
     }
 
-    /// A number.
+    /// Writes a floating-point number.
     #[inline]
     pub fn double(&mut self, value: f64) {
         self.encoder.double(field::DOUBLE_VALUE, value);
     }
 
-    /// A text.
+    /// Writes a string.
     #[inline]
     pub fn text(&mut self, value: &str) {
         self.encoder.string(field::STRING_VALUE, value);
     }
 
-    /// An address.
+    /// Writes an address.
     #[inline]
     pub fn pointer(&mut self, address: u64) {
         self.encoder.varint(field::POINTER_VALUE, address);
     }
 
-    /// A text, the way `value` displays it. It is written in place, without a `String` between.
+    /// Writes a string in place by the `Display` implementation of `value`.
     pub fn display(&mut self, value: impl fmt::Display) {
         self.format(format_args!("{value}"));
     }
 
-    /// A text, the way `value` is printed for debugging, on one line. It is written in place.
+    /// Writes a string in place by the `Debug` implementation of `value`, on one line.
     pub fn debug(&mut self, value: impl fmt::Debug) {
         self.format(format_args!("{value:?}"));
     }
@@ -204,18 +206,18 @@ impl<'a> Annotation<'a> {
         match arguments.as_str() {
             Some(text) => self.text(text),
             None => self.encoder.nested(field::STRING_VALUE, |text| {
-                // The output of a failing implementation up to its error stays.
+                // If the implementation fails, its output so far stays.
                 let _ = fmt::write(&mut Text(text), arguments);
             }),
         }
     }
 
-    /// Bytes, as text: printable ASCII as it is, `\xff` and the like for the rest.
+    /// Writes bytes as text: printable ASCII unchanged, other bytes as `\xff`.
     pub fn bytes(&mut self, value: &[u8]) {
         self.display(value.escape_ascii());
     }
 
-    /// A dictionary, whose members `fill` adds.
+    /// Writes a dictionary; `fill` adds its members.
     ///
     /// ```
     /// # use ferretto::track_event::{Annotation, Argument};
@@ -234,21 +236,21 @@ impl<'a> Annotation<'a> {
         }
     }
 
-    /// An array, whose items `fill` adds.
+    /// Writes an array; `fill` adds its items.
     pub fn array(&mut self, fill: impl FnOnce(&mut Array<'_>)) {
         if let Some(inside) = self.deeper() {
             fill(&mut Array { inside });
         }
     }
 
-    /// For inner values, unless they are too deep.
+    /// Returns an annotation for nested values, unless they would be nested too deeply.
     fn deeper(&mut self) -> Option<Annotation<'_>> {
         let depth = self.depth + 1;
         self.is_allowed()
             .then(|| Annotation::nested(&mut self.encoder, self.interner, depth))
     }
 
-    /// Returns true if dictionaries and arrays may be nested deeper; if not, that is written.
+    /// Returns true if dictionaries and arrays may be nested deeper. Writes a replacement if not.
     fn is_allowed(&mut self) -> bool {
         let is_allowed = self.depth < MAX_DEPTH;
         if !is_allowed {
@@ -257,13 +259,14 @@ impl<'a> Annotation<'a> {
         is_allowed
     }
 
-    /// The same one, for a shorter time.
+    /// Reborrows the annotation.
     #[cfg(feature = "serde")]
     pub(super) fn again(&mut self) -> Annotation<'_> {
         Annotation::nested(&mut self.encoder, self.interner, self.depth)
     }
 
-    /// As [`Annotation::dict`], for as long as wanted; nothing if it would be nested too deep.
+    /// Like [`Annotation::dict`], but returns the dictionary, or `None` if it would be nested too
+    /// deeply.
     #[cfg(feature = "serde")]
     pub(super) fn into_dict(mut self) -> Option<Dict<'a>> {
         self.is_allowed().then(|| Dict {
@@ -271,7 +274,8 @@ impl<'a> Annotation<'a> {
         })
     }
 
-    /// As [`Annotation::array`], for as long as wanted; nothing if it would be nested too deep.
+    /// Like [`Annotation::array`], but returns the array, or `None` if it would be nested too
+    /// deeply.
     #[cfg(feature = "serde")]
     pub(super) fn into_array(mut self) -> Option<Array<'a>> {
         self.is_allowed().then(|| Array {
@@ -287,7 +291,7 @@ impl<'a> Annotation<'a> {
         }
     }
 
-    /// Appends a DebugAnnotation message in a field.
+    /// Appends a nested DebugAnnotation message.
     #[inline]
     fn member(&mut self, field: u32, write: impl FnOnce(&mut Annotation<'_>)) {
         let (interner, depth) = (&mut *self.interner, self.depth);
@@ -296,8 +300,8 @@ impl<'a> Annotation<'a> {
         });
     }
 
-    /// A message of the type with this full name (`perfetto.protos.LogMessage`), which the viewer
-    /// has to know or the recording to describe; `write` appends its fields.
+    /// Writes a message of the type with this full name (`perfetto.protos.LogMessage`). The viewer
+    /// must know the type, or the recording must describe it. `write` appends the fields.
     pub fn proto(&mut self, type_name: &'static str, write: impl FnOnce(&mut EventEncoder<'_>)) {
         let name = self.interner.type_name(type_name);
         self.encoder.varint(field::PROTO_TYPE_NAME_IID, name);
@@ -321,25 +325,25 @@ pub struct Dict<'a> {
 
 #[cfg(feature = "serde")]
 impl<'a> Dict<'a> {
-    /// The annotation that members are appended to.
+    /// Returns the annotation that members are appended to.
     pub(super) fn into_inside(self) -> Annotation<'a> {
         self.inside
     }
 }
 
 impl Dict<'_> {
-    /// Adds a member.
+    /// Adds a member with a key known at run time.
     pub fn entry<T: Argument + ?Sized>(&mut self, key: &str, value: &T) -> &mut Self {
         self.entry_with(key, |annotation| value.write(annotation))
     }
 
-    /// Adds a member whose key is known at compile time: it is written once for each thread and
+    /// Adds a member with a key known at compile time, which is written once for each thread and
     /// recording.
     pub fn field<T: Argument + ?Sized>(&mut self, key: &'static str, value: &T) -> &mut Self {
         self.field_with(key, |annotation| value.write(annotation))
     }
 
-    /// Adds a member whose key is known at compile time, and whose value `write` gives.
+    /// Adds a member with a key known at compile time, whose value `write` writes.
     pub fn field_with(
         &mut self,
         key: &'static str,
@@ -353,7 +357,7 @@ impl Dict<'_> {
         self
     }
 
-    /// Adds a member, whose value `write` gives.
+    /// Adds a member whose value `write` writes.
     pub fn entry_with(&mut self, key: &str, write: impl FnOnce(&mut Annotation<'_>)) -> &mut Self {
         self.inside.member(field::DICT_ENTRIES, |entry| {
             entry.encoder.string(field::NAME, key);
@@ -362,7 +366,7 @@ impl Dict<'_> {
         self
     }
 
-    /// Adds a member whose key is displayed.
+    /// Adds a member whose key is written by its `Display` implementation.
     pub(super) fn displayed<T: Argument + ?Sized>(&mut self, key: impl fmt::Display, value: &T) {
         self.inside.member(field::DICT_ENTRIES, |entry| {
             entry.encoder.nested(field::NAME, |name| {
@@ -385,7 +389,7 @@ impl Array<'_> {
         self.item_with(|annotation| value.write(annotation))
     }
 
-    /// Adds an item, whose value `write` gives.
+    /// Adds an item whose value `write` writes.
     pub fn item_with(&mut self, write: impl FnOnce(&mut Annotation<'_>)) -> &mut Self {
         self.inside.member(field::ARRAY_VALUES, |item| {
             let start = item.encoder.sink().position();
@@ -397,7 +401,7 @@ impl Array<'_> {
         self
     }
 
-    /// Adds items.
+    /// Adds all items of an iterator.
     pub fn extend<T: Argument>(&mut self, values: impl IntoIterator<Item = T>) -> &mut Self {
         for value in values {
             self.item(&value);
@@ -406,7 +410,7 @@ impl Array<'_> {
     }
 }
 
-/// A text that is being written.
+/// A `fmt::Write` that appends to a string field.
 struct Text<'a, 'e>(&'a mut EventEncoder<'e>);
 
 impl fmt::Write for Text<'_, '_> {

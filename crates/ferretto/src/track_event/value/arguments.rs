@@ -9,8 +9,7 @@ use super::annotation::{Annotation, Argument};
 use crate::track_event::fast;
 use crate::track_event::interner::Interner;
 
-/// Takes arguments one after the other. See
-/// [`Field::Arguments`](crate::track_event::Field::Arguments).
+/// Appends arguments to an event. See [`Field::Arguments`](crate::track_event::Field::Arguments).
 pub struct Arguments<'a> {
     buffer: &'a mut EventBuffer,
     interner: &'a mut Interner,
@@ -25,13 +24,13 @@ impl<'a> Arguments<'a> {
         Self { buffer, interner }
     }
 
-    /// Adds an argument, under a name known at compile time.
+    /// Adds an argument with a name known at compile time.
     #[inline]
     pub fn argument(&mut self, name: &'static str, value: &(impl Argument + ?Sized)) {
         self.argument_with(name, |annotation| value.write(annotation));
     }
 
-    /// Adds an argument, whose value `write` gives.
+    /// Adds an argument whose value `write` writes.
     #[inline]
     pub fn argument_with(&mut self, name: &'static str, write: impl FnOnce(&mut Annotation<'_>)) {
         let number = self.interner.argument(name);

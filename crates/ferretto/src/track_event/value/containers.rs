@@ -1,4 +1,4 @@
-//! Values with values inside.
+//! Containers: options, results, sequences and maps.
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet, LinkedList, VecDeque};
 use std::fmt;

@@ -1,14 +1,14 @@
-//! Keys of maps that `serde` serializes, as text.
+//! Map keys that `serde` serializes, as text.
 
 use std::fmt;
 
 use serde_core::ser::{self, Impossible, Serialize, Serializer};
 
-/// Makes text of scalars and variants without fields; refuses the rest.
+/// Converts scalars and unit variants to text. Rejects everything else.
 pub(super) struct KeySerializer;
 
-/// The error for a value that is refused or could not be serialized. The message of its
-/// implementation is not used.
+/// The error for a value that is rejected or whose serialization failed. Custom messages are
+/// discarded.
 #[derive(Debug)]
 pub(super) struct Failed;
 

@@ -1,4 +1,4 @@
-//! Values that events carry, and the types that can be one.
+//! Values that events carry, and the types that can be such values.
 
 mod annotation;
 mod arguments;

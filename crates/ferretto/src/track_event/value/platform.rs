@@ -1,4 +1,4 @@
-//! Times, addresses of networks, errors.
+//! Times, network addresses and errors.
 
 use std::error::Error;
 use std::fmt;
@@ -75,9 +75,9 @@ impl Argument for SystemTime {
     }
 }
 
-/// A time as RFC 3339 writes it.
+/// A time in UTC, displayed as in RFC 3339.
 struct Utc {
-    /// Since the beginning of 1970; the days are rounded down.
+    /// The days since 1970, rounded down.
     days: i64,
     seconds: u32,
     nanoseconds: u32,
@@ -90,7 +90,7 @@ impl Utc {
             Ok(after) => i128::try_from(after.as_nanos()).unwrap_or(i128::MAX),
             Err(error) => -i128::try_from(error.duration().as_nanos()).unwrap_or(i128::MAX),
         };
-        // The kernel's times have 64 bits of seconds.
+        // The kernel's times have 64-bit seconds.
         let seconds = nanoseconds.div_euclid(1_000_000_000) as i64;
         Self {
             days: seconds.div_euclid(DAY),
@@ -99,8 +99,8 @@ impl Utc {
         }
     }
 
-    /// Year, month and day of the Gregorian calendar. Years begin in March here, so that leap days
-    /// are at their end.
+    /// Returns year, month and day of the Gregorian calendar. Years start in March here, so that
+    /// leap days come last.
     fn date(&self) -> (i64, i64, i64) {
         const ERA: i64 = 146_097;
         let days = self.days + 719_468;

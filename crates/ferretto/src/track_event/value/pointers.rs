@@ -1,4 +1,4 @@
-//! Addresses, and the values behind references.
+//! Pointers, and values behind references.
 
 use std::borrow::Cow;
 use std::ptr::NonNull;

@@ -1,4 +1,4 @@
-//! Numbers and truth values.
+//! Numbers and booleans.
 
 use std::cmp::Reverse;
 use std::num::{
@@ -79,7 +79,7 @@ impl Argument for u128 {
     }
 }
 
-/// Types whose value is got by an expression.
+/// Implements `Argument` for types that an expression converts to another argument.
 macro_rules! through {
     ($value:ident => $get:expr; $($type:ty),+) => {
         $(impl Argument for $type {

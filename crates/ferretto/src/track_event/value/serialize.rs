@@ -12,9 +12,9 @@ use serde_core::ser::{
 use super::annotation::{Annotation, Argument, Array, Dict};
 use super::key::{Failed, KeySerializer};
 
-/// Any value that `serde` can serialize: structs and maps as dictionaries, sequences as arrays,
-/// variants with fields as dictionaries with one member. The output of a failing implementation up
-/// to its error stays.
+/// Wraps any value that `serde` can serialize: structs and maps become dictionaries, sequences
+/// become arrays, and variants with fields become dictionaries with one member. If the
+/// implementation fails, its output so far stays.
 ///
 /// ```
 /// let ports = std::collections::BTreeMap::from([("http", 80), ("https", 443)]);
@@ -25,7 +25,7 @@ pub const fn serde<T: Serialize>(value: T) -> Serialized<T> {
     Serialized(value)
 }
 
-/// Made by [`serde`].
+/// A value to be serialized. See [`serde`].
 #[derive(Clone, Copy, Debug)]
 pub struct Serialized<T>(T);
 
@@ -35,7 +35,7 @@ impl<T: Serialize> Argument for Serialized<T> {
     }
 }
 
-/// The place where a value goes.
+/// A serializer that writes one value.
 struct Target<'a>(Annotation<'a>);
 
 macro_rules! scalars {
@@ -168,7 +168,7 @@ impl<'a> Serializer for Target<'a> {
     }
 }
 
-/// The items of an array; none if that is nested too deep.
+/// The items of an array; `None` if the array is nested too deeply.
 struct Items<'a>(Option<Array<'a>>);
 
 impl Items<'_> {
@@ -200,10 +200,10 @@ macro_rules! items {
 
 items!(SerializeSeq, serialize_element; SerializeTuple, serialize_element; SerializeTupleStruct, serialize_field);
 
-/// The members of a dictionary; none if that is nested too deep.
+/// The members of a dictionary; `None` if the dictionary is nested too deeply.
 struct Members<'a> {
     dict: Option<Dict<'a>>,
-    /// Of the next value of a map.
+    /// The key of the next value of a map.
     key: String,
 }
 
@@ -263,10 +263,9 @@ impl SerializeMap for Members<'_> {
     }
 }
 
-/// The content of a variant with several fields: the one member of a dictionary, which ends when
-/// this is dropped.
+/// The content of a variant with several fields: a dictionary with one member, which ends on drop.
 struct Variant<'a> {
-    /// The member; nothing if it is nested too deep.
+    /// The member; `None` if it is nested too deeply.
     member: Option<(Annotation<'a>, Mark)>,
 }
 

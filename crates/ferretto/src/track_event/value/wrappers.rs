@@ -1,12 +1,12 @@
-//! Wrappers that say how a value is to be written.
+//! Wrappers that select how a value is written.
 
 use std::error::Error;
 use std::fmt;
 
 use super::annotation::{Annotation, Argument};
 
-/// The value as its `Display` implementation shows it; written in place, without a `String`
-/// between.
+/// Wraps a value to be written by its `Display` implementation. The text is written in place,
+/// without an intermediate `String`.
 ///
 /// ```
 /// let version = std::process::id();
@@ -17,8 +17,8 @@ pub const fn display<T: fmt::Display>(value: T) -> Displayed<T> {
     Displayed(value)
 }
 
-/// The value as its `Debug` implementation shows it, on one line; written in place, without a
-/// `String` between.
+/// Wraps a value to be written by its `Debug` implementation, on one line. The text is written in
+/// place, without an intermediate `String`.
 ///
 /// ```
 /// let range = 3..7;
@@ -29,7 +29,7 @@ pub const fn debug<T: fmt::Debug>(value: T) -> Debugged<T> {
     Debugged(value)
 }
 
-/// Bytes, as text: printable ASCII as it is, `\xff` and the like for the rest.
+/// Wraps bytes to be written as text: printable ASCII unchanged, other bytes as `\xff`.
 ///
 /// ```
 /// let line: std::borrow::Cow<'_, [u8]> = b"GET /\r\n".into();
@@ -40,7 +40,7 @@ pub const fn bytes<T: AsRef<[u8]>>(value: T) -> Bytes<T> {
     Bytes(value)
 }
 
-/// An error with its causes: `cannot load: no such file`.
+/// Wraps an error to be written with its causes: `cannot load: no such file`.
 ///
 /// ```
 /// if let Err(error) = "x".parse::<f32>() {
@@ -52,19 +52,19 @@ pub const fn error(value: &dyn Error) -> ErrorChain<'_> {
     ErrorChain(value)
 }
 
-/// Made by [`display`].
+/// A value to be displayed. See [`display`].
 #[derive(Clone, Copy, Debug)]
 pub struct Displayed<T>(T);
 
-/// Made by [`debug`].
+/// A value to be printed by its `Debug` implementation. See [`debug`].
 #[derive(Clone, Copy, Debug)]
 pub struct Debugged<T>(T);
 
-/// Made by [`bytes`].
+/// Bytes to be written as text. See [`bytes`].
 #[derive(Clone, Copy, Debug)]
 pub struct Bytes<T>(T);
 
-/// Made by [`error`].
+/// An error to be written with its causes. See [`error`].
 #[derive(Clone, Copy, Debug)]
 pub struct ErrorChain<'a>(&'a dyn Error);
 
@@ -72,7 +72,7 @@ impl fmt::Display for ErrorChain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)?;
         let mut next = self.0.source();
-        // A chain this long can only be a circle.
+        // A longer chain must be a cycle.
         for _ in 0..64 {
             let Some(error) = next else { break };
             write!(f, ": {error}")?;
