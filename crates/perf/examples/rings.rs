@@ -15,14 +15,14 @@ use ferretto_proto::{Message, MessageField, PerfEventConfig};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
-/// The totals of all records read.
+/// The sums over all records.
 #[derive(Default)]
 struct Sum {
     samples: u64,
     others: u64,
     lost: u64,
     stack_bytes: u64,
-    /// A copy of the last stack, as who unwinds it needs one.
+    /// A copy of the last stack, as an unwinder needs it.
     stack: Vec<u8>,
 }
 

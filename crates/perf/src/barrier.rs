@@ -1,10 +1,10 @@
-//! Doing something once everything before it is through.
+//! Barriers: actions that follow everything sent before.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use ferretto_client::InstanceId;
 
-/// One run of a data source. Unlike the service's number of the instance it is never used again.
+/// The key of a run of a data source. Unlike instance ids, keys are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SourceKey(pub(crate) u64);
 
@@ -16,19 +16,19 @@ pub(crate) enum Action {
         request: u64,
         sources: Vec<SourceKey>,
     },
-    /// End the source and say so.
+    /// Stop the source and report that.
     Stop {
         source: SourceKey,
         instance: InstanceId,
     },
 }
 
-/// Travels along every way on which samples reach the writer. When it has arrived on all of them,
-/// everything before it has been written.
+/// A barrier in the queues, sent on every path by which samples reach the writer. When it has
+/// arrived on all paths, everything before it has been written.
 #[derive(Debug)]
 pub(crate) struct Barrier {
     missing: AtomicUsize,
-    /// It has been done, or nobody waits for it any more.
+    /// Set once the action has been carried out or cancelled.
     is_claimed: AtomicBool,
     pub(crate) action: Action,
 }
@@ -42,12 +42,12 @@ impl Barrier {
         }
     }
 
-    /// It has arrived on one more way; whether that was the last.
+    /// Notes the arrival on one more path. Returns true if it was the last one.
     pub(crate) fn arrives(&self) -> bool {
         self.missing.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Returns whether the caller has to carry out the action, which is so once.
+    /// Returns true, once, if the caller must carry out the action.
     pub(crate) fn claim(&self) -> bool {
         !self.is_claimed.swap(true, Ordering::AcqRel)
     }

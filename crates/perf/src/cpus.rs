@@ -4,10 +4,10 @@ use std::fs;
 
 use crate::config::{Kernel, Plan};
 
-/// More CPUs than this no kernel has; absurd lists are cut here.
+/// More CPUs than any kernel supports; longer lists are cut.
 const MAX_CPUS: u32 = 8192;
 
-/// Numbers in a list such as `0,2-4`, ascending.
+/// Parses a list such as `0,2-4` to ascending numbers.
 pub(crate) fn parse_list(text: &str) -> Vec<u32> {
     let mut numbers = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
@@ -22,13 +22,13 @@ pub(crate) fn parse_list(text: &str) -> Vec<u32> {
     numbers
 }
 
-/// The CPUs that are online now, ascending.
+/// Returns the online CPUs, ascending.
 pub fn online(kernel: &Kernel) -> Vec<u32> {
     let root = kernel.sysfs.join("devices/system/cpu");
     if let Ok(text) = fs::read_to_string(root.join("online")) {
         return parse_list(&text);
     }
-    // Without that file: those with a directory, unless they say that they are offline.
+    // Without that file: those with a directory, except those marked as offline.
     let entries = fs::read_dir(&root).into_iter().flatten().flatten();
     let mut cpus: Vec<u32> = entries
         .filter_map(|entry| {
@@ -52,10 +52,10 @@ pub fn online(kernel: &Kernel) -> Vec<u32> {
 }
 
 impl Plan {
-    /// The CPUs to count on: those that are online now, that the config asks for, and on which all
-    /// events count.
+    /// Returns the CPUs to count on: those that are online, selected by the config, and supported
+    /// by all events.
     ///
-    /// To follow CPUs that come and go, ask now and then, and open or drop a
+    /// To follow CPU hotplug, call this regularly, and open or drop a
     /// [`Reader`](crate::event::Reader).
     pub fn online_cpus(&self, kernel: &Kernel) -> Vec<u32> {
         let cpus = &self.cpus;
@@ -76,8 +76,8 @@ impl Plan {
     }
 }
 
-/// Number and Arm id of each CPU in `/proc/cpuinfo`: implementer, part, variant and revision in
-/// hexadecimal digits.
+/// Returns the number and Arm id of each CPU in `/proc/cpuinfo`: implementer, part, variant and
+/// revision in hexadecimal digits.
 fn arm_ids(kernel: &Kernel) -> Vec<(u32, String)> {
     let text = fs::read_to_string(kernel.procfs.join("cpuinfo")).unwrap_or_default();
     text.split("\n\n").filter_map(arm_id).collect()

@@ -1,6 +1,6 @@
 //! The callstack profiler.
 //!
-//! Three kinds of threads, joined by queues:
+//! Three kinds of threads, connected by queues:
 //!
 //! ```text
 //!  kernel            producer's thread          "stack-unwinding", one or more       "perf-writer"
@@ -11,17 +11,17 @@
 //!                             └────────── Message: samples without callstack, losses ──────────┘
 //! ```
 //!
-//! - The producer's thread speaks with the service (`producer`) and runs the data sources
+//! - The producer's thread communicates with the service (`producer`) and runs the data sources
 //!   (`source`). It never waits: a data source has a bounded number of places in the unwinders'
-//!   queues, and a sample that finds none is told as skipped.
-//! - Each process belongs to one unwinder (`unwinding`), which so needs no locks for its state of
-//!   the process. Unwinders wait for the writer if it falls behind.
-//! - The writer (`output`) alone waits for room in shared memory.
-//! - A sample is a `SampleRecord` as long as it lies in its ring, and from then on one
-//!   `output::Sample`. While it waits for its callstack it is part of an `unwinding::Unwindable`,
-//!   which has the copies of registers and stack.
-//! - Flushes and stops follow the samples: a `barrier` passes through every queue, and the last to
-//!   see it acts.
+//!   queues, and samples beyond that are reported as skipped.
+//! - Each process is assigned to one unwinder (`unwinding`), whose state of the process needs no
+//!   locks. Unwinders wait for the writer if it falls behind.
+//! - Only the writer (`output`) waits for room in shared memory.
+//! - A sample is a `SampleRecord` in its ring, and from then on an `output::Sample`. While it waits
+//!   for its callstack it is part of an `unwinding::Unwindable`, with copies of registers and
+//!   stack.
+//! - Flushes and stops follow the samples: a `barrier` passes through every queue, and its last
+//!   recipient acts.
 
 pub mod config;
 pub mod cpus;

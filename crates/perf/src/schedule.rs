@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// When something periodic is due next. Times are nanoseconds of the monotonic clock.
+/// A periodic timer. Times are nanoseconds of the monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Timer {
     due: u64,
@@ -13,8 +13,8 @@ impl Timer {
         Self { due }
     }
 
-    /// Due at the next point of a grid after `now`. Grids with the same period but another `salt`
-    /// are apart, so that not everything is due at once.
+    /// Returns a timer at the next point of a grid after `now`. Grids with the same period but
+    /// different `salt` are shifted, so that timers do not fire all at once.
     pub(crate) fn next(now: u64, period: Duration, salt: u64) -> Self {
         let period = (period.as_nanos() as u64).max(1);
         let offset = salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) % period;

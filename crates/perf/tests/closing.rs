@@ -1,4 +1,4 @@
-//! The end of a data source leaves nothing behind. Alone in its process, as it looks at all of its
+//! Test that an ended data source leaves nothing behind. Alone in its process, since it checks all
 //! descriptors.
 
 #[path = "daemon/world.rs"]
@@ -14,7 +14,7 @@ use ferretto_proto::perf_events::timebase::Interval;
 
 use crate::world::{World, config, permitted, source, wait_until};
 
-/// Descriptors and mappings of events that this process has.
+/// Returns the numbers of event descriptors and mappings of this process.
 fn events() -> usize {
     let fds = std::fs::read_dir("/proc/self/fd").expect("descriptors");
     let links = fds
@@ -52,7 +52,7 @@ fn perf_053_nothing_is_left_of_a_data_source_that_has_ended() {
         callstack_sampling: callstacks.into(),
         ..Default::default()
     };
-    // The first brings threads that stay.
+    // The first recording starts threads that stay.
     world.record(config(vec![source(&sampled)]), |_| {});
     let before = descriptors();
     let polled = PerfEventConfig {
@@ -67,16 +67,16 @@ fn perf_053_nothing_is_left_of_a_data_source_that_has_ended() {
         world.record(config(vec![source(perf)]), |_| assert!(events() > 0));
         assert_eq!(events(), 0);
     }
-    // Those of processes go with the unwinders' memory of them, a moment later.
+    // The descriptors of processes are closed with the unwinders' state, a moment later.
     wait_until("descriptors are closed", || descriptors() <= before);
-    // Nor is there a timer of it: a profiler that still polled would wake up each millisecond.
+    // Nor does its timer stay: a polling profiler would wake up every millisecond.
     let rested = wakeups();
     std::thread::sleep(Duration::from_millis(100));
     assert!(wakeups() < rested + 50, "{} wake-ups", wakeups() - rested);
     the_service_vanishes(world, &sampled, before);
 }
 
-/// perf_020: with the service all instances go, and nothing of them is left when there is another.
+/// perf_020: without the service all instances end, and none is left at the next service.
 fn the_service_vanishes(mut world: World, sampled: &PerfEventConfig, before: usize) {
     let mut consumer = world.consumer();
     let wanted = config(vec![source(sampled)]);
@@ -90,7 +90,7 @@ fn the_service_vanishes(mut world: World, sampled: &PerfEventConfig, before: usi
     wait_until("descriptors are closed", || descriptors() <= before);
 }
 
-/// Returns how often all threads of this process have gone to sleep by themselves.
+/// Returns the number of voluntary context switches of all threads of this process.
 fn wakeups() -> u64 {
     let threads = std::fs::read_dir("/proc/self/task").expect("threads");
     let statuses = threads

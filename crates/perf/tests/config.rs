@@ -1,4 +1,4 @@
-//! The meaning of configs, and those that are refused.
+//! Tests of the meaning of configs, and of errors in configs.
 
 mod common;
 
@@ -27,7 +27,7 @@ fn accepted(config: &PerfEventConfig) -> Plan {
     plan(config).expect("a plan")
 }
 
-/// Returns the error of a config that is refused.
+/// Returns the error of a rejected config.
 fn refused(config: &PerfEventConfig) -> String {
     plan(config).expect_err("refused").to_string()
 }
@@ -68,7 +68,7 @@ fn pages(pages: u32) -> PerfEventConfig {
     }
 }
 
-/// A config as bytes, with a number that the schema does not have in a field of a nested message.
+/// Encodes a config with an unknown enum value in a field of a nested message.
 fn with_number(path: &[u32], value: u64) -> Vec<u8> {
     let (last, outer) = path.split_last().expect("a path");
     let mut bytes = Vec::new();
@@ -95,7 +95,7 @@ fn perf_001_the_empty_config_counts_time_ten_times_a_second() {
     assert_eq!(sampling.clock, Clock::MonotonicRaw);
     assert_eq!(sampling.ring, RingSize::Auto);
     assert_eq!(sampling.read_period, Duration::from_millis(100));
-    // Two for each that is due, as 10 Hz for 100 ms is one, and one more.
+    // Two for each expected sample, which is one, as 10 Hz for 100 ms, and one more.
     assert_eq!(sampling.samples_per_read, 4);
     assert_eq!(plan.descriptor_timeout, Duration::from_millis(100));
     assert_eq!(plan.cache_clear_period, Duration::from_secs(300));

@@ -1,4 +1,4 @@
-//! The CPUs that a plan counts on.
+//! Tests of the CPUs that a plan counts on.
 
 mod common;
 
@@ -11,7 +11,7 @@ use ferretto_proto::perf_events::{RawEvent, Timebase};
 use ferretto_proto::{Message, PerfEventConfig};
 
 #[test]
-fn a_unit_of_the_whole_machine_counts_where_it_says() {
+fn a_machine_wide_pmu_counts_on_its_cpus() {
     let (_home, kernel) = kernel();
     let event = RawEvent {
         pmu_name: Some(b"uncore".to_vec()),
@@ -53,7 +53,7 @@ fn perf_015_and_018_cpus_that_are_not_there_are_skipped() {
     assert_eq!(of(&[], &[]), [0, 1, 3]);
     assert_eq!(of(&[3, 2, 99, 0], &[]), [0, 3]);
     assert_eq!(of(&[2], &[]), [0; 0]);
-    // Not an Arm: nothing has an id.
+    // Not an Arm machine: no CPU has an id.
     assert_eq!(of(&[], &["41d0", ""]), [0; 0]);
     let block =
         "CPU implementer\t: 0x41\nCPU variant\t: 0x1\nCPU part\t: 0xd0c\nCPU revision\t: 2\n";
@@ -68,7 +68,7 @@ fn perf_015_and_018_cpus_that_are_not_there_are_skipped() {
 fn perf_015_without_the_list_each_cpu_says_whether_it_is_online() {
     let (_home, kernel) = kernel();
     fs::remove_file(kernel.sysfs.join("devices/system/cpu/online")).expect("removed");
-    // The first cannot be switched off, so it says nothing.
+    // The first CPU cannot be switched off, so it has no such file.
     fs::create_dir_all(kernel.sysfs.join("devices/system/cpu/cpu0")).expect("a directory");
     put(&kernel.sysfs, "devices/system/cpu/cpu1/online", "0\n");
     put(&kernel.sysfs, "devices/system/cpu/cpu2/online", "1\n");

@@ -1,4 +1,4 @@
-//! Opening events on this machine.
+//! Tests of opening events on this machine.
 
 mod common;
 
@@ -18,7 +18,7 @@ use ferretto_proto::perf_events::timebase::{Event, Interval};
 use ferretto_proto::perf_events::{Counter, PerfClock, Timebase, Tracepoint};
 use tempfile::TempDir;
 
-/// A machine that says it has these CPUs; the rest is this one.
+/// Returns a simulated machine with these CPUs; everything else is real.
 fn with_cpus(list: &str) -> (TempDir, Kernel) {
     let home = tempfile::tempdir().expect("a directory");
     set_cpus(home.path(), list);
@@ -33,7 +33,7 @@ fn set_cpus(home: &Path, list: &str) {
     common::kernel::put(home, "devices/system/cpu/online", list);
 }
 
-/// Why a plan cannot be opened; nothing if this user may not open anything.
+/// Returns the error of opening a plan; `None` if this user may not open any event.
 fn refused(plan: &Plan, kernel: &Kernel) -> Option<OpenError> {
     opened(&common::plan(&at(10)), None)?;
     Some(open_all(plan, kernel, None).expect_err("refused"))
@@ -52,7 +52,7 @@ fn switches(filter: &str) -> PerfEventConfig {
     })
 }
 
-/// A plan with a tracepoint, unless this user may not see tracepoints.
+/// Returns a plan with a tracepoint, unless this user may not see tracepoints.
 fn if_visible(config: &PerfEventConfig) -> Option<Plan> {
     use ferretto_proto::Message;
     match Plan::new(&config.encode_to_vec(), &Kernel::default()) {
@@ -124,7 +124,7 @@ fn perf_015_absent_cpus_are_skipped_and_with_none_left_nothing_starts() {
 
 #[test]
 fn perf_016_one_cpu_that_fails_fails_all_unless_that_is_to_be_ignored() {
-    // More than any kernel has.
+    // A CPU number beyond the limits of any kernel.
     let (_home, kernel) = with_cpus("0,7777\n");
     let mut config = at(10);
     let Some(refused) = refused(&plan(&config), &kernel) else {
@@ -200,7 +200,7 @@ fn perf_018_arm_ids_elsewhere_leave_no_cpu_and_no_error() {
 }
 
 #[test]
-fn without_hardware_counters_the_message_names_another() {
+fn without_hardware_counters_the_error_suggests_a_software_counter() {
     let config = timebase(Timebase {
         event: counted(Counter::HW_CPU_CYCLES),
         ..Default::default()
@@ -236,7 +236,7 @@ fn a_rate_beyond_the_limit_is_refused_with_the_limit() {
 }
 
 #[test]
-fn processes_that_do_not_exist_are_named() {
+fn the_error_names_nonexistent_processes() {
     let scope = Scope::Processes {
         pids: vec![i32::MAX],
         on_exec: false,
@@ -246,7 +246,7 @@ fn processes_that_do_not_exist_are_named() {
 }
 
 #[test]
-fn rings_grow_with_rate_and_stack_and_are_as_asked_if_asked() {
+fn rings_have_the_configured_size_or_suit_rate_and_stack() {
     let size = |config: &PerfEventConfig, stack| {
         let mut plan = plan(config);
         plan.set_stack_bytes(stack).expect("a size");
@@ -306,7 +306,7 @@ fn perf_045_polled_counters_go_up() {
 }
 
 #[test]
-fn cpus_that_come_and_go_are_followed() {
+fn cpu_hotplug_is_followed() {
     let online = ferretto_perf::cpus::online(&Kernel::default());
     let [first, second, ..] = online[..] else {
         println!("skipped: one CPU");
@@ -332,7 +332,7 @@ fn cpus_that_come_and_go_are_followed() {
     let changes = watch.follow(&plan, &kernel, readers);
     assert_eq!(cpus(readers), [first, second]);
     assert_eq!(changes.failed[0].0, 7777);
-    // It counts already.
+    // It is counting already.
     let new = &mut readers[1];
     let seen = Cell::new(false);
     let until = Instant::now() + PATIENCE;

@@ -1,4 +1,4 @@
-//! More samples than a ring holds.
+//! Tests of more samples than a ring holds.
 
 mod common;
 
@@ -33,7 +33,7 @@ fn perf_054_what_overflows_a_ring_is_accounted_for_and_spoils_nothing() {
         _ => {}
     };
     let until = Instant::now() + PATIENCE;
-    // The kernel reports losses with the next record that fits: so it has to overflow and to be
+    // The kernel reports losses with the next record that fits: so the ring must overflow and be
     // read in turn.
     while lost.get() == 0 {
         assert!(Instant::now() < until, "waited in vain");
@@ -64,7 +64,7 @@ fn a_ring_that_is_half_full_becomes_readable() {
 }
 
 #[test]
-fn a_ring_of_tasks_that_is_half_full_becomes_readable_and_stays_when_they_end() {
+fn a_half_full_ring_of_tasks_becomes_readable_and_outlives_them() {
     let mut child = Command::new("sh")
         .args(["-c", "while :; do :; done"])
         .spawn()
@@ -82,7 +82,7 @@ fn a_ring_of_tasks_that_is_half_full_becomes_readable_and_stays_when_they_end() 
         reader.read(u64::MAX, &mut |_| {});
         let mut fds = [PollFd::new(reader, PollFlags::IN)];
         let at_once = Timespec::default();
-        // That it has filled up since the last time is told once.
+        // The readiness is edge-triggered.
         poll(&mut fds, Some(&at_once)).expect("polled");
         let ready = poll(&mut fds, Some(&at_once)).expect("polled");
         assert_eq!(ready, 0, "{:?}", fds[0].revents());

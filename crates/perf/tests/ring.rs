@@ -1,4 +1,4 @@
-//! Reading rings, those of kernels that misbehave among them.
+//! Tests of reading rings, including those of misbehaving kernels.
 
 mod common;
 
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 const ALL: u64 = u64::MAX;
 
-/// Samples with a count and, if wanted, a copy of the stack.
+/// Returns a format of samples with a count and optionally a stack copy.
 fn format(registers: u64) -> Format {
     Format {
         cpu: 3,
@@ -29,7 +29,7 @@ fn reader(size: usize, start: u64, registers: u64) -> RecordReader<Simulated> {
     RecordReader::new(Simulated::new(size, start), format(registers))
 }
 
-/// A sample of process 1 and thread 2 with two registers and that stack, all of which counts.
+/// Returns a sample of process 1 and thread 2 with two registers and that stack, all of it valid.
 fn sample(time: u64, stack: &[u8]) -> Vec<u8> {
     assert!(stack.len().is_multiple_of(8) && !stack.is_empty());
     let size = stack.len() as u64;
@@ -57,8 +57,8 @@ fn all(reader: &mut RecordReader<Simulated>) -> Vec<String> {
     found
 }
 
-/// Writes samples into a ring, reads some of them now and then, and expects each byte to come out,
-/// or to be accounted for.
+/// Writes samples into a ring, reads some in between, and checks that each is read or reported as
+/// lost.
 fn written_is_read_or_lost(
     size: usize,
     start: u64,
@@ -131,7 +131,7 @@ proptest! {
         };
         let mut memory = Simulated::new(512, start);
         memory.data = contents;
-        // Records that are likely ones.
+        // Records that are probably valid.
         for at in (0..512).step_by(64) {
             memory.data[at + 1..at + 4].fill(0);
             memory.data[at] %= 18;
@@ -202,7 +202,7 @@ fn perf_023_lost_throttled_and_unknown_records_are_told_and_passed() {
 }
 
 #[test]
-fn tasks_mappings_and_switches_are_told() {
+fn tasks_mappings_and_switches_are_read() {
     let mut reader = reader(1 << 16, 0, 0);
     let memory = reader.memory_mut();
     let task = [halves(&[10, 9, 11, 8]), words(&[100]), id(100)].concat();
@@ -280,7 +280,7 @@ fn perf_024_a_header_without_a_size_is_passed() {
         let found = all(&mut ring);
         assert!(found[0].starts_with("Sample"), "{found:?}");
         assert_eq!(found[1..], ["Malformed { bytes: 32 }"]);
-        // And it goes on.
+        // Reading continues.
         ring.memory_mut().write(&sample(2, &[1; 8]));
         assert!(all(&mut ring)[0].starts_with("Sample"));
     }
@@ -291,7 +291,7 @@ fn perf_024_a_head_beyond_the_ring_is_passed() {
     let mut ring = reader(1024, 40, 3);
     ring.memory_mut().head = 40 + 1032;
     assert_eq!(all(&mut ring), ["Malformed { bytes: 1032 }"]);
-    // Back, as far as a number can go.
+    // The head moves backwards as far as possible.
     ring.memory_mut().head = 8;
     assert_eq!(all(&mut ring).len(), 1);
     ring.memory_mut().write(&sample(2, &[1; 8]));

@@ -1,4 +1,4 @@
-//! Samples of this machine's events.
+//! Tests of samples of this machine's events.
 
 mod common;
 
@@ -11,7 +11,7 @@ use ferretto_proto::perf_event_config::UnwindMode;
 use ferretto_proto::perf_events::Counter;
 use ferretto_proto::perf_events::timebase::Interval;
 
-/// Looks at samples of this process until `wanted` said yes.
+/// Reads samples of this process until `wanted` returns true.
 fn look(opened: &mut ferretto_perf::event::Opened, wanted: impl Fn(&SampleRecord<'_>) -> bool) {
     let found = Cell::new(false);
     let own = std::process::id();
@@ -27,7 +27,7 @@ fn look(opened: &mut ferretto_perf::event::Opened, wanted: impl Fn(&SampleRecord
 }
 
 #[test]
-fn samples_of_whole_cpus_count_on() {
+fn counts_of_whole_cpus_increase() {
     let Some(mut opened) = opened(&plan(&at(1000)), None) else {
         return;
     };
@@ -58,18 +58,19 @@ fn perf_052_followers_and_callstacks_are_there_together() {
         let counted = sample.counts[0] > 0 && sample.counts[3] > 0;
         let registers = sample.registers.expect("a program has registers");
         assert!(registers.get(8).is_some() && registers.get(12).is_none());
-        // The kernel's view of the program, which goes on where the copy of the stack ends.
+        // The kernel's callchain of the program, which continues where the copy of the stack
+        // ends.
         let chain = sample.callchain.user.is_some_and(|chain| !chain.is_empty());
         user.set(user.get() || counted && chain && !sample.stack.is_empty());
         kernel.set(kernel.get() || counted && !sample.callchain.kernel.is_empty());
-        // System calls, so that the kernel is seen too.
+        // System calls, so that there are samples in the kernel.
         let _ = std::fs::read("/proc/self/maps");
         user.get() && kernel.get()
     });
 }
 
 #[test]
-fn own_processes_are_sampled_one_by_one() {
+fn own_processes_are_sampled_individually() {
     let config = with_callstacks(at(1000), UnwindMode::UNWIND_DWARF, false);
     let scope = Scope::Processes {
         pids: vec![std::process::id() as i32],
@@ -89,7 +90,7 @@ fn own_processes_are_sampled_one_by_one() {
 }
 
 #[test]
-fn time_that_no_sample_stands_for_is_known() {
+fn unsampled_time_is_reported() {
     let mut config = at(1);
     config.timebase.get_or_insert_default().interval = Some(Interval::Period(3_600_000_000_000));
     let scope = Scope::Processes {

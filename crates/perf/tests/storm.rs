@@ -1,5 +1,4 @@
-//! A storm of processes that end at once. Alone in its process, as it looks at all of its
-//! descriptors.
+//! Test of a storm of short-lived processes. Alone in its process, since it checks all descriptors.
 
 #[path = "daemon/recording.rs"]
 #[allow(dead_code, reason = "shared with other tests")]
@@ -28,7 +27,7 @@ fn descriptors() -> usize {
 }
 
 #[test]
-fn every_sample_of_a_fork_storm_is_accounted_for_and_nothing_is_kept() {
+fn every_sample_of_a_fork_storm_is_counted_and_no_descriptor_leaks() {
     if permitted(|| Some(())).is_none() {
         return;
     }
@@ -67,7 +66,7 @@ fn every_sample_of_a_fork_storm_is_accounted_for_and_nothing_is_kept() {
         .iter()
         .filter(|read| ours(read) && read.pid() != other.pid());
     assert!(children.clone().any(|read| read.pid() != parent.pid()));
-    // Descriptors of the children are closed with them, also while it samples on.
+    // The descriptors of child processes are closed with them, while sampling continues.
     let before = descriptors();
     world.record(config(vec![source(&perf)]), |_| {
         wait_until("many more children", || {

@@ -1,8 +1,8 @@
-//! The rights of users without privileges over their own processes, and the advice they get
+//! Tests of unprivileged users: their access to their own processes, and the advice they get
 //! otherwise.
 //!
-//! Each test runs itself again as a user of its own: the kernel's limit on locked memory is shared
-//! by all processes of a user.
+//! Each test runs itself again as a separate user, since the kernel's limit on locked memory is
+//! shared by all processes of a user.
 
 mod common;
 
@@ -21,7 +21,7 @@ use ferretto_proto::PerfEventConfig;
 use ferretto_proto::perf_event_config::UnwindMode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Runs `inner` as a user without privileges: in a process of its own if this is root.
+/// Runs `inner` as an unprivileged user: in a separate process if this one is root.
 fn unprivileged(name: &str, user: u32, inner: fn()) {
     if !rustix::process::geteuid().is_root() {
         return inner();
@@ -29,8 +29,8 @@ fn unprivileged(name: &str, user: u32, inner: fn()) {
     let home = tempfile::tempdir().expect("a directory");
     fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).expect("permissions");
     let program = home.path().join("test");
-    // By another process: a program that is open for writing in this one, or a child that another
-    // test is just starting, cannot be run.
+    // Copied by another process: a program that is open for writing, here or in a child that
+    // another test is just starting, cannot be executed.
     let mut copy = Command::new("cp");
     copy.arg(std::env::current_exe().expect("a path"));
     assert!(copy.arg(&program).status().expect("cp").success());
@@ -60,7 +60,7 @@ fn of_pid(mut config: PerfEventConfig, pid: u32) -> PerfEventConfig {
     config
 }
 
-/// Returns whether users may observe their own processes here.
+/// Returns true if users may observe their own processes here.
 fn may_observe() -> bool {
     let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     let may = level.trim().parse::<i32>().is_ok_and(|level| level <= 2);
@@ -71,8 +71,8 @@ fn may_observe() -> bool {
 }
 
 #[test]
-fn ones_own_process_is_sampled() {
-    unprivileged("ones_own_process_is_sampled", 61_001, || {
+fn own_processes_are_sampled() {
+    unprivileged("own_processes_are_sampled", 61_001, || {
         if !may_observe() {
             return;
         }
@@ -86,7 +86,7 @@ fn ones_own_process_is_sampled() {
                 on_exec: false
             }
         );
-        // Processes that it starts from now on belong to it.
+        // Its future child processes are included.
         let mut child = Command::new("sh")
             .args(["-c", "while :; do :; done"])
             .spawn()
@@ -117,61 +117,57 @@ fn ones_own_process_is_sampled() {
 }
 
 #[test]
-fn a_program_is_sampled_from_when_it_is_executed() {
-    unprivileged(
-        "a_program_is_sampled_from_when_it_is_executed",
-        61_002,
-        || {
-            if !may_observe() {
-                return;
-            }
-            let mut child = Command::new("sh")
-                .args(["-c", "read line; exec sh -c 'while :; do :; done'"])
-                .stdin(Stdio::piped())
-                .spawn()
-                .expect("a shell");
-            let scope = Scope::Processes {
-                pids: vec![child.id() as i32],
-                on_exec: true,
-            };
-            let plan = plan(&dwarf(1000));
-            let mut opened = open_all(&plan, &Kernel::default(), Some(&scope)).expect("opened");
-            assert!(
-                opened.user_only
-                    || !opened
-                        .notices
-                        .iter()
-                        .any(|notice| notice.contains("kernel's part"))
-            );
-            let mut input = child.stdin.take().expect("a pipe");
-            input.write_all(b"go\n").expect("written");
-            let (executed, seen) = (Cell::new(false), Cell::new(0));
-            let pid = child.id();
-            observe(
-                &mut opened,
-                |record| match record {
-                    Record::Comm { pid: of, exec, .. } if of == pid => {
-                        executed.set(executed.get() || exec)
-                    }
-                    Record::Sample(sample) => {
-                        assert_eq!(sample.pid, pid);
-                        seen.set(seen.get() + 1);
-                    }
-                    _ => {}
-                },
-                || seen.get() > 2,
-            );
-            assert!(executed.get());
-            child.kill().expect("killed");
-            child.wait().expect("ended");
-        },
-    );
+fn a_program_is_sampled_from_its_execution_on() {
+    unprivileged("a_program_is_sampled_from_its_execution_on", 61_002, || {
+        if !may_observe() {
+            return;
+        }
+        let mut child = Command::new("sh")
+            .args(["-c", "read line; exec sh -c 'while :; do :; done'"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        let scope = Scope::Processes {
+            pids: vec![child.id() as i32],
+            on_exec: true,
+        };
+        let plan = plan(&dwarf(1000));
+        let mut opened = open_all(&plan, &Kernel::default(), Some(&scope)).expect("opened");
+        assert!(
+            opened.user_only
+                || !opened
+                    .notices
+                    .iter()
+                    .any(|notice| notice.contains("kernel's part"))
+        );
+        let mut input = child.stdin.take().expect("a pipe");
+        input.write_all(b"go\n").expect("written");
+        let (executed, seen) = (Cell::new(false), Cell::new(0));
+        let pid = child.id();
+        observe(
+            &mut opened,
+            |record| match record {
+                Record::Comm { pid: of, exec, .. } if of == pid => {
+                    executed.set(executed.get() || exec)
+                }
+                Record::Sample(sample) => {
+                    assert_eq!(sample.pid, pid);
+                    seen.set(seen.get() + 1);
+                }
+                _ => {}
+            },
+            || seen.get() > 2,
+        );
+        assert!(executed.get());
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+    });
 }
 
 #[test]
-fn observing_everything_is_refused_with_what_to_ask_for() {
+fn observing_everything_is_refused_with_advice() {
     unprivileged(
-        "observing_everything_is_refused_with_what_to_ask_for",
+        "observing_everything_is_refused_with_advice",
         61_003,
         || {
             let kernel = Kernel::default();
@@ -195,13 +191,13 @@ fn observing_everything_is_refused_with_what_to_ask_for() {
 }
 
 #[test]
-fn where_nothing_is_permitted_the_message_says_what_to_ask_for() {
+fn the_error_has_advice_if_nothing_is_permitted() {
     unprivileged(
-        "where_nothing_is_permitted_the_message_says_what_to_ask_for",
+        "the_error_has_advice_if_nothing_is_permitted",
         61_004,
         || {
-            // A process of root is refused as all are at level 3; and that this is the level it
-            // says here.
+            // A process of root is refused as all processes are at level 3; the simulated setting
+            // states this level.
             let home = tempfile::tempdir().expect("a directory");
             common::kernel::put(home.path(), "sys/kernel/perf_event_paranoid", "3\n");
             common::kernel::put(home.path(), "1/task/1/comm", "init");
@@ -273,9 +269,9 @@ fn perf_019_rings_shrink_to_what_may_be_locked_and_then_fail() {
 }
 
 #[test]
-fn the_limit_of_open_files_is_raised_as_far_as_it_may_be() {
+fn the_limit_of_open_files_is_raised_to_the_hard_limit() {
     unprivileged(
-        "the_limit_of_open_files_is_raised_as_far_as_it_may_be",
+        "the_limit_of_open_files_is_raised_to_the_hard_limit",
         61_006,
         || {
             if !may_observe() {

@@ -1,32 +1,32 @@
-//! Why a config is refused.
+//! Errors of configs.
 
 use std::path::PathBuf;
 
-/// The reason why a config is refused: the field, its fault, and a remedy.
+/// The reason why a config is rejected: the field, the problem, and a remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The bytes are no `PerfEventConfig`.
+    /// The bytes are not a `PerfEventConfig`.
     #[error("perf_event_config could not be parsed: {0}")]
     Malformed(String),
-    /// A counter that is not in the enumeration, or `UNKNOWN_COUNTER`.
+    /// The counter is not in the enumeration, or is `UNKNOWN_COUNTER`.
     #[error(
         "{field}.counter: {value} is not a known PerfEvents.Counter; the software counters are 1 to 9 and 20, the hardware counters 10 to 19"
     )]
     UnknownCounter {
         /// `timebase` or `followers[N]`.
         field: String,
-        /// The number found.
+        /// The value.
         value: u64,
     },
-    /// A tracepoint without group or name.
+    /// The tracepoint lacks a group or a name.
     #[error(
         "{field}.tracepoint.name: {name:?} is not of the form \"group:name\" or \"group/name\", such as \"sched:sched_switch\""
     )]
     BadTracepointName {
         /// `timebase` or `followers[N]`.
         field: String,
-        /// The name found.
+        /// The name.
         name: String,
     },
     /// The kernel has no such tracepoint, or does not show it.
@@ -40,34 +40,34 @@ pub enum ConfigError {
         name: String,
         /// Its group.
         group: String,
-        /// The reason why it was not possible.
+        /// The reason why the lookup failed.
         reason: String,
     },
-    /// A filter that holds a zero byte, which the kernel cannot be told.
+    /// The filter contains a zero byte, which cannot be passed to the kernel.
     #[error("{field}.tracepoint.filter holds a zero byte")]
     BadFilter {
         /// `timebase` or `followers[N]`.
         field: String,
     },
-    /// A raw event with two types.
+    /// The raw event has two types.
     #[error("{field}.raw_event sets both type and pmu_name: leave one of them out")]
     TypeAndPmuName {
         /// `timebase` or `followers[N]`.
         field: String,
     },
-    /// A raw event of a PMU that does not exist.
+    /// The PMU of the raw event does not exist.
     #[error("{field}.raw_event.pmu_name: {name:?} is not a performance monitoring unit of this machine ({reason}); `ls {}` lists them", directory.display())]
     NoSuchPmu {
         /// `timebase` or `followers[N]`.
         field: String,
-        /// The name found.
+        /// The name.
         name: String,
-        /// The reason why it was not possible.
+        /// The reason why the lookup failed.
         reason: String,
-        /// The directory that lists them.
+        /// The directory of all PMUs.
         directory: PathBuf,
     },
-    /// More followers than a group of events may have.
+    /// There are more followers than a group of events can have.
     #[error("followers: {count} are more than the {limit} that one group may have")]
     TooManyFollowers {
         /// Their number.
@@ -75,31 +75,31 @@ pub enum ConfigError {
         /// The largest number allowed.
         limit: usize,
     },
-    /// An unwinding mode that is not in the enumeration.
+    /// The unwinding mode is not in the enumeration.
     #[error(
         "callstack_sampling.user_frames: {value} is not a known UnwindMode; 1 skips user frames, 2 is DWARF, 3 frame pointers, 4 frame pointers followed by the kernel"
     )]
     UnknownUnwindMode {
-        /// The number found.
+        /// The value.
         value: u64,
     },
-    /// A ring that is not a power of two of pages.
+    /// The size of the ring is not a power of two.
     #[error("ring_buffer_pages: {pages} is not a power of two; the nearest are {} and {}", below(*pages), above(*pages))]
     RingNotPowerOfTwo {
-        /// The number found.
+        /// The size in pages.
         pages: u32,
     },
-    /// A ring that no kernel gives.
+    /// The ring is larger than any kernel allows.
     #[error(
         "ring_buffer_pages: {pages} is more than the {limit} pages that one ring may have here"
     )]
     RingTooLarge {
-        /// The number found.
+        /// The size in pages.
         pages: u32,
-        /// The most there may be.
+        /// The largest allowed size.
         limit: u32,
     },
-    /// A field that makes no sense for counters that are polled.
+    /// The field does not apply to polled counters.
     #[error(
         "{field} cannot be combined with timebase.poll_period_ms: a polled counter has neither callstacks nor a ring buffer; leave it out, or sample by frequency or period"
     )]
@@ -107,22 +107,22 @@ pub enum ConfigError {
         /// The field.
         field: &'static str,
     },
-    /// The kernel cannot stamp tracepoints with this clock.
+    /// The kernel does not support this clock for tracepoints.
     #[error(
         "timebase.timestamp_clock: the kernel cannot stamp {event} with {clock} (only software counters can use it); use PERF_CLOCK_MONOTONIC_RAW (the default) or PERF_CLOCK_MONOTONIC"
     )]
     ClockNotPossible {
-        /// The clock, as in the schema.
+        /// The name of the clock in the schema.
         clock: &'static str,
         /// The event, such as `tracepoint sched:sched_switch`.
         event: String,
     },
-    /// A copy of the stack of a size that the kernel refuses.
+    /// The kernel does not support this size of stack copies.
     #[error(
         "a stack copy of {bytes} bytes is not possible: it takes a multiple of 8 from 8 to 65528"
     )]
     BadStackSize {
-        /// The size asked for.
+        /// The requested size.
         bytes: u32,
     },
 }

@@ -1,4 +1,4 @@
-//! One event that the kernel counts.
+//! Events that the kernel counts.
 
 use std::ffi::CString;
 
@@ -7,22 +7,22 @@ use ferretto_proto::perf_events::{Counter, EventModifier};
 /// An event for the kernel to count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// The name the config gives it; empty if none. Bytes, as it is only passed on.
+    /// The name in the config, possibly empty. Bytes, as it is only passed on.
     pub name: Vec<u8>,
     /// The kind of event that the config asked for.
     pub kind: EventKind,
-    /// In which of the CPU's modes to count.
+    /// The CPU modes in which the event is counted.
     pub modifiers: Modifiers,
-    /// The kernel's number of the kind of event (`perf_event_attr.type`).
+    /// The type of the event (`perf_event_attr.type`).
     pub r#type: u32,
-    /// The kernel's number of the event (`perf_event_attr.config`).
+    /// The config of the event (`perf_event_attr.config`).
     pub config: u64,
-    /// More of it.
+    /// The second word of the config (`perf_event_attr.config1`).
     pub config1: u64,
-    /// More of it.
+    /// The third word of the config (`perf_event_attr.config2`).
     pub config2: u64,
-    /// The only CPUs on which its PMU counts, for the whole machine or for its own kind of core;
-    /// any if `None`.
+    /// The CPUs on which the PMU counts, for the whole machine or for its kind of core; any CPU if
+    /// `None`.
     pub cpus: Option<Vec<u32>>,
 }
 
@@ -33,28 +33,28 @@ pub enum EventKind {
     Counter(Counter),
     /// A static tracepoint of the kernel.
     Tracepoint {
-        /// As written in the config.
+        /// The name as written in the config.
         name: Vec<u8>,
         /// The kernel's filter expression; empty if none.
         filter: CString,
     },
-    /// Numbers for the kernel.
+    /// A raw event.
     Raw,
 }
 
-/// In which modes of the CPU an event counts. Nothing is excluded by default.
+/// The CPU modes in which an event is counted. By default none is excluded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Modifiers {
-    /// Not in user space.
+    /// Set if user space is excluded.
     pub exclude_user: bool,
-    /// Not in the kernel.
+    /// Set if the kernel is excluded.
     pub exclude_kernel: bool,
-    /// Not in a hypervisor.
+    /// Set if hypervisors are excluded.
     pub exclude_hypervisor: bool,
 }
 
 impl Modifiers {
-    /// Counting in the modes that are named, or everywhere if none is.
+    /// Counts only in the given modes, or everywhere if there are none.
     pub(super) fn new(modifiers: &[EventModifier]) -> Self {
         let counts = |modifier| modifiers.contains(&modifier);
         let user = counts(EventModifier::EVENT_MODIFIER_COUNT_USERSPACE);
@@ -79,7 +79,7 @@ impl Event {
     /// The kernel's `PERF_TYPE_TRACEPOINT`.
     pub(crate) const TRACEPOINT: u32 = 2;
 
-    /// A software or hardware counter; `None` for the value that stands for none.
+    /// Creates a software or hardware counter; `None` for `UNKNOWN_COUNTER`.
     pub(super) fn counter(counter: Counter) -> Option<Self> {
         let (r#type, config) = encoding(counter)?;
         Some(Self {
@@ -94,7 +94,7 @@ impl Event {
         })
     }
 
-    /// The kernel's filter expression, if there is one.
+    /// Returns the kernel's filter expression, if there is one.
     pub fn filter(&self) -> Option<&CString> {
         match &self.kind {
             EventKind::Tracepoint { filter, .. } if !filter.is_empty() => Some(filter),
@@ -116,19 +116,19 @@ impl Event {
         }
     }
 
-    /// Returns whether the CPU has to count it: `PERF_TYPE_HARDWARE`, `PERF_TYPE_HW_CACHE` or
+    /// Returns true if the CPU must count the event: `PERF_TYPE_HARDWARE`, `PERF_TYPE_HW_CACHE` or
     /// `PERF_TYPE_RAW`.
     pub(crate) fn needs_hardware(&self) -> bool {
         matches!(self.r#type, Self::HARDWARE | 3 | 4)
     }
 
-    /// Returns whether it counts time, in nanoseconds.
+    /// Returns true if the event counts nanoseconds.
     pub(crate) fn counts_nanoseconds(&self) -> bool {
         self.r#type == Self::SOFTWARE && self.config <= 1
     }
 }
 
-/// The name by which trace viewers and `perf` call a counter.
+/// Returns the name of a counter in trace viewers and `perf`.
 pub(crate) fn counter_name(counter: Counter) -> &'static str {
     match counter {
         Counter::UNKNOWN_COUNTER => "unknown",
@@ -155,8 +155,8 @@ pub(crate) fn counter_name(counter: Counter) -> &'static str {
     }
 }
 
-/// Type and config as in the kernel's `perf_hw_id` and `perf_sw_ids`. The schema's numbers are
-/// others.
+/// Returns type and config as in the kernel's `perf_hw_id` and `perf_sw_ids`, which differ from the
+/// schema's numbers.
 fn encoding(counter: Counter) -> Option<(u32, u64)> {
     let software = |config| Some((Event::SOFTWARE, config));
     let hardware = |config| Some((Event::HARDWARE, config));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 /// The kernel's files that a plan reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
-    /// Places where tracefs may be mounted; the first usable one counts.
+    /// The possible mount points of tracefs; the first usable one is used.
     pub tracefs: Vec<PathBuf>,
     /// `/sys`.
     pub sysfs: PathBuf,
@@ -14,7 +14,7 @@ pub struct Kernel {
 }
 
 impl Default for Kernel {
-    /// This machine's.
+    /// Returns the paths of this machine.
     fn default() -> Self {
         Self {
             tracefs: vec![

@@ -1,8 +1,8 @@
-//! From the config of a `linux.perf` data source to a plan that has been checked.
+//! The validated plan of a `linux.perf` data source, made from its config.
 //!
-//! [`Plan::new`] is the only place that reads a `PerfEventConfig`: defaults, the old-style fields
-//! and every rejection are here. Numbers from the kernel's files (tracepoint ids, PMU types) are
-//! looked up below the roots of a [`Kernel`], so tests bring their own.
+//! Only [`Plan::new`] reads a `PerfEventConfig`: defaults, deprecated fields and all validation are
+//! here. Numbers in the kernel's files (tracepoint ids, PMU types) are looked up below the roots of
+//! a [`Kernel`], so that tests can provide their own.
 
 mod error;
 mod event;

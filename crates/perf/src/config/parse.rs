@@ -1,4 +1,4 @@
-//! Reading a `PerfEventConfig`.
+//! Parsing of a `PerfEventConfig`.
 
 use std::time::Duration;
 
@@ -18,24 +18,23 @@ const DEFAULT_FREQUENCY: u64 = 10;
 const DEFAULT_READ_PERIOD_MS: u32 = 100;
 const DEFAULT_DESCRIPTOR_TIMEOUT_MS: u32 = 100;
 const DEFAULT_CACHE_CLEAR_PERIOD_MS: u32 = 300_000;
-/// Bytes of the stack that upstream asks the kernel to copy.
+/// The size of the stack copy that upstream requests.
 const DEFAULT_STACK_BYTES: u32 = 65_536 - 256;
-/// Pages of a ring in upstream if the config does not say; here they only count for the limit of
-/// samples per read.
+/// Upstream's default size of a ring in pages; used here only for the limit of samples per read.
 const DEFAULT_RING_PAGES: u32 = 256;
-/// 1 GiB of pages of 4 KiB, for each CPU.
+/// 1 GiB of 4 KiB pages for each CPU.
 const MAX_RING_PAGES: u32 = 1 << 18;
-/// Each costs a descriptor on each CPU, and 8 bytes in every sample.
+/// Each follower takes a descriptor on each CPU, and 8 bytes in every sample.
 const MAX_FOLLOWERS: usize = 64;
 
 impl Plan {
-    /// Reads and checks the config of a data source.
+    /// Parses and validates the config of a data source.
     ///
     /// # Errors
     ///
-    /// If the config asks for something that is malformed, contradictory or not there; the message
-    /// names the field and a remedy. The kernel's permission is checked only when the events are
-    /// opened.
+    /// Fails if the config is malformed or contradictory, or refers to something that does not
+    /// exist; the message names the field and a remedy. Permissions are checked only when the
+    /// events are opened.
     pub fn new(config: &[u8], kernel: &Kernel) -> Result<Self, ConfigError> {
         let config = PerfEventConfig::decode_from_slice(config)
             .map_err(|error| ConfigError::Malformed(error.to_string()))?;
@@ -78,7 +77,7 @@ impl Plan {
     }
 }
 
-/// A number, unless it is the zero that stands for the default.
+/// Returns the number unless it is zero, which stands for the default.
 fn set(value: Option<u32>) -> Option<u32> {
     value.filter(|&value| value != 0)
 }
@@ -87,7 +86,7 @@ fn milliseconds(value: Option<u32>, default: u32) -> Duration {
     Duration::from_millis(set(value).unwrap_or(default).into())
 }
 
-/// Timebase, followers, and notices about them for the user.
+/// Resolves timebase and followers, with notices for the user.
 fn events(
     config: &PerfEventConfig,
     kernel: &Kernel,
@@ -110,8 +109,8 @@ fn events(
     Ok((timebase, followers, resolver.notices))
 }
 
-/// Reads which callstacks are wanted, and of which processes. Configs of the old style have their
-/// own fields for that.
+/// Reads the callstack options and the process filter. Configs of the old style have separate
+/// fields for them.
 fn callstacks(config: &PerfEventConfig) -> Result<(Callstacks, TargetFilter), ConfigError> {
     let old_style = config.all_cpus == Some(true);
     let asked = config.callstack_sampling.as_option();
@@ -165,7 +164,7 @@ fn sampling(config: &PerfEventConfig, callstacks: Callstacks) -> Result<Mode, Co
             let due = frequency.saturating_mul(read_period_ms.into()) / 1000;
             due.saturating_add(1).saturating_mul(2)
         }
-        // No ring holds more than this, as a sample has more than one word.
+        // A ring cannot contain more samples, since a sample has more than one word.
         Interval::Period(_) => {
             let pages = match ring {
                 RingSize::Pages(pages) => pages,
@@ -220,7 +219,8 @@ fn clock(asked: Option<PerfClock>) -> Clock {
     }
 }
 
-/// The kernel stamps all but its software counters only with clocks that can be read at any moment.
+/// Checks the clock of samples. For all but its software counters, the kernel supports only clocks
+/// that can be read in any context.
 fn check_clock<'a>(
     clock: Clock,
     mut events: impl Iterator<Item = &'a Event>,

@@ -7,100 +7,101 @@ use ferretto_wire::Value;
 
 use super::{ConfigError, Event, TargetFilter};
 
-/// The largest copy of a stack the kernel makes: below 64 KiB, in words.
+/// The largest stack copy that the kernel makes: below 64 KiB, in whole words.
 pub const MAX_STACK_BYTES: u32 = 65_528;
 
-/// The plan of a `linux.perf` data source: the config with every default filled in and every event
+/// The plan of a `linux.perf` data source: the config with all defaults set and all events
 /// resolved.
 ///
-/// Fields are public because the daemon reads nearly all of them; only [`Plan::new`] makes one.
+/// The fields are public because the daemon reads nearly all of them; only [`Plan::new`] creates a
+/// plan.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Plan {
-    /// The event that samples are taken at, or the first that is polled.
+    /// The event that triggers samples, or the first polled event.
     pub timebase: Event,
-    /// Events counted along with it, in the order of the config.
+    /// The events counted together with the timebase, in the order of the config.
     pub followers: Vec<Event>,
-    /// Sampling or polling.
+    /// The mode: sampling or polling.
     pub mode: Mode,
-    /// The callstacks of samples; none when polling.
+    /// The callstacks of samples; none for polling.
     pub callstacks: Callstacks,
-    /// The processes whose samples are wanted.
+    /// The filter of processes.
     pub filter: TargetFilter,
-    /// The CPUs to count on.
+    /// The CPUs on which events are counted.
     pub cpus: Cpus,
-    /// Go on without the CPUs whose events cannot be opened.
+    /// Set to continue without the CPUs whose events cannot be opened.
     pub ignore_open_failure: bool,
-    /// Drop samples when this many bytes of stacks wait to be unwound; upstream's
-    /// `max_enqueued_footprint_kb`.
+    /// The number of bytes of stacks waiting to be unwound above which samples are dropped;
+    /// upstream's `max_enqueued_footprint_kb`.
     pub max_enqueued_bytes: Option<u64>,
-    /// Stop when the daemon's memory (anonymous and swapped) is larger; upstream's
-    /// `max_daemon_memory_kb`.
+    /// The memory of the daemon (anonymous and swapped) above which the data source stops;
+    /// upstream's `max_daemon_memory_kb`.
     pub max_daemon_memory_kb: Option<u32>,
-    /// The time to wait for the maps and the memory of a process.
+    /// The time limit for getting the maps and the memory of a process.
     pub descriptor_timeout: Duration,
-    /// The period after which everything cached for unwinding is forgotten.
+    /// The period after which the unwinding caches are cleared.
     pub cache_clear_period: Duration,
-    /// Android's `target_installed_by`; means nothing on Linux.
+    /// Android's `target_installed_by`, which has no effect on Linux.
     pub target_installed_by: Vec<Vec<u8>>,
-    /// Sentences that the user should read although nothing is wrong.
+    /// Notices for the user that are not errors.
     pub notices: Vec<String>,
 }
 
-/// The way values are taken.
+/// The way in which values are obtained.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Mode {
     /// The kernel writes samples into a ring.
     Sampling(Sampling),
-    /// The counters are read now and then.
+    /// The daemon reads the counters periodically.
     Polling {
-        /// Time between two readings.
+        /// The time between two readings.
         period: Duration,
     },
 }
 
-/// The way samples are taken.
+/// The parameters of sampling.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sampling {
-    /// When.
+    /// The interval between samples.
     pub interval: Interval,
     /// The clock of [`Sample::time`](crate::record::Sample::time).
     pub clock: Clock,
-    /// Size of the ring of each CPU.
+    /// The size of the ring of each CPU.
     pub ring: RingSize,
-    /// Time between two reads. A ring that fills faster becomes readable
-    /// ([`AsFd`](std::os::fd::AsFd)) before.
+    /// The time between two reads. A ring that fills faster becomes readable before
+    /// ([`AsFd`](std::os::fd::AsFd)).
     pub read_period: Duration,
-    /// The most samples to take from one ring in one read, as upstream limits it: so that one busy
-    /// CPU cannot hold up everything else. Never zero.
+    /// The limit of samples per read of a ring, as in upstream, so that one busy CPU cannot block
+    /// the others. Never zero.
     pub samples_per_read: u64,
-    /// Bytes of the user's stack that the kernel copies into each sample, if it does; see
+    /// The number of bytes of the user stack in each sample, if the stack is copied; see
     /// [`Plan::set_stack_bytes`].
     pub stack_bytes: u32,
-    /// The records to ask for beside samples.
+    /// The records requested besides samples.
     pub side_band: SideBand,
 }
 
-/// When a sample is taken.
+/// The interval between samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interval {
-    /// About this many times a second and CPU; the kernel adjusts the period.
+    /// The target number of samples per second and CPU; the kernel adjusts the period.
     Frequency(u64),
-    /// Each time the timebase has counted this many.
+    /// The number of timebase counts between samples.
     Period(u64),
 }
 
 /// The size of a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RingSize {
-    /// That many pages of the system: a power of two.
+    /// A number of pages, a power of two.
     Pages(u32),
-    /// As large as the rate and the size of samples need; at least upstream's 256 pages if that is
+    /// A size that suits the rate and the size of samples; at least upstream's 256 pages if that is
     /// allowed.
     Auto,
 }
 
-/// A clock for samples.
+/// The clock of samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Clock {
     /// `CLOCK_REALTIME`.
@@ -114,7 +115,7 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// The number of `clock_gettime(2)`.
+    /// Returns the clock id of `clock_gettime(2)`.
     pub fn id(self) -> i32 {
         match self {
             Self::Realtime => 0,
@@ -124,7 +125,7 @@ impl Clock {
         }
     }
 
-    /// The name in the schema's `PerfEvents.PerfClock`.
+    /// Returns the name in the schema's `PerfEvents.PerfClock`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Realtime => "PERF_CLOCK_REALTIME",
@@ -138,63 +139,63 @@ impl Clock {
 /// The callstacks of samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Callstacks {
-    /// The way user frames are found.
+    /// The method of unwinding user frames.
     pub user: UserFrames,
-    /// Set if the kernel gives its own frames.
+    /// Set if the kernel's frames are included.
     pub kernel: bool,
 }
 
 impl Callstacks {
-    /// Returns whether samples have callstacks at all; without them, a source only counts.
+    /// Returns true if samples have callstacks; otherwise the source only counts.
     pub fn sampled(self) -> bool {
         self.kernel || self.user != UserFrames::None
     }
 }
 
-/// The way user frames are found.
+/// The method of unwinding user frames.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum UserFrames {
-    /// Not at all.
+    /// No user frames.
     #[default]
     None,
-    /// From registers and a copy of the stack, by unwinding tables.
+    /// Registers and a copy of the stack, unwound by unwind tables.
     Dwarf,
-    /// From registers and a copy of the stack, by frame pointers.
+    /// Registers and a copy of the stack, unwound by frame pointers.
     FramePointer,
-    /// The kernel follows frame pointers; no registers and no stack are copied.
+    /// The kernel follows frame pointers; registers and the stack are not copied.
     KernelFramePointer,
 }
 
 impl UserFrames {
-    /// Returns whether samples bring registers and a copy of the stack.
+    /// Returns true if samples contain registers and a copy of the stack.
     pub fn copies_stack(self) -> bool {
         matches!(self, Self::Dwarf | Self::FramePointer)
     }
 }
 
-/// Records beside samples, all with a time.
+/// The records besides samples, all with a time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SideBand {
-    /// Fork, exit, and new command names (exec among them).
+    /// Fork, exit, and new command names (including exec).
     pub tasks: bool,
     /// New executable mappings.
     pub mappings: bool,
-    /// When tasks are switched in and out: for off-CPU times without tracepoints.
+    /// Context switches, for off-CPU times without tracepoints.
     pub switches: bool,
 }
 
-/// The CPUs to count on.
+/// The CPUs on which events are counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cpus {
-    /// Only these; all if empty. CPUs that do not exist or are offline are skipped.
+    /// The selected CPUs; all if empty. Nonexistent and offline CPUs are skipped.
     pub targets: Vec<u32>,
-    /// Only CPUs whose Arm id begins with one of these; all if empty. Elsewhere no CPU has such an
-    /// id.
+    /// Prefixes of Arm CPU ids; CPUs without such an id are skipped. All CPUs if empty. On other
+    /// architectures no CPU has an id.
     pub id_prefixes: Vec<Vec<u8>>,
 }
 
 impl Plan {
-    /// The sampling parameters, unless it polls.
+    /// Returns the sampling parameters; `None` for polling.
     pub fn sampling(&self) -> Option<&Sampling> {
         match &self.mode {
             Mode::Sampling(sampling) => Some(sampling),
@@ -202,7 +203,7 @@ impl Plan {
         }
     }
 
-    /// The sampling parameters to be changed, unless it polls.
+    /// Returns the sampling parameters for modification; `None` for polling.
     pub fn sampling_mut(&mut self) -> Option<&mut Sampling> {
         match &mut self.mode {
             Mode::Sampling(sampling) => Some(sampling),
@@ -210,23 +211,23 @@ impl Plan {
         }
     }
 
-    /// Timebase and followers.
+    /// Returns the timebase and the followers.
     pub fn events(&self) -> impl Iterator<Item = &Event> {
         std::iter::once(&self.timebase).chain(&self.followers)
     }
 
-    /// Returns the number of counts in each sample or reading: the timebase's, then those of the
-    /// followers.
+    /// Returns the number of counters in each sample or reading: the timebase and the followers.
     pub fn count_of_counters(&self) -> usize {
         1 + self.followers.len()
     }
 
-    /// Sets how much of the stack is copied into each sample. The kernel reserves that much of the
-    /// ring for every sample, however deep the stack really is, so at high rates less is better.
+    /// Sets the size of the stack copy in each sample. The kernel reserves this size in the ring
+    /// for every sample, whatever the actual depth of the stack, so smaller is better at high
+    /// rates.
     ///
     /// # Errors
     ///
-    /// If it is not a multiple of 8 between 8 and [`MAX_STACK_BYTES`].
+    /// Fails if the size is not a multiple of 8 between 8 and [`MAX_STACK_BYTES`].
     pub fn set_stack_bytes(&mut self, bytes: u32) -> Result<(), ConfigError> {
         if bytes == 0 || bytes > MAX_STACK_BYTES || !bytes.is_multiple_of(8) {
             return Err(ConfigError::BadStackSize { bytes });
@@ -238,7 +239,7 @@ impl Plan {
     }
 }
 
-/// The last value of an enumeration that the schema does not have, if field `number` has one.
+/// Returns the last enum value of field `number` that is not in the schema, if any.
 pub(super) fn unknown_value(unknown: &UnknownFields, number: u32) -> Option<u64> {
     let of_field = unknown.iter().filter(|field| field.number == number);
     of_field.last().and_then(|field| match field.value {

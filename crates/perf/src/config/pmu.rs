@@ -1,4 +1,4 @@
-//! Performance monitoring units, as sysfs shows them
+//! Performance monitoring units in sysfs
 //! (`Documentation/ABI/testing/sysfs-bus-event_source-devices`).
 
 use std::fs;
@@ -10,21 +10,21 @@ use crate::cpus::parse_list;
 /// A performance monitoring unit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Pmu {
-    /// Its number, for `perf_event_attr.type`.
+    /// Its type, for `perf_event_attr.type`.
     pub(super) r#type: u32,
-    /// The only CPUs on which it counts; any if `None`.
+    /// The CPUs on which it counts; any CPU if `None`.
     pub(super) cpus: Option<Vec<u32>>,
-    /// The bits of `config`, `config1` and `config2` that have a meaning; `None` if it does not
-    /// say.
+    /// The meaningful bits of `config`, `config1` and `config2`; `None` if the PMU does not list
+    /// them.
     pub(super) meaning: Option<[u64; 3]>,
 }
 
-/// Returns the directory that lists them.
+/// Returns the directory of all PMUs.
 pub(super) fn directory(kernel: &Kernel) -> PathBuf {
     kernel.sysfs.join("bus/event_source/devices")
 }
 
-/// Looks a unit up by name; or says why not, as half a sentence.
+/// Finds a PMU by name. The error is a clause.
 pub(super) fn find(kernel: &Kernel, name: &str) -> Result<Pmu, String> {
     if name.is_empty() || name.contains(['/', '\0']) || name.starts_with("..") || name == "." {
         return Err("not a plain name".to_owned());
@@ -36,8 +36,8 @@ pub(super) fn find(kernel: &Kernel, name: &str) -> Result<Pmu, String> {
         .trim()
         .parse()
         .map_err(|_| format!("{} holds no number", path.display()))?;
-    // `cpumask` is for units of the whole machine, which count on one CPU for all; `cpus` for those
-    // of one kind of core.
+    // `cpumask` is for machine-wide PMUs, which one CPU counts for all; `cpus` is for one kind
+    // of core.
     let cpus = ["cpumask", "cpus"]
         .iter()
         .find_map(|file| fs::read_to_string(home.join(file)).ok())
@@ -51,7 +51,7 @@ pub(super) fn find(kernel: &Kernel, name: &str) -> Result<Pmu, String> {
     })
 }
 
-/// The bits that the files in `format` name, such as `config:0-7,32-35`.
+/// Returns the bits in the files in `format`, such as `config:0-7,32-35`.
 fn meaning(format: &std::path::Path) -> Option<[u64; 3]> {
     let mut bits = [0; 3];
     for entry in fs::read_dir(format).ok()?.flatten() {

@@ -1,4 +1,4 @@
-//! Finding the kernel's numbers of events.
+//! Resolution of events to the kernel's numbers.
 
 use std::ffi::CString;
 
@@ -9,7 +9,7 @@ use super::event::{Event, EventKind, Modifiers};
 use super::plan::unknown_value;
 use super::{ConfigError, Kernel, pmu, tracepoint};
 
-/// The event that the config asks for in one place.
+/// An event as the config specifies it.
 enum Asked<'a> {
     Counter(Counter),
     Tracepoint(&'a Tracepoint),
@@ -19,7 +19,7 @@ enum Asked<'a> {
 /// Resolves the events of one config.
 pub(super) struct Resolver<'a> {
     pub(super) kernel: &'a Kernel,
-    /// Sentences for the user.
+    /// Notices for the user.
     pub(super) notices: Vec<String>,
 }
 
@@ -160,7 +160,7 @@ impl Resolver<'_> {
     }
 }
 
-/// Values that the schema does not have are kept among the unknown fields.
+/// Rejects a counter that is not in the schema. Such values are among the unknown fields.
 fn refuse_unknown_counter(
     field: &str,
     number: u32,

@@ -1,26 +1,25 @@
-//! The processes whose samples are wanted, as the config says it.
+//! The process filter of a config.
 
 use ferretto_proto::PerfEventConfig;
 use ferretto_proto::perf_event_config::Scope;
 
-/// The processes whose samples are wanted: plain data, in the order of the config.
+/// The process filter: plain data, in the order of the config.
 ///
-/// Patterns are bytes, as command lines are. They are evaluated in upstream's order: exclusions
+/// Patterns are bytes, like command lines. They are evaluated in upstream's order: exclusions
 /// first, then inclusions, sharding, additional command lines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TargetFilter {
-    /// Processes to keep.
+    /// The process ids to keep.
     pub pids: Vec<i32>,
-    /// Command lines to keep, as patterns.
+    /// The patterns of command lines to keep.
     pub cmdlines: Vec<Vec<u8>>,
-    /// Processes to reject.
+    /// The process ids to reject.
     pub exclude_pids: Vec<i32>,
-    /// Command lines to reject, as patterns.
+    /// The patterns of command lines to reject.
     pub exclude_cmdlines: Vec<Vec<u8>>,
-    /// The number of command lines to keep beyond those named, in the order in which they are first
-    /// seen.
+    /// The number of additional command lines to keep, in the order in which they are first seen.
     pub additional_cmdline_count: u32,
-    /// Keep one in this many processes; 0 is no sharding.
+    /// Keeps one in this many processes; 0 disables sharding.
     pub process_shard_count: u32,
 }
 
@@ -36,7 +35,7 @@ impl TargetFilter {
         }
     }
 
-    /// The old-style fields, which have no sharding.
+    /// Reads the deprecated fields, which do not support sharding.
     pub(super) fn of_legacy(config: &PerfEventConfig) -> Self {
         Self {
             pids: config.target_pid.clone(),
@@ -48,8 +47,8 @@ impl TargetFilter {
         }
     }
 
-    /// The processes, if it keeps nothing but processes named by number: those can be sampled one
-    /// by one, which needs fewer permissions than whole CPUs.
+    /// Returns the process ids if the filter selects only by process id. Such processes can be
+    /// sampled individually, which needs fewer permissions than whole CPUs.
     pub fn only_pids(&self) -> Option<&[i32]> {
         let only = !self.pids.is_empty()
             && self.cmdlines.is_empty()

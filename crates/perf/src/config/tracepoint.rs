@@ -1,12 +1,11 @@
-//! Numbers of tracepoints (`Documentation/trace/events.rst`).
+//! Ids of tracepoints (`Documentation/trace/events.rst`).
 
 use std::fs;
 use std::path::Path;
 
 use super::Kernel;
 
-/// Group and name out of `group/name` or `group:name`: split at the first slash, else at the first
-/// colon.
+/// Splits `group/name` or `group:name`: at the first slash, otherwise at the first colon.
 pub(super) fn split(name: &str) -> Option<(&str, &str)> {
     let (group, name) = name.split_once('/').or_else(|| name.split_once(':'))?;
     let plain =
@@ -14,13 +13,13 @@ pub(super) fn split(name: &str) -> Option<(&str, &str)> {
     (plain(group) && plain(name)).then_some((group, name))
 }
 
-/// The kernel's number of a tracepoint; or why there is none, as half a sentence.
+/// Returns the kernel's id of a tracepoint, or the reason why it has none, as a clause.
 pub(super) fn id(kernel: &Kernel, group: &str, name: &str) -> Result<u32, String> {
     let mut reason = "tracefs is not mounted".to_owned();
     for root in &kernel.tracefs {
         match id_in(root, group, name) {
             Ok(id) => return Ok(id),
-            // A mount that can be used settles it.
+            // A usable mount decides.
             Err(Failure::Event(why)) => return Err(why),
             Err(Failure::Mount(Some(why))) => reason = why,
             Err(Failure::Mount(None)) => {}
@@ -30,9 +29,9 @@ pub(super) fn id(kernel: &Kernel, group: &str, name: &str) -> Result<u32, String
 }
 
 enum Failure {
-    /// This mount cannot be used; why, unless it is simply not there.
+    /// The mount cannot be used; the reason is `None` if it does not exist.
     Mount(Option<String>),
-    /// It can, but does not have the event.
+    /// The mount is usable but does not have the event.
     Event(String),
 }
 

@@ -9,20 +9,20 @@ use perf_event_open_sys::bindings::{
 use crate::config::{Event, Interval, Plan, Sampling, UserFrames};
 use crate::record::{Counts, Format, REGISTER_MASK};
 
-/// The differences between one attempt to open a plan's events and the next.
+/// The differences between attempts to open the events of a plan.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Variant {
-    /// For tasks and those they start, instead of all tasks of a CPU.
+    /// Set for tasks and their descendants, instead of all tasks of a CPU.
     pub(super) tasks: bool,
-    /// Counting starts when the task executes a program.
+    /// Set if counting starts when the task executes a program.
     pub(super) on_exec: bool,
-    /// Leave the kernel out, as unprivileged users have to.
+    /// Set if the kernel is excluded, as for unprivileged users.
     pub(super) user_only: bool,
-    /// Without fields that kernels before 6.0 do not know.
+    /// Set to omit fields that kernels before 6.0 do not know.
     pub(super) old_kernel: bool,
 }
 
-/// Returns the layout of the samples of these events.
+/// Returns the layout of samples.
 pub(super) fn format(plan: &Plan, variant: Variant, cpu: u32) -> Format {
     Format {
         cpu,
@@ -38,8 +38,8 @@ pub(super) fn format(plan: &Plan, variant: Variant, cpu: u32) -> Format {
     }
 }
 
-/// Returns how counts are written. The count of one task can be read in samples since Linux 6.12
-/// only, so where nothing but the timebase is counted its periods are added up instead.
+/// Returns the format of counts. Samples can contain the count of a single task only since Linux
+/// 6.12, so if only the timebase is counted, its periods are summed up instead.
 fn counts(plan: &Plan, variant: Variant) -> Counts {
     let group = !plan.followers.is_empty();
     if variant.tasks && !group {
@@ -57,14 +57,14 @@ fn callchain(plan: &Plan, variant: Variant) -> bool {
     kernel || user
 }
 
-/// Returns whether the kernel is to find its own frames, and those of the program. It finds the
-/// latter also where the stack is copied: its frame pointers go on where the copy ends.
+/// Returns which frames the kernel finds: its own, and those of the program. The latter also with
+/// stack copies: its frame pointers continue where the copy ends.
 fn chains(plan: &Plan, variant: Variant) -> (bool, bool) {
     let kernel = plan.callstacks.kernel && !variant.user_only;
     (kernel, plan.callstacks.user != UserFrames::None)
 }
 
-/// The timebase.
+/// Returns the attributes of the timebase.
 pub(super) fn leader(plan: &Plan, variant: Variant) -> perf_event_attr {
     let mut attr = event(&plan.timebase, variant);
     attr.set_disabled(1);
@@ -76,8 +76,8 @@ pub(super) fn leader(plan: &Plan, variant: Variant) -> perf_event_attr {
     attr
 }
 
-/// A follower: counts whenever the timebase does, and never samples. Its clock has to be the
-/// timebase's.
+/// Returns the attributes of a follower, which counts whenever the timebase does, and never
+/// samples. It must use the timebase's clock.
 pub(super) fn follower(plan: &Plan, follower: &Event, variant: Variant) -> perf_event_attr {
     let mut attr = event(follower, variant);
     if let Some(sampling) = plan.sampling() {
@@ -86,8 +86,8 @@ pub(super) fn follower(plan: &Plan, follower: &Event, variant: Variant) -> perf_
     attr
 }
 
-/// The event that owns the ring of a CPU for events of tasks: it lives as long as this process,
-/// while others end.
+/// Returns the attributes of the event that owns the ring of a CPU for events of tasks. It exists
+/// as long as this process, while tasks end.
 pub(super) fn ring_owner(sampling: &Sampling) -> perf_event_attr {
     const DUMMY: u64 = 9;
     let mut attr = perf_event_attr {
@@ -166,7 +166,7 @@ fn set_clock(attr: &mut perf_event_attr, sampling: &Sampling) {
     attr.clockid = sampling.clock.id();
 }
 
-/// The records beside samples; and that the ring becomes readable when it is half full.
+/// Requests the records besides samples, and makes the ring readable when it is half full.
 fn set_side_band(attr: &mut perf_event_attr, sampling: &Sampling) {
     let side_band = sampling.side_band;
     attr.set_sample_id_all(1);

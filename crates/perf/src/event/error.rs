@@ -1,4 +1,4 @@
-//! Why events cannot be opened.
+//! Errors of opening events.
 
 use rustix::io::Errno;
 
@@ -8,19 +8,19 @@ use crate::ring::MapError;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// This user may not.
+    /// Permission is denied.
     #[error("{what}: not permitted ({error}; kernel.perf_event_paranoid is {}); {advice}", level(*.paranoid))]
     NotPermitted {
-        /// The thing that was to be observed.
+        /// The requested target.
         what: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: Errno,
         /// The system's setting, if it can be read.
         paranoid: Option<i32>,
-        /// The request to make of the administrator.
+        /// Advice to the user.
         advice: String,
     },
-    /// The CPU has no counters for it, as in most virtual machines.
+    /// The CPU has no hardware counters, as in most virtual machines.
     #[error(
         "{event}: this machine (a virtual machine?) has no such hardware counter; use the software counter SW_CPU_CLOCK (cpu-clock)"
     )]
@@ -28,56 +28,55 @@ pub enum OpenError {
         /// The event.
         event: String,
     },
-    /// There is no such event, as far as the kernel knows.
+    /// The kernel does not know the event.
     #[error("{event}: the kernel has no such event ({error})")]
     NoSuchEvent {
         /// The event.
         event: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: Errno,
     },
-    /// The CPU is offline or not there.
+    /// The CPU is offline or does not exist.
     #[error("CPU {cpu} is offline or does not exist")]
     NoSuchCpu {
         /// Its number.
         cpu: u32,
     },
-    /// No CPU is left of those asked for.
+    /// None of the requested CPUs is online.
     #[error(
         "none of the CPUs that the config asks for is online (online: {online:?}); change target_cpu or cpuid"
     )]
     NoCpus {
-        /// Those that are online.
+        /// The online CPUs.
         online: Vec<u32>,
     },
     /// None of the processes exists.
     #[error("no process with the id {pids:?}; it may have ended already")]
     NoSuchProcess {
-        /// Those asked for.
+        /// The requested processes.
         pids: Vec<i32>,
     },
-    /// More samples a second than the kernel allows.
+    /// The kernel's limit of samples per second is lower.
     #[error(
         "timebase.frequency: {asked} is more than the kernel's limit of {limit} a second; use less, or raise it: sudo sysctl kernel.perf_event_max_sample_rate={asked}"
     )]
     RateTooHigh {
-        /// Samples a second.
+        /// The requested samples per second.
         asked: u64,
-        /// At most so many.
+        /// The limit.
         limit: u64,
     },
-    /// The kernel does not take the event, probably because of the clock, which not everything can
-    /// be stamped with.
+    /// The kernel rejects the event, probably because of the clock, which not every event supports.
     #[error(
         "{event}: the kernel does not take it, probably because samples of it cannot be stamped with {clock}; use PERF_CLOCK_MONOTONIC_RAW (the default) or PERF_CLOCK_MONOTONIC"
     )]
     Clock {
         /// The event.
         event: String,
-        /// The clock, as in the schema.
+        /// The name of the clock in the schema.
         clock: &'static str,
     },
-    /// The kernel does not understand a filter.
+    /// The kernel rejects the filter.
     #[error(
         "{event}: the kernel does not accept the filter {filter:?} ({error}); names and operators must be those of the fields in its format file, such as \"prev_pid > 0 && prev_comm != \\\"make\\\"\""
     )]
@@ -86,39 +85,39 @@ pub enum OpenError {
         event: String,
         /// The filter.
         filter: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: Errno,
     },
-    /// Every event on every CPU takes a descriptor.
+    /// The descriptors are exhausted: every event on every CPU needs one.
     #[error(
         "{event}: too many open files ({count} events were open); raise the limit: ulimit -n, or LimitNOFILE of the service"
     )]
     TooManyFiles {
         /// The event.
         event: String,
-        /// The number of those opened before.
+        /// The number of open events.
         count: usize,
     },
-    /// Memory for the ring of a CPU.
+    /// The ring of a CPU cannot be mapped.
     #[error("CPU {cpu}: no ring of {pages} pages: {error}{advice}")]
     Ring {
         /// The CPU.
         cpu: u32,
-        /// Pages of the smallest ring that was tried.
+        /// The number of pages of the smallest attempted ring.
         pages: u32,
         /// The error of the mapping.
         error: MapError,
-        /// The advice to the user, or empty.
+        /// Advice to the user, or empty.
         advice: String,
     },
-    /// Anything else.
+    /// Another error.
     #[error("{event} on CPU {cpu}: {error}")]
     Other {
         /// The event.
         event: String,
         /// The CPU.
         cpu: u32,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: Errno,
     },
 }

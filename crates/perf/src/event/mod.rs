@@ -1,7 +1,7 @@
-//! Opening the events of a plan.
+//! Opening of the events of a plan.
 //!
-//! Data sources use [`open_all`]: every CPU of the plan, in the widest way that is permitted.
-//! [`open`] opens the events of one CPU. Both give [`Reader`]s, with the events not yet enabled.
+//! Data sources use [`open_all`]: every CPU of the plan, as widely as permitted. [`open`] opens the
+//! events of one CPU. Both return [`Reader`]s whose events are not enabled yet.
 
 mod attr;
 mod error;

@@ -1,4 +1,4 @@
-//! Opening the events of one CPU.
+//! Opening of the events of one CPU.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -15,18 +15,17 @@ use crate::ring::{MapError, Mapping, RecordReader, syscall};
 /// The tasks to observe on a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target<'a> {
-    /// Every task that runs on it.
+    /// All tasks.
     Cpu(u32),
-    /// Some threads while they run on it, and all threads and processes that they start from now
-    /// on.
+    /// Some threads, and all threads and processes that they start from now on.
     Tasks {
         /// The CPU.
         cpu: u32,
-        /// The threads. Those that have ended are left out.
+        /// The threads. Ended ones are skipped.
         tids: &'a [i32],
-        /// Count only from when the task executes a program.
+        /// Set to count only after the task executes a program.
         on_exec: bool,
-        /// Only in user space, which needs no privileges.
+        /// Set to count only in user space, which needs no privileges.
         user_only: bool,
     },
 }
@@ -53,12 +52,12 @@ impl Target<'_> {
     }
 }
 
-/// Opens the events of a plan on one CPU, not enabled yet. `ring_pages` is the size of the ring, if
-/// there is one: a power of two.
+/// Opens the events of a plan on one CPU, disabled. `ring_pages` is the size of the ring, if there
+/// is one: a power of two.
 ///
 /// # Errors
 ///
-/// As [`OpenError`] says.
+/// See [`OpenError`].
 pub fn open(
     plan: &Plan,
     kernel: &Kernel,
@@ -80,7 +79,7 @@ struct Opening<'a> {
     kernel: &'a Kernel,
     target: Target<'a>,
     variant: Variant,
-    /// Descriptors so far.
+    /// The number of open descriptors.
     opened: usize,
 }
 
@@ -144,7 +143,7 @@ impl Opening<'_> {
         Ok(groups)
     }
 
-    /// The events of one task, or of all; `None` if the task has ended.
+    /// Opens the events of one task, or of all; `None` if the task has ended.
     fn group(&mut self, task: i32) -> Result<Option<Group>, OpenError> {
         let leader = match self.leader(task) {
             Err(Errno::SRCH) if task != -1 => return Ok(None),
@@ -166,7 +165,7 @@ impl Opening<'_> {
         Ok(Some(Group { leader, followers }))
     }
 
-    /// Opens the timebase; if the kernel refuses a field, once more without those that old kernels
+    /// Opens the timebase. If the kernel rejects a field, retries without fields that old kernels
     /// do not know.
     fn leader(&mut self, task: i32) -> Result<OwnedFd, Errno> {
         let attr = attr::leader(self.plan, self.variant);
@@ -258,7 +257,7 @@ impl Opening<'_> {
         }
     }
 
-    /// The kernel does not say which field is invalid.
+    /// Returns the error for an event that the kernel rejects, without naming the invalid field.
     fn invalid(&self, event: &Event, name: String) -> OpenError {
         let cpu = self.cpu();
         let sampling = self.plan.sampling();
@@ -287,7 +286,7 @@ impl Opening<'_> {
     }
 }
 
-/// Tasks for a message, however many there are.
+/// Formats tasks for a message.
 fn tasks(tids: &[i32]) -> String {
     const TOLD: usize = 4;
     match tids.len().checked_sub(TOLD) {

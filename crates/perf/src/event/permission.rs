@@ -1,30 +1,30 @@
-//! The permissions of the system, and advice if they are not enough.
+//! The system's permissions, and advice on missing ones.
 
 use std::fs;
 
 use crate::config::Kernel;
 
-/// The system's setting `kernel.perf_event_paranoid`.
+/// Returns the system's setting `kernel.perf_event_paranoid`.
 pub(crate) fn paranoid(kernel: &Kernel) -> Option<i32> {
     sysctl(kernel, "perf_event_paranoid")
 }
 
-/// A number among the kernel's settings.
+/// Returns a numeric setting of the kernel.
 pub(super) fn sysctl<T: std::str::FromStr>(kernel: &Kernel, name: &str) -> Option<T> {
     let path = kernel.procfs.join("sys/kernel").join(name);
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The thing that was to be observed when the kernel refused.
+/// The target whose observation the kernel refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// All tasks of a CPU.
     Cpu,
-    /// Tasks, without the kernel's part.
+    /// Tasks, without the kernel.
     Task,
 }
 
-/// Returns a sentence with the request to the administrator.
+/// Returns advice to the user or the administrator.
 pub(super) fn advice(wanted: Wanted, paranoid: Option<i32>) -> String {
     if rustix::process::geteuid().is_root() {
         return "root is without CAP_PERFMON here, as in many containers: allow it there (docker run --cap-add PERFMON \
@@ -58,7 +58,7 @@ pub(super) fn advice(wanted: Wanted, paranoid: Option<i32>) -> String {
     advice
 }
 
-/// Returns a sentence with the remedy when there is not enough memory for rings.
+/// Returns advice on missing memory for rings.
 pub(super) fn ring_advice(kernel: &Kernel) -> String {
     let kb: Option<u64> = sysctl(kernel, "perf_event_mlock_kb");
     let kb = kb.map_or("unknown".to_owned(), |kb| kb.to_string());

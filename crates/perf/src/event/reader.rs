@@ -1,4 +1,4 @@
-//! The opened events of one CPU.
+//! The open events of one CPU.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -7,31 +7,30 @@ use rustix::io::Errno;
 use crate::record::Record;
 use crate::ring::{Drained, Mapping, RecordReader, syscall};
 
-/// The opened events of one CPU, and their ring if they are sampled.
+/// The open events of one CPU, and their ring if they are sampled.
 ///
-/// Dropping it closes everything. Its descriptor ([`AsFd`]) becomes readable when the ring is half
-/// full.
+/// Closed on drop. The descriptor ([`AsFd`]) becomes readable when the ring is half full.
 #[derive(Debug)]
 pub struct Reader {
     cpu: u32,
-    /// Counts in each sample or reading.
+    /// The number of counters in each sample or reading.
     counters: usize,
     ring: Option<RecordReader<Mapping>>,
-    /// Owns the ring of events of tasks.
+    /// The owner of the ring of events of tasks.
     owner: Option<OwnedFd>,
     groups: Vec<Group>,
     on_exec: bool,
-    /// Set if the kernel tells by [`syscall`] how much was lost.
+    /// Set if the kernel reports the number of lost samples by [`syscall`].
     counts_lost: bool,
-    /// Lost records that have been handed out although the ring did not tell of them.
+    /// The number of lost records returned by `take_untold_lost`.
     lost_before: u64,
 }
 
-/// The timebase with its followers: of a CPU, or of one task on it.
+/// The timebase with its followers, for a CPU or for one task on it.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) leader: OwnedFd,
-    /// Only to be kept open.
+    /// Only kept open.
     #[expect(dead_code, reason = "open as long as they are to be counted")]
     pub(super) followers: Vec<OwnedFd>,
 }
@@ -61,17 +60,17 @@ impl Reader {
         }
     }
 
-    /// Number of the CPU.
+    /// Returns the number of the CPU.
     pub fn cpu(&self) -> u32 {
         self.cpu
     }
 
-    /// Bytes of data that the ring holds; 0 if the events are polled.
+    /// Returns the data size of the ring; 0 if the events are polled.
     pub fn ring_size(&self) -> usize {
         self.ring.as_ref().map_or(0, |ring| ring.memory().size())
     }
 
-    /// Starts counting; not if that is left to the execution of a program.
+    /// Starts counting, unless the execution of a program does that.
     ///
     /// # Errors
     ///
@@ -84,7 +83,7 @@ impl Reader {
         groups.try_for_each(|group| syscall::enable(group.leader.as_fd()))
     }
 
-    /// Stops counting. Records in the ring stay there to be read.
+    /// Stops counting. The records in the ring can still be read.
     ///
     /// # Errors
     ///
@@ -94,11 +93,11 @@ impl Reader {
         groups.try_for_each(|group| syscall::disable(group.leader.as_fd()))
     }
 
-    /// Hands out the records in the ring: until it is empty or `limit` samples have been handed
-    /// out. Nothing if the events are polled.
+    /// Passes records to `each` until the ring is empty or `limit` samples have been passed. Does
+    /// nothing if the events are polled.
     ///
-    /// A record borrows from the ring itself: nothing has been copied, and the room is given back
-    /// to the kernel afterwards.
+    /// A record borrows from the ring itself: nothing is copied, and the room is returned to the
+    /// kernel afterwards.
     pub fn read(&mut self, limit: u64, each: &mut impl FnMut(Record<'_>)) -> Drained {
         match &mut self.ring {
             Some(ring) => ring.read(limit, each),
@@ -109,21 +108,21 @@ impl Reader {
         }
     }
 
-    /// Records lost so far that were told of, by the ring or by
+    /// Returns the number of lost records reported so far, by the ring or by
     /// [`take_untold_lost`](Self::take_untold_lost).
     pub fn lost(&self) -> u64 {
         let ring = self.ring.as_ref().map_or(0, RecordReader::lost);
         ring.saturating_add(self.lost_before)
     }
 
-    /// Bytes skipped so far because they were no records.
+    /// Returns the number of malformed bytes that were skipped.
     pub fn malformed(&self) -> u64 {
         self.ring.as_ref().map_or(0, RecordReader::malformed)
     }
 
-    /// Records that were lost and that the ring did not tell of, which it only does with the next
-    /// record that fits. To be asked once the events have been disabled and the ring has been read.
-    /// 0 on kernels before 6.0.
+    /// Returns the number of lost records that the ring has not reported, which it only does with
+    /// the next record that fits. Must be called once the events have been disabled and the ring
+    /// has been read. 0 on kernels before 6.0.
     pub fn take_untold_lost(&mut self) -> u64 {
         if !self.counts_lost {
             return 0;
@@ -138,9 +137,9 @@ impl Reader {
         self.word_of(group, 1)
     }
 
-    /// Returns the count of the timebase for tasks, and the part of it that samples stand for: a
-    /// task that ends before its first sample is in no sample, and its children begin anew. `None`
-    /// if whole CPUs are observed, where nothing is left out.
+    /// Returns the timebase count of tasks, and the part of it that samples cover: a task that ends
+    /// before its first sample is in no sample, and its children start from zero. `None` if whole
+    /// CPUs are observed, where samples cover everything.
     pub fn sampled_of_tasks(&self) -> Option<(u64, u64)> {
         self.owner.as_ref()?;
         let groups = self.groups.iter();
@@ -151,9 +150,9 @@ impl Reader {
         Some((counted, totals.first().copied().unwrap_or(0)))
     }
 
-    /// Returns the count of the timebase, or the word behind it: the number of lost samples.
+    /// Returns the timebase count, or the word after it: the number of lost samples.
     fn word_of(&self, group: &Group, which: usize) -> u64 {
-        // In a group the number of its events is before them.
+        // In a group, the number of its events comes first.
         let at = which + usize::from(self.counters > 1);
         let mut words = vec![0; 1 + 2 * self.counters];
         match read_words(group.leader.as_fd(), &mut words) {
@@ -162,11 +161,11 @@ impl Reader {
         }
     }
 
-    /// Reads the counters: the timebase's, then those of the followers. For events that are polled.
+    /// Reads the counters: the timebase's, then those of the followers. For polled events.
     ///
     /// # Errors
     ///
-    /// The kernel's error; [`Errno::IO`] if it gave fewer.
+    /// The kernel's error; [`Errno::IO`] if it returned fewer counters.
     pub fn counts(&self, counts: &mut Vec<u64>) -> Result<(), Errno> {
         counts.clear();
         counts.resize(self.counters, 0);

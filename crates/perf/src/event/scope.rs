@@ -1,4 +1,4 @@
-//! Opening everything that a plan needs.
+//! Opening of all events of a plan.
 
 use std::fs;
 
@@ -9,52 +9,52 @@ use super::{OpenError, Reader, Target, Watch, open};
 use crate::config::{Kernel, Plan};
 use crate::cpus;
 
-/// The part of the machine to observe.
+/// The part of the machine to be observed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
     /// All tasks of the plan's CPUs.
     Machine,
     /// All threads of some processes, and all threads and processes that they start from now on.
-    /// Users may do this with their own processes, without the kernel's part, unless the
-    /// administrator has forbidden everything.
+    /// Users may observe their own processes, without the kernel, unless the administrator has
+    /// disabled perf events.
     Processes {
         /// The processes.
         pids: Vec<i32>,
-        /// Count only from when they execute a program: for a child that is about to.
+        /// Set to count only after they execute a program: for a child that is about to.
         on_exec: bool,
     },
 }
 
-/// Everything that a plan needs, opened.
+/// All open events of a plan.
 #[derive(Debug)]
 pub struct Opened {
-    /// One for each CPU, ascending.
+    /// A reader for each CPU, ascending.
     pub readers: Vec<Reader>,
-    /// The part of the machine that the readers observe. With [`Scope::Processes`] there are only
-    /// samples of these and of their descendants, so the plan's filter by process has been applied,
-    /// and must not be applied again.
+    /// The observed part of the machine. [`Scope::Processes`] yields only samples of these
+    /// processes and of their descendants, so the plan's filter by process has been applied, and
+    /// must not be applied again.
     pub scope: Scope,
-    /// Set if the kernel's part had to be left out, for want of privileges.
+    /// Set if the kernel is excluded because of missing privileges.
     pub user_only: bool,
-    /// Sentences for the user.
+    /// Notices for the user.
     pub notices: Vec<String>,
 }
 
 impl Opened {
-    /// For CPUs that come and go while this is in use.
+    /// Returns a watch of CPU hotplug.
     pub fn watch(&self) -> Watch {
         Watch::new(&self.scope, self.user_only)
     }
 }
 
-/// Opens the events of a plan on all its CPUs; nothing is enabled yet.
+/// Opens the events of a plan on all its CPUs, disabled.
 ///
-/// Without a `scope` it is the whole machine; if that is not permitted and the plan is about
-/// processes that it names by number, only these.
+/// Without a `scope` the whole machine is observed. If that is not permitted and the plan selects
+/// only processes by id, only these are observed.
 ///
 /// # Errors
 ///
-/// As [`OpenError`] says. A CPU that cannot be opened is left out if the plan says so.
+/// See [`OpenError`]. A CPU that fails is skipped if the plan allows that.
 pub fn open_all(plan: &Plan, kernel: &Kernel, scope: Option<&Scope>) -> Result<Opened, OpenError> {
     let machine = match scope {
         Some(Scope::Processes { pids, on_exec }) => {
@@ -121,7 +121,7 @@ pub(super) fn target_of<'a>(
     }
 }
 
-/// The threads of processes.
+/// Returns the threads of processes.
 pub(super) fn threads(kernel: &Kernel, pids: &[i32]) -> Vec<i32> {
     let mut tids = Vec::new();
     for pid in pids {
@@ -152,7 +152,7 @@ fn open_cpus(
         let target = |cpu| target_of(&scope, tids, user_only, cpu);
         let fitted = size::fitted(plan, pages, wanted);
         match open_with(&fitted, kernel, &cpus, target, pages) {
-            // Smaller ones on all CPUs, instead of nothing for the last.
+            // Smaller rings on all CPUs, instead of none for the last ones.
             Err(error @ OpenError::Ring { .. }) => {
                 pages = size::smaller(plan, pages).ok_or(error)?;
             }
@@ -173,9 +173,9 @@ fn open_cpus(
     })
 }
 
-/// Allows this process as many descriptors as it may allow itself; whether that is more than
-/// before. Each event of each thread on each CPU takes one, and the usual limit is there for
-/// programs that cannot handle more.
+/// Raises this process's limit of descriptors to its hard limit. Returns true if that is higher.
+/// Each event of each thread on each CPU takes a descriptor, and the usual soft limit is meant for
+/// other programs.
 fn raise_file_limit() -> bool {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -185,7 +185,7 @@ fn raise_file_limit() -> bool {
     raised.current != limit.current && setrlimit(Resource::Nofile, raised).is_ok()
 }
 
-/// Readers, and CPUs that are to be left out with the reason.
+/// The readers, and the failed CPUs with the errors.
 type Outcome = (Vec<Reader>, Vec<(u32, OpenError)>);
 
 fn open_with<'a>(
@@ -199,11 +199,11 @@ fn open_with<'a>(
     for &cpu in cpus {
         match open(plan, kernel, target(cpu), pages) {
             Ok(reader) => readers.push(reader),
-            // Gone since they were listed.
+            // The CPU went offline since the list was read.
             Err(OpenError::NoSuchCpu { .. }) => {}
-            // It would be the same on every CPU.
+            // The same error would occur on every CPU.
             Err(error @ OpenError::NotPermitted { .. }) => return Err(error),
-            // There is more to be tried.
+            // The caller has a remedy.
             Err(error @ OpenError::TooManyFiles { .. }) => return Err(error),
             Err(error @ OpenError::Ring { .. }) if size::smaller(plan, pages).is_some() => {
                 return Err(error);

@@ -1,21 +1,21 @@
-//! The size of rings, and the fallback if they may not be so large.
+//! The size of rings, and fallbacks if memory is limited.
 
 use std::borrow::Cow;
 
 use crate::config::{Interval, Plan, RingSize, Sampling};
 
-/// Below this a ring is of no use: two samples with stacks.
+/// The smallest useful ring: two samples with stacks.
 const LEAST_WITH_STACKS: u32 = 32;
 const LEAST: u32 = 4;
-/// Less of a stack is not worth copying.
+/// The smallest useful stack copy.
 const LEAST_STACK: u64 = 8 << 10;
 
-/// The pages of each ring that a plan wants, if `rings` are needed: its own number, or else room
-/// for all samples of several reads, as other programs may keep the reader from its CPU for a
-/// while.
+/// Returns the number of pages of each ring for a plan that needs `rings`: the configured number,
+/// or room for all samples of several reads, since other programs may keep the reader from its CPU
+/// for a while.
 pub(super) fn ring_pages(plan: &Plan, rings: usize) -> u32 {
     const AT_LEAST: u64 = 256;
-    /// Of all rings together.
+    /// The limit of all rings together.
     const MEMORY: u64 = 512 << 20;
     let Some(sampling) = plan.sampling() else {
         return 0;
@@ -25,12 +25,12 @@ pub(super) fn ring_pages(plan: &Plan, rings: usize) -> u32 {
         RingSize::Auto => bytes_a_second(plan, sampling),
     };
     let page = rustix::param::page_size() as u64;
-    // Four read periods, and half a second at least.
+    // Four read periods, but at least half a second.
     let milliseconds = (sampling.read_period.as_millis() as u64).saturating_mul(4);
     let bytes = asked.saturating_mul(milliseconds.max(500)) / 1000;
     let most = (MEMORY / page / rings.max(1) as u64).max(AT_LEAST);
     let pages = (bytes / page).clamp(AT_LEAST, most);
-    // The kernel wants a power of two; not more than the share.
+    // The kernel requires a power of two, at most the share.
     let pages = pages.checked_next_power_of_two().unwrap_or(most);
     let pages = if pages > most {
         1 << most.ilog2()
@@ -52,10 +52,10 @@ fn bytes_a_second(plan: &Plan, sampling: &Sampling) -> u64 {
 }
 
 fn rate(plan: &Plan, sampling: &Sampling) -> u64 {
-    /// The rate assumed for events that are not limited to one.
+    /// The rate assumed for events with a fixed period.
     const UNKNOWN_RATE: u64 = 1000;
     match sampling.interval {
-        // So many of each task; these may be many.
+        // The frequency applies to each task; there may be many.
         Interval::Frequency(frequency) if !plan.timebase.counts_nanoseconds() => {
             frequency.max(UNKNOWN_RATE)
         }
@@ -65,7 +65,7 @@ fn rate(plan: &Plan, sampling: &Sampling) -> u64 {
     }
 }
 
-/// A smaller ring to try when one of `pages` is not to be had.
+/// Returns a smaller size to try when a ring of `pages` is not available.
 pub(super) fn smaller(plan: &Plan, pages: u32) -> Option<u32> {
     let least = if plan.callstacks.user.copies_stack() {
         LEAST_WITH_STACKS
@@ -75,9 +75,9 @@ pub(super) fn smaller(plan: &Plan, pages: u32) -> Option<u32> {
     Some(pages / 2).filter(|pages| *pages >= least)
 }
 
-/// The plan for rings of `pages`: if these are smaller than wanted and the plan leaves the choice,
-/// less of stacks is copied, so that a quarter of a second of samples has room. Where a copy ends
-/// frame pointers go on.
+/// Adapts a plan to rings of `pages`. If they are smaller than wanted and the config sets no stack
+/// size, stack copies are reduced, so that the samples of a quarter of a second fit. Frame pointers
+/// continue where a copy ends.
 pub(super) fn fitted(plan: &Plan, pages: u32, wanted: u32) -> Cow<'_, Plan> {
     let Some(sampling) = plan.sampling() else {
         return Cow::Borrowed(plan);
@@ -99,7 +99,7 @@ pub(super) fn fitted(plan: &Plan, pages: u32, wanted: u32) -> Cow<'_, Plan> {
     Cow::Owned(fitted)
 }
 
-/// Returns a sentence for the user about rings that are smaller than wanted.
+/// Returns a notice about rings that are smaller than wanted.
 pub(super) fn notice(plan: &Plan, pages: u32, wanted: u32) -> String {
     let stack = |plan: &Plan| plan.sampling().map_or(0, |sampling| sampling.stack_bytes);
     let (fitted, asked) = (stack(&fitted(plan, pages, wanted)), stack(plan));

@@ -1,26 +1,25 @@
-//! CPUs that come and go.
+//! CPU hotplug.
 
 use super::scope::{Scope, target_of, threads};
 use super::size::{self, ring_pages};
 use super::{OpenError, Reader, open};
 use crate::config::{Kernel, Plan};
 
-/// Follows CPUs that come and go: events opened for a CPU are dead once it was offline.
+/// Follows CPU hotplug: events of a CPU stop working once it was offline.
 #[derive(Debug, Clone)]
 pub struct Watch {
-    /// The scope of the events, without `enable_on_exec`: by the time a CPU comes, the command has
-    /// been executed.
+    /// The scope of the events, without `enable_on_exec`: the command has been executed by the time
+    /// a CPU comes online.
     scope: Scope,
     user_only: bool,
 }
 
-/// The changes since the last look.
+/// The changes since the last check.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// Of CPUs that have gone, no longer among the readers: records left in their rings can be
-    /// read.
+    /// The readers of CPUs that went offline, whose rings may contain records.
     pub gone: Vec<Reader>,
-    /// CPUs that have come, and why nothing could be opened there.
+    /// CPUs that came online, with the errors of opening events there.
     pub failed: Vec<(u32, OpenError)>,
 }
 
@@ -36,9 +35,8 @@ impl Watch {
         Self { scope, user_only }
     }
 
-    /// Looks which CPUs are online. Readers of those that have gone are taken out of `readers`; for
-    /// those that have come new ones are opened, enabled and put in. To be called now and then: it
-    /// reads one small file.
+    /// Checks which CPUs are online. Moves readers of offline CPUs out of `readers`; opens, enables
+    /// and adds readers of new CPUs. Must be called regularly; a call reads one small file.
     pub fn follow(&self, plan: &Plan, kernel: &Kernel, readers: &mut Vec<Reader>) -> Changes {
         let online = plan.online_cpus(kernel);
         let is_gone = |reader: &mut Reader| !online.contains(&reader.cpu());
@@ -51,7 +49,7 @@ impl Watch {
         for cpu in new {
             match self.open(plan, kernel, cpu, online.len()) {
                 Ok(reader) => readers.push(reader),
-                // Gone again.
+                // Offline again.
                 Err(OpenError::NoSuchCpu { .. }) => {}
                 Err(error) => changes.failed.push((cpu, error)),
             }

@@ -1,8 +1,8 @@
-//! The command line of a process, as patterns see it.
+//! Command lines of processes and their patterns.
 
 use std::io::{self, Read};
 
-/// As much as upstream reads.
+/// The size that upstream reads.
 const MAX_LENGTH: usize = 511;
 
 /// The command line of a process: its arguments, each ended by a zero byte.
@@ -17,20 +17,20 @@ impl CommandLine {
         Ok(Self(bytes))
     }
 
-    /// Of a process that is gone: all that is known is the path of the program.
+    /// Returns the command line of an ended process, of which only the program's path is known.
     pub(crate) fn of_program(path: &str) -> Self {
         let mut bytes = path.as_bytes().to_vec();
         bytes.truncate(MAX_LENGTH);
         Self(bytes)
     }
 
-    /// The program as it was called.
+    /// Returns the program as it was invoked.
     fn program(&self) -> &[u8] {
         self.0.split(|&byte| byte == 0).next().unwrap_or_default()
     }
 
-    /// Returns whether a pattern of a config matches this process. A pattern that begins with a
-    /// slash is for the whole path, others are for the part behind its last slash.
+    /// Returns true if a config's pattern matches this process. A pattern that begins with a slash
+    /// is matched with the whole path, others with the part after its last slash.
     pub(super) fn is_matched_by(&self, pattern: &[u8]) -> bool {
         let program = self.program();
         let subject = if pattern.starts_with(b"/") {
@@ -76,7 +76,7 @@ mod tests {
         }
         assert!(matches("./top", "top") && matches("./top", "*"));
         assert!(!matches("./top", "./top"));
-        // Names that end with a slash, and empty ones.
+        // Names that end with a slash, and empty names.
         for program in ["", "/", "foo/"] {
             assert!(matches(program, "") && !matches(program, "?*"));
         }

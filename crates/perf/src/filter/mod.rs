@@ -1,4 +1,4 @@
-//! The filter of a data source: the processes whose samples it wants.
+//! The process filter of a data source.
 
 mod cmdline;
 mod shard;
@@ -10,7 +10,7 @@ use crate::config::TargetFilter;
 pub(crate) use self::cmdline::CommandLine;
 pub(crate) use self::shard::{Shard, Shards};
 
-/// Decides which processes are wanted, and remembers the additional ones.
+/// Decides which processes are sampled, and remembers the additional ones.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
     target: TargetFilter,
@@ -27,7 +27,7 @@ impl Filter {
         }
     }
 
-    /// Returns whether a decision can depend on command lines.
+    /// Returns true if the decision can depend on the command line.
     pub(crate) fn needs_cmdline(&self) -> bool {
         let target = &self.target;
         !target.cmdlines.is_empty()
@@ -35,8 +35,8 @@ impl Filter {
             || target.additional_cmdline_count > 0
     }
 
-    /// Returns whether to keep samples of this process. Kernel threads have no command line, nor
-    /// has a process that is gone.
+    /// Returns true if samples of this process are kept. Kernel threads and ended processes have no
+    /// command line.
     pub(crate) fn keeps(&mut self, pid: u32, cmdline: Option<&CommandLine>) -> bool {
         let target = &self.target;
         let any = |patterns: &[Vec<u8>]| {
@@ -121,7 +121,7 @@ mod tests {
         assert!(filter.keeps(6, Some(&line("cc\0b.c\0"))));
         assert!(filter.keeps(7, Some(&line("cc\0a.c\0"))));
         assert!(!filter.keeps(8, Some(&line("cc\0c.c\0"))));
-        // Named ones take no place.
+        // Processes named in the config take no place.
         assert!(filter.keeps(1, Some(&line("other"))));
     }
 

@@ -1,4 +1,4 @@
-//! Sampling only every n-th process.
+//! Sharding: sampling only one in n processes.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ impl Shard {
     }
 }
 
-/// A second data source of a recording wants another number of shards.
+/// The data source requests another shard count than its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it wants {wanted} shards of processes, but its recording has {used}; that is used")]
 pub(crate) struct ShardError {
@@ -25,16 +25,16 @@ pub(crate) struct ShardError {
     used: u32,
 }
 
-/// The shards chosen: the data sources of one recording have the same.
+/// The chosen shards. The data sources of one session share a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Shards {
-    /// By instance, with the recording it is part of.
+    /// Session and shard by instance.
     chosen: BTreeMap<InstanceId, (u64, Shard)>,
 }
 
 impl Shards {
-    /// The shard of an instance, chosen with the help of a `random` number if it is the first of
-    /// its recording; with an error if its count differs from the recording's.
+    /// Returns the shard of an instance. The first instance of a session chooses it by a `random`
+    /// number. Returns an error, too, if the count differs from the session's.
     pub(crate) fn choose(
         &mut self,
         id: InstanceId,
@@ -59,7 +59,7 @@ impl Shards {
         (shard, error)
     }
 
-    /// The instance has ended.
+    /// Removes an instance.
     pub(crate) fn remove(&mut self, id: InstanceId) {
         self.chosen.remove(&id);
     }

@@ -1,4 +1,4 @@
-//! The first packet of a sequence: the defaults by which all others are read.
+//! The first packet of a sequence, with the defaults of all others.
 
 use ferretto_format::clock;
 use ferretto_proto::fields::perf_sample_defaults as defaults_field;
@@ -14,13 +14,13 @@ use crate::config::{Clock, Event, EventKind, Interval, Mode, Modifiers, Plan, co
 use crate::filter::Shard;
 use crate::registration::LINUX_PERF;
 
-/// Number of `UNIT_NANOSECONDS`.
+/// The number of `UNIT_NANOSECONDS`.
 const NANOSECONDS: u64 = 1;
-/// Number of `UNIT_COUNT`.
+/// The number of `UNIT_COUNT`.
 const COUNT: u64 = 9;
-/// Number of `SCOPE_GLOBAL`.
+/// The number of `SCOPE_GLOBAL`.
 const GLOBAL: u64 = 1;
-/// Number of `SCOPE_CPU`.
+/// The number of `SCOPE_CPU`.
 const PER_CPU: u64 = 2;
 
 /// The defaults of a data source's packets.
@@ -28,7 +28,7 @@ const PER_CPU: u64 = 2;
 pub(crate) struct Defaults {
     /// The id of the clock of samples.
     pub(super) clock: u32,
-    /// All other fields of `TracePacketDefaults`, encoded.
+    /// The other fields of `TracePacketDefaults`, encoded.
     pub(super) encoded: Vec<u8>,
     pub(super) format: Format,
 }
@@ -114,7 +114,7 @@ fn timebase(plan: &Plan) -> Timebase {
     }
 }
 
-/// An event as configs name it, resolved.
+/// A resolved event, in the form of configs.
 enum Echo {
     Counter(Counter),
     Tracepoint(Tracepoint),
@@ -143,7 +143,7 @@ fn name(event: &Event) -> Option<Vec<u8>> {
     (!event.name.is_empty()).then(|| event.name.clone())
 }
 
-/// The modes that are still counted, if one is not.
+/// Returns the modes that are counted, if one is excluded.
 fn modifiers(modifiers: Modifiers) -> Vec<EventModifier> {
     let counted = [
         (
@@ -204,7 +204,7 @@ fn label(event: &Event) -> Vec<u8> {
     }
 }
 
-/// The number of its unit in `StackSample.Unit`.
+/// Returns the number of the event's unit in `StackSample.Unit`.
 fn unit(event: &Event) -> u64 {
     match event.kind {
         EventKind::Counter(counter) => match counter {
@@ -224,7 +224,7 @@ fn unit(event: &Event) -> u64 {
     }
 }
 
-/// Starts a packet with the time now.
+/// Starts a packet with the current time.
 pub(super) fn timed_now(out: &mut Encoder<'_, Vec<u8>>, now_boottime: u64) {
     out.varint(trace_packet::TIMESTAMP, now_boottime);
     out.varint(trace_packet::TIMESTAMP_CLOCK_ID, clock::BOOTTIME.into());

@@ -9,15 +9,15 @@ use ferretto_shm::TraceWriter;
 use super::{Defaults, Sample};
 use crate::barrier::{Barrier, SourceKey};
 
-/// Unwinders wait while more samples than this are to be written.
+/// The number of pending samples above which unwinders wait.
 const HIGH_WATER: usize = 4096;
-/// The reader, which never waits, drops samples while more than this are to be written.
+/// The number of pending samples above which the reader, which never waits, drops samples.
 const LIMIT: usize = 65_536;
 
-/// Something for the writer.
+/// A message to the writer.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// An instance has begun.
+    /// An instance has started.
     Start(Box<Start>),
     Samples(SourceKey, Vec<Sample>),
     /// Names of processes and threads: an encoded `ProcessTree`.
@@ -28,28 +28,28 @@ pub(crate) enum Message {
         cpu: u32,
         count: u64,
     },
-    /// Threads ran again, after some time off the CPU.
+    /// Threads resumed after some time off the CPU.
     Resumed(SourceKey, Vec<Resumed>),
-    /// Begin the sequence anew.
+    /// The sequence must restart.
     Clear(SourceKey),
-    /// The memory guardrail ends the instance.
+    /// The memory limit ends the instance.
     Guardrail(SourceKey),
-    /// An instance has something to say.
+    /// A remark of an instance.
     Remark(SourceKey, String),
-    /// An instance has not begun, for a reason.
+    /// An instance has failed to start, with the reason.
     NotStarted(Box<TraceWriter>, String),
     /// The instance is about to end.
     Ending(SourceKey),
-    /// An instance that records the profiler itself has begun.
+    /// An instance that records the profiler itself has started.
     StartMetatrace(SourceKey, Box<TraceWriter>),
-    /// Such an instance is to end, after the others that are about to.
+    /// Such an instance must end, after the other ending instances.
     EndMetatrace(SourceKey, InstanceId),
-    /// It is time to write the profiler's own events.
+    /// The profiler's own events must be written.
     CollectMetatrace,
-    /// The instance is no more; nothing is left to be said.
+    /// The instance has ended.
     Purge(SourceKey),
     Barrier(Arc<Barrier>),
-    /// It has taken too long: carry it out with the samples so far.
+    /// The barrier has timed out: it completes with the samples so far.
     Overdue(Arc<Barrier>),
 }
 
@@ -62,14 +62,14 @@ pub(crate) struct Start {
     pub(crate) is_off_cpu: bool,
 }
 
-/// The end of a stretch off the CPU.
+/// The end of an absence from the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Resumed {
     pub(crate) tid: u32,
-    /// When it left.
+    /// The time at which the thread left.
     pub(crate) since: u64,
     pub(crate) duration: u64,
-    /// The most that this stretch, and those like it that have no sample, can have taken.
+    /// The upper limit of the duration of this absence and of similar ones without a sample.
     pub(crate) most: u64,
 }
 
@@ -80,7 +80,7 @@ struct Queue {
     is_closed: bool,
 }
 
-/// A queue to the writer, which alone waits for room in shared memory.
+/// A queue to the writer. Only the writer waits for room in shared memory.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
     queue: Mutex<Queue>,
@@ -93,13 +93,13 @@ impl Mailbox {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends something that is not a sample.
+    /// Sends a message other than samples.
     pub(crate) fn send(&self, message: Message) {
         self.lock().messages.push_back(message);
         self.arrived.notify_one();
     }
 
-    /// Sends samples, and waits for as long as there are too many.
+    /// Sends samples. Waits while there are too many.
     pub(crate) fn send_samples(&self, source: SourceKey, samples: Vec<Sample>) {
         let mut queue = self.lock();
         while queue.samples > HIGH_WATER && !queue.is_closed {
@@ -108,12 +108,12 @@ impl Mailbox {
         }
         queue.samples += samples.len();
         queue.messages.push_back(Message::Samples(source, samples));
-        // After the lock is released, or the woken thread would only wait for it.
+        // After the lock is released; otherwise the woken thread would wait for it.
         drop(queue);
         self.arrived.notify_one();
     }
 
-    /// Sends samples without waiting; gives them back if there are too many.
+    /// Sends samples without waiting; returns them if there are too many.
     pub(crate) fn try_send_samples(
         &self,
         source: SourceKey,
@@ -125,13 +125,14 @@ impl Mailbox {
         }
         queue.samples += samples.len();
         queue.messages.push_back(Message::Samples(source, samples));
-        // After the lock is released, or the woken thread would only wait for it.
+        // After the lock is released; otherwise the woken thread would wait for it.
         drop(queue);
         self.arrived.notify_one();
         Ok(())
     }
 
-    /// Has [`take`](Self::take) end once everything was taken, and nobody wait.
+    /// Closes the mailbox: [`take`](Self::take) ends after the last message, and senders do not
+    /// wait any more.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.arrived.notify_all();
@@ -151,7 +152,7 @@ impl Mailbox {
         Some(std::mem::take(&mut queue.messages))
     }
 
-    /// So many samples that were taken have been written.
+    /// Notes that samples taken before have been written.
     pub(super) fn written(&self, samples: usize) {
         let mut queue = self.lock();
         queue.samples = queue.samples.saturating_sub(samples);

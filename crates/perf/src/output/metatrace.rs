@@ -1,4 +1,4 @@
-//! Recordings of what the profiler does itself.
+//! Metatraces: recordings of the profiler itself.
 
 use ferretto_client::{InstanceId, ProducerHandle};
 use ferretto_metatrace::Collector;
@@ -6,11 +6,11 @@ use ferretto_shm::TraceWriter;
 
 use crate::barrier::SourceKey;
 
-/// Recordings of what the profiler does itself.
+/// The instances that record the profiler itself.
 #[derive(Debug)]
 pub(crate) struct Metatraces {
     collector: Collector<SourceKey>,
-    /// Those that are to end once no data source is about to.
+    /// The instances that end once no other data source is ending.
     ending: Vec<(SourceKey, InstanceId)>,
 }
 
@@ -30,23 +30,23 @@ impl Metatraces {
         self.collector.collect();
     }
 
-    /// Nothing if it is not one of these.
+    /// Flushes an instance. Does nothing for other instances.
     pub(super) fn flush(&mut self, key: SourceKey) {
         self.collector.flush(&key);
     }
 
-    /// Ends with the next write, see [`stop_ending`](Self::stop_ending).
+    /// Marks an instance to end with the next write, see [`stop_ending`](Self::stop_ending).
     pub(super) fn end(&mut self, key: SourceKey, instance: InstanceId) {
         self.ending.push((key, instance));
     }
 
-    /// Ends all at once.
+    /// Ends all instances.
     pub(super) fn finish(&mut self) {
         self.collector.finish();
     }
 
-    /// Stops the data sources that are ending. They waited until no other is about to end, so as to
-    /// tell of it.
+    /// Stops the ending instances. They have waited for other ending data sources, in order to
+    /// record these.
     pub(super) fn stop_ending(&mut self, handle: &ProducerHandle) {
         for (key, instance) in self.ending.drain(..) {
             self.collector.stop(&key);

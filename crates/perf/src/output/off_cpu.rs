@@ -1,23 +1,23 @@
-//! Bringing callstacks of threads that left the CPU together with how long they were away.
+//! Matching of callstacks of threads that left the CPU with the durations of their absences.
 
 use rustc_hash::FxHashMap;
 
 use super::Sample;
 use super::mailbox::Resumed;
 
-/// The most threads that are waited for. Machines have fewer.
+/// The largest number of waiting threads. Machines have fewer.
 const MAX_WAITING: usize = 1 << 18;
 
-/// Samples whose duration is not known yet, and durations whose sample is still being unwound.
+/// Samples without a duration yet, and durations whose sample is still being unwound.
 #[derive(Debug, Default)]
 pub(super) struct Absences {
-    /// By thread and time.
+    /// Samples by thread and time.
     samples: FxHashMap<(u32, u64), Sample>,
     ended: FxHashMap<(u32, u64), Resumed>,
 }
 
 impl Absences {
-    /// A thread left the CPU; gives the sample back if it is complete.
+    /// Adds the sample of a thread that left the CPU. Returns the sample if it is complete.
     pub(super) fn left(&mut self, mut sample: Sample) -> Option<Sample> {
         let key = (sample.task?.tid, sample.time);
         match self.ended.remove(&key) {
@@ -34,7 +34,7 @@ impl Absences {
         }
     }
 
-    /// A thread ran again.
+    /// Adds the end of an absence. Returns the sample if it is complete.
     pub(super) fn resumed(&mut self, resumed: &Resumed) -> Option<Sample> {
         let key = (resumed.tid, resumed.since);
         if let Some(mut sample) = self.samples.remove(&key) {
@@ -47,7 +47,7 @@ impl Absences {
         None
     }
 
-    /// Returns the samples of threads that are still off CPU when the recording ends.
+    /// Returns the samples of threads that are still off the CPU when the recording ends.
     pub(super) fn end(&mut self, now: u64) -> impl Iterator<Item = Sample> {
         self.ended.clear();
         let mut samples: Vec<Sample> = self.samples.drain().map(|(_, sample)| sample).collect();
@@ -59,8 +59,7 @@ impl Absences {
     }
 }
 
-/// Has a sample, whose weight is the number of stretches that it stands for, stand for the time
-/// they took.
+/// Converts the weight of a sample from a number of absences to their duration.
 fn weigh(sample: &mut Sample, resumed: &Resumed) {
     let all = resumed.duration.saturating_mul(sample.weight.max(1));
     sample.weight = all.min(resumed.most.max(resumed.duration));
@@ -89,14 +88,14 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_stands_for_the_time_of_those_that_were_left_out() {
+    fn a_samples_weight_includes_the_time_of_unsampled_absences() {
         let resumed = Resumed {
             tid: 1,
             since: 100,
             duration: 10,
             most: 75,
         };
-        // Whichever is known first.
+        // In either order.
         for (stands_for, weight) in [(1, 10), (5, 50), (9, 75), (0, 10)] {
             let mut absences = Absences::default();
             assert!(absences.left(sample(stands_for)).is_none());

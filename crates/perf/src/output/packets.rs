@@ -19,22 +19,22 @@ use super::sink::PacketSink;
 use super::{Content, Defaults, Format, Sample, Stack};
 use crate::record::CpuMode;
 
-/// Number of `PROFILER_STOP_GUARDRAIL`.
+/// The number of `PROFILER_STOP_GUARDRAIL`.
 const STOPPED_BY_GUARDRAIL: u64 = 1;
 
-/// Writes the packets of one instance of a data source.
+/// Writes the packets of an instance of a data source.
 #[derive(Debug)]
 pub(crate) struct SourceOutput<S> {
     sink: S,
     defaults: Defaults,
     frames: Frames,
     sequence: SequenceWriter,
-    /// Used again for each packet.
+    /// A buffer for packets.
     packet: Vec<u8>,
 }
 
 impl<S: PacketSink> SourceOutput<S> {
-    /// Begins the sequence.
+    /// Starts the sequence.
     pub(crate) fn new(sink: S, defaults: Defaults) -> Self {
         let clocks = SequenceClocks::new(1, false, defaults.clock);
         let mut output = Self {
@@ -48,17 +48,17 @@ impl<S: PacketSink> SourceOutput<S> {
         output
     }
 
-    /// The sink, to be flushed.
+    /// Returns the sink.
     pub(crate) fn sink(&mut self) -> &mut S {
         &mut self.sink
     }
 
-    /// Names of the kernel's functions, once they are known.
+    /// Sets the kernel's symbols.
     pub(crate) fn set_kernel_symbols(&mut self, symbols: Arc<KernelSymbols>) {
         self.frames.set_kernel_symbols(symbols);
     }
 
-    /// Begins the sequence anew: later packets refer to no earlier ones.
+    /// Restarts the sequence: later packets do not refer to earlier ones.
     pub(crate) fn clear_incremental_state(&mut self) {
         self.frames.clear();
         let defaults = encode(|out| {
@@ -74,7 +74,7 @@ impl<S: PacketSink> SourceOutput<S> {
                 });
         });
         self.sink.write_packet(&defaults);
-        // If it was dropped that counts as another loss, and the next packet sees it.
+        // If the packet was dropped, that is another loss, which the next packet notices.
         self.sequence.restarted(false);
         let mut empty = InternedData::new();
         for role in Role::ALL {
@@ -87,14 +87,15 @@ impl<S: PacketSink> SourceOutput<S> {
         self.sink.write_packet(&fixed);
     }
 
-    /// Begins anew if something was lost that others refer to, or if too much is remembered.
+    /// Restarts the sequence if packets that others refer to were lost, or if the state is too
+    /// large.
     fn keep_readable(&mut self) {
         if self.sequence.is_void(self.sink.losses()) || self.frames.are_full() {
             self.clear_incremental_state();
         }
     }
 
-    /// Names of processes and threads, an encoded `ProcessTree`.
+    /// Writes names of processes and threads, an encoded `ProcessTree`.
     pub(crate) fn names(&mut self, tree: &[u8]) {
         let names = encode(|out| {
             timed_now(out, Clock::Boottime.now());
@@ -127,13 +128,13 @@ impl<S: PacketSink> SourceOutput<S> {
         self.sink.write_packet(&self.packet);
     }
 
-    /// Something the data source has to say.
+    /// Writes a remark of the data source.
     pub(crate) fn remark(&mut self, text: &str) {
         self.keep_readable();
         remark::write(&mut self.sink, &mut self.sequence, text);
     }
 
-    /// Records of this CPU that were lost.
+    /// Writes the number of lost records of a CPU.
     pub(crate) fn lost(&mut self, cpu: u32, count: u64) {
         self.event(|out| {
             out.varint(field::CPU, cpu.into());
@@ -141,7 +142,7 @@ impl<S: PacketSink> SourceOutput<S> {
         });
     }
 
-    /// The data source ends because the daemon has become too large.
+    /// Writes that the data source ends because of the memory limit.
     pub(crate) fn guardrail(&mut self) {
         self.event(|out| {
             out.nested(field::PRODUCER_EVENT, |out| {
@@ -213,7 +214,7 @@ fn stack_sample(out: &mut Encoder<'_, Vec<u8>>, sample: &Sample, callstack: Opti
     out.varint(stack_sample::PRIMARY_WEIGHT, sample.weight);
 }
 
-/// The number in `Profiling.CpuMode`.
+/// Returns the number in `Profiling.CpuMode`.
 fn mode_of_perf_sample(mode: CpuMode) -> u64 {
     match mode {
         CpuMode::Unknown => 0,
@@ -225,7 +226,7 @@ fn mode_of_perf_sample(mode: CpuMode) -> u64 {
     }
 }
 
-/// The number in `StackSample.Mode`, which differs.
+/// Returns the number in `StackSample.Mode`, which differs.
 fn mode_of_stack_sample(mode: CpuMode) -> u64 {
     match mode {
         CpuMode::Unknown => 0,

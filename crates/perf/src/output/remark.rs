@@ -1,7 +1,6 @@
-//! Remarks of a data source about itself, in the trace, for readers who wonder later why something
-//! is missing.
+//! Remarks of a data source in the trace, which explain to readers why data is missing.
 //!
-//! The schema has no sentences of profilers, so they are instants on a track that has the data
+//! The schema has no messages of profilers, so remarks are instants on a track with the data
 //! source's name, in a category that `ferretto summary` looks for.
 
 use ferretto_format::clock::BOOTTIME;
@@ -14,16 +13,16 @@ use ferretto_wire::{Encoder, encode};
 use super::sink::PacketSink;
 use crate::registration::LINUX_PERF;
 
-/// Category of such instants.
+/// The category of remarks.
 const CATEGORY: &str = "ferretto.remark";
-/// The track; any number that others do not choose.
+/// The uuid of the track; an arbitrary number.
 const TRACK: u64 = 0x6c69_6e75_782e_7066;
-/// Number of `TYPE_INSTANT`.
+/// The number of `TYPE_INSTANT`.
 const INSTANT: u64 = 3;
-/// Number of `PROFILER_STOP_UNKNOWN`, for all reasons except the guardrail.
+/// The number of `PROFILER_STOP_UNKNOWN`, for all reasons except the memory limit.
 const STOPPED: u64 = 0;
 
-/// Writes a sentence into a sequence that has begun.
+/// Writes a remark into a running sequence.
 pub(super) fn write(sink: &mut impl PacketSink, sequence: &mut SequenceWriter, text: &str) {
     let now = Clock::Boottime.now();
     let track = encode(|out| {
@@ -34,7 +33,7 @@ pub(super) fn write(sink: &mut impl PacketSink, sequence: &mut SequenceWriter, t
     write_instant(sink, sequence, now, text);
 }
 
-/// Writes that a data source has not started: all of its sequence.
+/// Writes the whole sequence of a data source that has not started.
 pub(super) fn not_started(mut writer: TraceWriter, reason: &str) {
     let now = Clock::Boottime.now();
     let clocks = SequenceClocks::new(1, false, BOOTTIME);
@@ -59,7 +58,7 @@ pub(super) fn not_started(mut writer: TraceWriter, reason: &str) {
     writer.flush(None);
 }
 
-/// Appends the description of the track.
+/// Appends the track descriptor.
 fn describe(packet: &mut Encoder<'_, Vec<u8>>) {
     packet.nested(trace_packet::TRACK_DESCRIPTOR, |out| {
         out.varint(track_descriptor::UUID, TRACK);

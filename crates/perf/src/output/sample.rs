@@ -1,30 +1,30 @@
-//! One sample, as it is written.
+//! Samples, as they are written.
 
 use ferretto_profiling::Frame;
 use ferretto_unwind::UnwindError;
 
 use crate::record::CpuMode;
 
-/// The format in which samples are written.
+/// The packet format of samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Format {
-    /// `PerfSample` packets, as upstream's profiler.
+    /// `PerfSample` packets, as in upstream's profiler.
     #[default]
     PerfSample,
-    /// `StackSample` packets, the format for any profiler.
+    /// `StackSample` packets, the common format of all profilers.
     StackSample,
 }
 
-/// Why a sample has no callstack although it should; numbers of `PerfSample.SampleSkipReason`.
+/// The reason why a sample lacks its callstack; the numbers of `PerfSample.SampleSkipReason`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum SkipReason {
-    /// The process could not be looked at.
+    /// The process was not accessible.
     ReadStage = 1,
-    /// It had to wait for the process to be looked at, in vain.
+    /// The process did not become accessible in time.
     UnwindStage = 2,
-    /// Too many samples were waiting to be unwound.
+    /// Too many samples were pending.
     UnwindEnqueue = 3,
-    /// The config does not want this process.
+    /// The config excludes the process.
     NotInScope = 4,
 }
 
@@ -39,11 +39,11 @@ impl SkipReason {
     }
 }
 
-/// One sample, or one reading of counters: made of a record, completed by an unwinder, and written
+/// A sample, or a reading of counters: created from a record, completed by an unwinder, and written
 /// as a packet.
 #[derive(Debug)]
 pub(crate) struct Sample {
-    /// In the clock of the data source.
+    /// The time on the clock of the data source.
     pub(crate) time: u64,
     pub(crate) cpu: u32,
     /// Process, thread and CPU mode; `None` for a reading.
@@ -52,7 +52,7 @@ pub(crate) struct Sample {
     pub(crate) count: u64,
     /// The counts of the followers, in the order of the config.
     pub(crate) followers: Box<[u64]>,
-    /// For the common format: the weight of this sample, the timebase's first.
+    /// The weights in the common format, the timebase's first.
     pub(crate) weight: u64,
     pub(crate) content: Content,
 }
@@ -64,12 +64,12 @@ pub(crate) struct Task {
     pub(crate) mode: CpuMode,
 }
 
-/// The content of a sample beside its counts.
+/// The content of a sample besides its counts.
 #[derive(Debug)]
 pub(crate) enum Content {
-    /// No more.
+    /// No further content.
     Counters,
-    /// No callstack, for a reason.
+    /// A missing callstack, with the reason.
     Skipped(SkipReason),
     Stack(Stack),
 }
@@ -78,6 +78,6 @@ pub(crate) enum Content {
 #[derive(Debug, Default)]
 pub(crate) struct Stack {
     pub(crate) frames: Vec<Frame>,
-    /// The error that ended it before its time.
+    /// The error that ended unwinding early.
     pub(crate) error: Option<UnwindError>,
 }

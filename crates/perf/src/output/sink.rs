@@ -9,7 +9,7 @@ pub(crate) trait PacketSink: fmt::Debug + Send {
     /// Writes one packet, given as the encoded fields of a `TracePacket`.
     fn write_packet(&mut self, fields: &[u8]);
 
-    /// Returns how often packets were lost here.
+    /// Returns how often packets have been lost here.
     fn losses(&self) -> u64;
 }
 

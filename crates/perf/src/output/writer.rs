@@ -1,4 +1,4 @@
-//! The thread that writes packets, the only one that waits for room in shared memory.
+//! The thread that writes packets. Only this thread waits for room in shared memory.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -31,7 +31,7 @@ struct Written {
     output: SourceOutput<TraceWriter>,
     absences: Option<Absences>,
     wants_kernel_symbols: bool,
-    /// The latest time told, at which it ends if it ends now.
+    /// The latest reported time, which is the end time if the instance ends now.
     latest: u64,
     is_ending: bool,
 }
@@ -159,7 +159,7 @@ impl Writer {
             }
             Message::StartMetatrace(key, writer) => self.metatraces.start(key, *writer),
             Message::EndMetatrace(key, instance) => self.metatraces.end(key, instance),
-            // As after every message.
+            // Handled after every message.
             Message::CollectMetatrace => {}
             Message::Purge(source) => {
                 self.sources.remove(&source);
@@ -202,7 +202,7 @@ impl Writer {
         self.sources.insert(source, written);
     }
 
-    /// Names of the kernel's functions, which all instances share.
+    /// Returns the kernel's symbols, which all instances share.
     fn kernel_symbols(&mut self) -> Result<Arc<KernelSymbols>, String> {
         if let Some(symbols) = &self.symbols {
             return Ok(Arc::clone(symbols));
@@ -217,7 +217,8 @@ impl Writer {
         Ok(Arc::clone(self.symbols.insert(Arc::new(loaded))))
     }
 
-    /// They are several megabytes, and a module may be loaded before they are needed again.
+    /// Drops the symbols: they take several megabytes, and a module may be loaded before they are
+    /// needed again.
     fn forget_symbols(&mut self) {
         let mut sources = self.sources.values();
         if !sources.any(|source| source.wants_kernel_symbols) {

@@ -1,8 +1,8 @@
-//! The memory of processes over time, from the kernel's records.
+//! The histories of processes, from the kernel's records.
 //!
 //! A process that has ended, or executed another program, cannot be examined any more. But the
-//! kernel reported its fork, the programs it executed and the code it mapped, and the stack is in
-//! the sample: so its callstacks can be worked out all the same.
+//! kernel reported its fork, the programs it executed and the code it mapped, and samples contain
+//! the stack. So its callstacks can still be unwound.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -12,34 +12,33 @@ use ferretto_unwind::Map;
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
-/// Events remembered of all processes together; then all are forgotten.
+/// The limit of events of all processes together; beyond it all are forgotten.
 const MAX_EVENTS: usize = 1 << 16;
-/// Processes remembered; then all are forgotten.
+/// The limit of processes; beyond it all are forgotten.
 const MAX_PROCESSES: usize = 1 << 15;
-/// Bytes of different paths; then all is forgotten.
+/// The limit of bytes of distinct paths; beyond it all is forgotten.
 const MAX_PATHS: usize = 4 << 20;
-/// Maps without a file that are remembered of a process.
+/// The limit of anonymous maps per process.
 const MAX_NAMELESS: usize = 64;
-/// Events that are remembered of a process.
+/// The limit of events per process.
 const MAX_OF_PROCESS: usize = 4096;
-/// The number of ancestors to go back to, at most: a process whose maps are not known is taken to
-/// have its parent's.
+/// The limit of ancestors to search: a process with unknown maps has its parent's.
 const MAX_GENERATIONS: usize = 16;
 
 /// An event in the life of a process.
 #[derive(Debug, Clone)]
 enum Event {
-    /// It began as a copy of another one.
+    /// The process was forked from another one.
     Forked(u32),
-    /// It began anew with another program.
+    /// The process executed another program.
     Executed,
-    /// It was there before, with these maps.
+    /// The process existed before the recording, with these maps.
     Found(Arc<[Map]>),
     Mapped(Box<Map>),
 }
 
 impl Event {
-    /// Returns whether nothing from before counts any more.
+    /// Returns true if all previous maps are gone after the event.
     fn begins(&self) -> bool {
         !matches!(self, Self::Mapped(_))
     }
@@ -47,8 +46,8 @@ impl Event {
 
 #[derive(Debug, Default)]
 struct History {
-    /// Ascending in time; rings of different CPUs are read one after the other, so they come in any
-    /// order.
+    /// Sorted by time. Events arrive in any order, since the rings of different CPUs are read one
+    /// after the other.
     events: Vec<(u64, Event)>,
     nameless: usize,
     /// The process that forked it.
@@ -56,7 +55,7 @@ struct History {
 }
 
 impl History {
-    /// Returns the range of events that counted at `time`: the one that began it, and the end.
+    /// Returns the range of events of the program that ran at `time`: its first event, and the end.
     fn span(&self, time: u64) -> (Option<usize>, usize) {
         let after = self.events.partition_point(|(at, _)| *at <= time);
         let begin = self.events[..after]
@@ -69,7 +68,7 @@ impl History {
     }
 }
 
-/// Code that has been mapped, as the kernel tells it.
+/// A mapping of code, as the kernel reports it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mapped<'a> {
     pub(crate) start: u64,
@@ -80,18 +79,18 @@ pub(crate) struct Mapped<'a> {
     pub(crate) path: &'a [u8],
 }
 
-/// The histories of all processes since the recording began.
+/// The histories of all processes since the start of the recording.
 #[derive(Debug, Default)]
 pub(crate) struct Histories {
     processes: FxHashMap<u32, History>,
     events: usize,
     paths: FxHashSet<Arc<str>>,
     path_bytes: usize,
-    /// Processes that have ended, and in which of them things from before a time do not matter any
-    /// more: when every ring has been read once more there is no sample of that left.
+    /// Ended processes, each with a time before which events are obsolete once every ring has been
+    /// read again, since no samples of that time are left.
     ended: [Vec<(u32, u64)>; 2],
     begun: [Vec<(u32, u64)>; 2],
-    /// The root folder of this process.
+    /// The root directory of this process.
     own_root: Option<Arc<OwnedFd>>,
 }
 
@@ -113,8 +112,7 @@ impl Histories {
         self.ended[0].push((pid, time));
     }
 
-    /// Records a mapping of a process, and returns the entry, to be passed on to unwinders; `None`
-    /// if it is not kept.
+    /// Records a mapping of a process. Returns the map for the unwinders; `None` if it is not kept.
     pub(crate) fn mapped(&mut self, pid: u32, time: u64, mapped: &Mapped<'_>) -> Option<&Map> {
         let end = mapped.start.checked_add(mapped.length)?;
         let is_nameless = mapped.inode == 0;
@@ -155,7 +153,7 @@ impl Histories {
         path
     }
 
-    /// Adds an event where it belongs, and says where that is.
+    /// Inserts an event by time. Returns its position.
     fn add(&mut self, pid: u32, time: u64, event: Event) -> usize {
         let is_too_much = self.events >= MAX_EVENTS
             || self.processes.len() >= MAX_PROCESSES
@@ -174,7 +172,7 @@ impl Histories {
         at
     }
 
-    /// Every ring has been read: drops the history that no sample can refer to any more.
+    /// Drops the history that no sample can refer to any more, after every ring has been read.
     pub(crate) fn end_of_round(&mut self) {
         self.begun.swap(0, 1);
         for (pid, time) in std::mem::take(&mut self.begun[0]) {
@@ -188,7 +186,7 @@ impl Histories {
         self.ended.swap(0, 1);
         for (pid, time) in std::mem::take(&mut self.ended[0]) {
             let known = self.processes.get(&pid);
-            // Another one may have its number by now.
+            // Another process may have its id by now.
             let is_same = known.is_some_and(|history| history.span(time).1 == history.events.len());
             if is_same && let Some(history) = self.processes.remove(&pid) {
                 self.events -= history.events.len();
@@ -196,7 +194,7 @@ impl Histories {
         }
     }
 
-    /// When the program began that a process ran at a time; 0 if that is not known.
+    /// Returns the start time of the program that ran in a process at `time`; 0 if unknown.
     pub(crate) fn begun_at(&self, pid: u32, time: u64) -> u64 {
         let begun = self.processes.get(&pid).and_then(|history| {
             let begin = history.span(time).0?;
@@ -205,7 +203,7 @@ impl Histories {
         begun.unwrap_or(0)
     }
 
-    /// The code a process had mapped at a time; `None` if that is not known.
+    /// Returns the code that a process had mapped at `time`; `None` if unknown.
     pub(crate) fn code_at(&mut self, pid: u32, time: u64) -> Option<Vec<Map>> {
         let mut spans: Vec<(u32, u64)> = vec![(pid, time)];
         let mut maps = Vec::new();
@@ -218,7 +216,7 @@ impl Histories {
             });
             let (begun, event) = match begin {
                 Some((begun, event)) => (*begun, event.clone()),
-                // It was there before the recording began.
+                // The process existed before the recording.
                 None => (0, self.find(pid)?),
             };
             match event {
@@ -230,14 +228,14 @@ impl Histories {
                 Event::Executed | Event::Mapped(_) => break,
             }
         }
-        // From the oldest generation on: later maps take the place of earlier ones.
+        // From the oldest generation on: later maps replace earlier ones.
         for (generation, &(pid, time)) in spans.iter().enumerate().rev() {
             let Some(history) = self.processes.get(&pid) else {
                 continue;
             };
             let (begin, end) = history.span(time);
             let of_span = &history.events[begin.unwrap_or(0)..end];
-            // A parent goes on after the fork, and its later mappings are not its child's.
+            // The parent's mappings after the fork are not the child's.
             let until = if generation == 0 { u64::MAX } else { time };
             maps.extend(of_span.iter().filter_map(|(at, event)| match event {
                 Event::Mapped(map) if *at <= until => Some((**map).clone()),
@@ -247,7 +245,7 @@ impl Histories {
         (!maps.is_empty()).then_some(maps)
     }
 
-    /// Looks at a process from before the recording, which has become no other program since.
+    /// Examines a process from before the recording, if it has not executed another program since.
     fn find(&mut self, pid: u32) -> Option<Event> {
         let maps = Map::read_all(&File::open(format!("/proc/{pid}/maps")).ok()?).ok()?;
         let maps: Arc<[Map]> = maps.into_iter().filter(|map| map.executable).collect();
@@ -258,8 +256,8 @@ impl Histories {
         Some(Event::Found(maps))
     }
 
-    /// Folders in which names of files of a process may be looked up: the root of it or of its next
-    /// living forebear, and our own.
+    /// Returns the directories in which file names of a process are looked up: the root of the
+    /// process or of its closest living ancestor, and our own.
     pub(crate) fn roots(&mut self, pid: u32) -> Vec<Arc<OwnedFd>> {
         let open = |path: &str| {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -298,7 +296,7 @@ mod tests {
         names.map(|map| map.name.to_string()).collect()
     }
 
-    /// Greater than all real ones.
+    /// Greater than all real ids.
     const SHELL: u32 = u32::MAX - 10;
     const CHILD: u32 = u32::MAX - 9;
 
@@ -307,7 +305,7 @@ mod tests {
         let mut all = Histories::default();
         all.executed(SHELL, 10);
         all.mapped(SHELL, 11, &mapped(0x1000, "/bin/sh"));
-        // Records come in any order.
+        // Records arrive in any order.
         all.mapped(CHILD, 41, &mapped(0x5000, "/bin/true"));
         all.executed(CHILD, 40);
         all.mapped(CHILD, 25, &mapped(0x3000, "/lib/plugin"));
@@ -336,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_before_is_looked_at() {
+    fn processes_from_before_the_recording_are_examined() {
         let mut all = Histories::default();
         let own = std::process::id();
         all.forked(CHILD, own, 20);
@@ -348,7 +346,7 @@ mod tests {
                 .any(|name| name == program)
         );
         assert_eq!(all.roots(CHILD).len(), 2);
-        // Not if it is something else by now.
+        // Not if it is another program by now.
         all.executed(own, 40);
         all.end_of_round();
         all.end_of_round();
@@ -371,7 +369,7 @@ mod tests {
             all.mapped(number, 1, &mapped(0x1000, &path));
         }
         assert!(all.path_bytes <= MAX_PATHS + 5000);
-        // Circles, and histories that never end.
+        // Cycles, and histories that never end.
         all.forked(1, 2, 10);
         all.forked(2, 1, 10);
         assert_eq!(names(&mut all, 1, 20), [""; 0]);

@@ -1,4 +1,4 @@
-//! The processes a data source has samples of.
+//! The processes of a data source's samples.
 
 mod history;
 mod procfs;

@@ -1,4 +1,4 @@
-//! Facts about one process from `/proc`.
+//! Access to a process through `/proc`.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,27 +9,27 @@ use rustix::io::Errno;
 
 use crate::filter::CommandLine;
 
-/// Set in the flags of a kernel thread.
+/// The flag of kernel threads.
 const PF_KTHREAD: u32 = 0x0020_0000;
-/// Longer than any `stat` of the kernel: 52 numbers and a name of 64 bytes.
+/// The size limit of `stat`: the kernel writes 52 numbers and a name of 64 bytes.
 const MAX_STAT: u64 = 4096;
 
-/// The folder of a process. Files opened in it belong to that process and to no later one with its
-/// number.
+/// The directory of a process. Files opened in it belong to this process and not to a later one
+/// with its id.
 #[derive(Debug)]
 pub(crate) struct ProcessFolder(OwnedFd);
 
 /// The descriptors through which the memory of a process is read.
 #[derive(Debug)]
 pub(crate) struct Descriptors {
-    /// Its mappings as text.
+    /// The mappings as text.
     pub(crate) maps: File,
-    /// Its address space.
+    /// The address space.
     pub(crate) mem: File,
 }
 
 impl Descriptors {
-    /// A second pair for the same process.
+    /// Duplicates the descriptors.
     pub(crate) fn try_clone(&self) -> io::Result<Self> {
         Ok(Self {
             maps: self.maps.try_clone()?,
@@ -38,16 +38,16 @@ impl Descriptors {
     }
 }
 
-/// Why a process cannot be looked at.
+/// The reason why a process is not accessible.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LookupError {
-    /// It has ended.
+    /// The process has ended.
     #[error("the process has ended")]
     Gone,
-    /// The daemon may not.
+    /// Permission is denied.
     #[error("access to memory of processes is denied ({0}); it needs CAP_SYS_PTRACE")]
     Denied(Errno),
-    /// There is something else in the way.
+    /// Another error.
     #[error("a process cannot be looked at: {0}")]
     Failed(Errno),
 }
@@ -68,14 +68,14 @@ impl From<io::Error> for LookupError {
     }
 }
 
-/// The facts that tell a process from a later one with the same number, and kernel threads from
+/// The facts that distinguish a process from a later one with the same id, and kernel threads from
 /// programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// When it started, in ticks since boot.
+    /// The start time, in ticks since boot.
     pub(crate) start_time: u64,
     pub(crate) is_kernel_thread: bool,
-    /// It waits for its parent, and nothing of it runs any more.
+    /// Set if the process is a zombie without running threads.
     pub(crate) is_dead: bool,
 }
 
@@ -113,21 +113,21 @@ impl ProcessFolder {
     }
 }
 
-/// `pid (name) state ppid … flags … starttime …`; the name may hold anything, closing parentheses
-/// too.
+/// Parses `pid (name) state ppid … flags … starttime …`; the name may contain any bytes, including
+/// parentheses.
 fn parse_stat(text: &[u8]) -> Option<Identity> {
     let name_end = text.iter().rposition(|&byte| byte == b')')?;
     let rest = std::str::from_utf8(&text[name_end + 1..]).ok()?;
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?;
-    // Fields 9, 20 and 22 of all.
+    // Fields 9, 20 and 22.
     let flags: u32 = fields.nth(5)?.parse().ok()?;
     let threads: u32 = fields.nth(10)?.parse().ok()?;
     let start_time = fields.nth(1)?.parse().ok()?;
     Some(Identity {
         start_time,
         is_kernel_thread: flags & PF_KTHREAD != 0,
-        // The leader of threads that go on is a zombie, too.
+        // A thread leader that has exited before its threads is a zombie, too.
         is_dead: matches!(state, "Z" | "X") && threads <= 1,
     })
 }
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_with_parentheses_do_not_confuse() {
+    fn names_may_contain_parentheses() {
         let text = b"7 (a) b) (c) S 2 0 0 0 -1 69238880 0 0 0 0 0 0 0 0 20 0 1 0 42 0 0\n";
         let identity = parse_stat(text).unwrap();
         assert_eq!(identity.start_time, 42);

@@ -1,4 +1,4 @@
-//! The decisions about each process that a data source has samples of.
+//! The decision on each process of a data source's samples.
 
 use std::time::Instant;
 
@@ -6,19 +6,19 @@ use rustc_hash::FxHashMap;
 
 use super::{Identity, LookupError, ProcessFolder};
 
-/// The stage of a process. It is decided by its first sample, and again after it has executed
-/// another program.
+/// The stage of a process. Its first sample decides, and so does the first one after it has
+/// executed another program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Its descriptors are awaited until then.
+    /// The descriptors are pending until this time.
     Resolving { until: Instant },
-    /// Its samples are unwound.
+    /// Samples are unwound.
     Accepted,
-    /// Its descriptors have not come. They may still come.
+    /// The descriptors did not arrive in time. They may still arrive.
     TimedOut,
-    /// It had ended when it was looked at.
+    /// The process had ended when it was examined.
     Gone,
-    /// It is not wanted.
+    /// The filter rejects the process.
     Rejected,
 }
 
@@ -26,14 +26,14 @@ pub(crate) enum Stage {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Process {
     pub(crate) stage: Stage,
-    /// To tell it from a later process with its number; `None` if it was gone when it was looked
-    /// at.
+    /// Distinguishes the process from a later one with its id; `None` if it had ended when it was
+    /// examined.
     pub(crate) identity: Option<Identity>,
-    /// Samples from before were of another program, or of another process.
+    /// The time before which samples belong to another program or process.
     pub(crate) since: u64,
-    /// The number of the reading of all rings in which it was looked at.
+    /// The round of reading all rings in which it was examined.
     pub(crate) round: u64,
-    /// It runs a program that it may change, and whose callstacks are wanted.
+    /// Set if it is a user program whose callstacks are wanted.
     pub(crate) has_program: bool,
 }
 
@@ -41,10 +41,9 @@ pub(crate) struct Process {
 #[derive(Debug, Default)]
 pub(crate) struct ProcessTable {
     processes: FxHashMap<u32, Process>,
-    /// Those of which a thread has ended.
+    /// Processes with an ended thread.
     suspects: Vec<u32>,
-    /// Those that have ended, with their last state. There may still be samples of them in other
-    /// rings.
+    /// Ended processes with their last state. Other rings may still contain samples of them.
     ended: Vec<(u32, Option<Identity>)>,
     /// The number of processes that are [`Stage::Resolving`].
     resolving: usize,
@@ -67,7 +66,7 @@ impl ProcessTable {
         }
     }
 
-    /// Forgets a process: its next sample decides anew.
+    /// Removes a process: its next sample decides again.
     pub(crate) fn remove(&mut self, pid: u32) -> bool {
         let removed = self.processes.remove(&pid);
         if let Some(Process {
@@ -80,12 +79,12 @@ impl ProcessTable {
         removed.is_some()
     }
 
-    /// Returns whether descriptors of some process are awaited.
+    /// Returns true if descriptors of a process are pending.
     pub(crate) fn is_resolving(&self) -> bool {
         self.resolving > 0
     }
 
-    /// The first time at which a wait for descriptors ends.
+    /// Returns the first time at which a pending process times out.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         if self.resolving == 0 {
             return None;
@@ -100,7 +99,7 @@ impl ProcessTable {
         waits.min()
     }
 
-    /// Ends waits that have been in vain, and says of which processes.
+    /// Times out pending processes, and returns them.
     pub(crate) fn time_out(&mut self, now: Instant) -> Vec<u32> {
         if self.resolving == 0 {
             return Vec::new();
@@ -116,21 +115,20 @@ impl ProcessTable {
         late
     }
 
-    /// A thread of this process has ended, perhaps the last one.
+    /// Notes that a thread of the process has ended, perhaps the last one.
     pub(crate) fn suspect(&mut self, pid: u32) {
         if self.processes.contains_key(&pid) && self.suspects.last() != Some(&pid) {
             self.suspects.push(pid);
         }
     }
 
-    /// Has every process looked at by the next [`expire`](Self::expire): exits that were not told
-    /// are found, too.
+    /// Makes the next [`expire`](Self::expire) check every process, to find exits without a record.
     pub(crate) fn suspect_all(&mut self) {
         self.suspects = self.processes.keys().copied().collect();
     }
 
-    /// Forgets processes that had ended when it was called before, and says which. To be called
-    /// when every ring has been read, so that there is no sample of them left.
+    /// Removes and returns the processes that had already ended at the previous call. Must be
+    /// called after every ring has been read, when no samples of them are left.
     pub(crate) fn expire(&mut self) -> Vec<u32> {
         let mut expired = Vec::new();
         for (pid, identity) in std::mem::take(&mut self.ended) {
@@ -155,7 +153,7 @@ impl ProcessTable {
     }
 }
 
-/// Returns whether there is no such process any more, or another one with its number.
+/// Returns true if the process does not exist any more, or another one has its id.
 fn has_ended(pid: u32, identity: Option<Identity>) -> bool {
     if pid == 0 {
         return false;
@@ -200,7 +198,7 @@ mod tests {
         assert_eq!(table.expire(), []);
         assert_eq!(table.expire(), []);
         drop(child.stdin.take());
-        // Not waited for yet: a process without threads is one that has ended.
+        // Not reaped yet: a process without threads has ended.
         while !identity(pid).is_dead {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -222,7 +220,7 @@ mod tests {
         table.suspect_all();
         assert_eq!(table.expire(), []);
         assert_eq!(table.expire(), [me]);
-        // Unless it has been decided anew meanwhile.
+        // Unless the process has been decided again meanwhile.
         table.insert(me, process(Stage::Rejected, Some(before)));
         table.suspect_all();
         table.expire();

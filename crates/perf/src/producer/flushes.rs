@@ -1,4 +1,4 @@
-//! Flushes that have not been answered yet.
+//! Pending flushes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,22 +7,22 @@ use std::time::{Duration, Instant};
 use crate::barrier::Barrier;
 use crate::output::{Mailbox, Message};
 
-/// The time that a flush waits for unwinders. The service waits for five seconds by default.
+/// The time limit for unwinders in a flush. The service waits for five seconds by default.
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// The time that it waits for the writer then.
+/// The subsequent time limit for the writer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Flushes in order.
+/// The pending flushes in order.
 #[derive(Debug, Default)]
 pub(super) struct Flushes(VecDeque<Pending>);
 
 #[derive(Debug)]
 struct Pending {
     barrier: Arc<Barrier>,
-    /// When it has taken too long.
+    /// The deadline.
     until: Instant,
-    /// The writer has been told that it has.
+    /// Set once the writer has been notified of the timeout.
     is_overdue: bool,
 }
 
@@ -35,14 +35,14 @@ impl Flushes {
         });
     }
 
-    /// When the next one has taken too long.
+    /// Returns the time until the next deadline.
     pub(super) fn due(&self, now: Instant) -> Option<Duration> {
         let until = self.0.iter().map(|pending| pending.until).min();
         until.map(|until| until.saturating_duration_since(now))
     }
 
-    /// Has those that take too long answered with the packets written so far; returns those that
-    /// have to be answered without the writer, which waits for something else.
+    /// Completes overdue flushes with the packets written so far. Returns the flushes to be
+    /// answered without the writer, which is blocked.
     pub(super) fn check(&mut self, now: Instant, mailbox: &Mailbox) -> Vec<Arc<Barrier>> {
         let mut given_up = Vec::new();
         self.0.retain_mut(|pending| {
@@ -64,7 +64,7 @@ impl Flushes {
         given_up
     }
 
-    /// Nobody waits for them any more.
+    /// Drops all pending flushes.
     pub(super) fn forget(&mut self) {
         for pending in self.0.drain(..) {
             pending.barrier.claim();

@@ -30,22 +30,22 @@ use crate::registration::{LINUX_PERF, descriptors};
 use crate::source::{Crew, Lookup, Outcome, PerfSource, Started, start};
 use crate::unwinding::Unwinders;
 
-/// Name under which the producer is known.
+/// The producer name.
 const PRODUCER_NAME: &str = "perfetto.traced_perf";
-/// The most threads that unwind unless told otherwise.
+/// The largest default number of unwinder threads.
 const MAX_UNWINDERS: usize = 4;
 
-/// Samples callstacks for the recordings that the service starts.
+/// The profiler: samples callstacks for the sessions of the service.
 ///
-/// One thread waits for the service, for timers and for the kernel's rings, and never for anything
-/// else; unwinders and the writer of packets have threads of their own. A service that goes away is
-/// tried again; meanwhile nothing is recorded and no events are open.
+/// One thread waits only for the service, for timers and for the kernel's rings; unwinders and the
+/// packet writer have separate threads. The profiler reconnects to a service that goes away;
+/// meanwhile nothing is recorded and no events are open.
 #[derive(Debug)]
 pub struct Profiler {
     options: Options,
     daemon: Daemon,
     sources: BTreeMap<InstanceId, PerfSource>,
-    /// Instances that record the profiler itself.
+    /// The instances that record the profiler itself.
     metatraces: BTreeMap<InstanceId, SourceKey>,
     ending_metatraces: Vec<(SourceKey, InstanceId)>,
     next_key: u64,
@@ -54,7 +54,7 @@ pub struct Profiler {
     socket: Option<HandOverSocket>,
     flushes: Flushes,
     mailbox: Arc<Mailbox>,
-    /// Started with the first data source.
+    /// The threads, which start with the first data source.
     threads: Option<Threads>,
     urgency: Urgency,
 }
@@ -66,11 +66,11 @@ struct Threads {
 }
 
 impl Profiler {
-    /// Prepares the producer; it connects once [`Profiler::run`] is called.
+    /// Creates the producer, which connects in [`Profiler::run`].
     ///
     /// # Errors
     ///
-    /// If the process has no descriptors left, or the socket for descriptors cannot be made.
+    /// Fails if the process has no descriptors left, or if the descriptor socket cannot be created.
     pub fn new(options: Options) -> io::Result<Self> {
         let producer = ProducerOptions {
             name: PRODUCER_NAME.to_owned(),
@@ -96,19 +96,19 @@ impl Profiler {
         })
     }
 
-    /// Something to end [`Profiler::run`] with.
+    /// Returns a handle that stops [`Profiler::run`].
     pub fn stopper(&self) -> Stopper {
         self.daemon.stopper()
     }
 
-    /// Runs until stopped. Then every event is closed and every thread has ended.
+    /// Runs until stopped. On return, all events are closed and all threads have ended.
     pub fn run(mut self) {
         let mut has_filled = Vec::new();
         while let Some(events) = self.daemon.turn() {
             for event in events {
                 self.handle_event(event);
             }
-            // After all that end with them.
+            // After all other instances that are ending.
             for (key, id) in self.ending_metatraces.drain(..) {
                 self.mailbox.send(Message::EndMetatrace(key, id));
             }
@@ -121,7 +121,7 @@ impl Profiler {
         self.end();
     }
 
-    /// Waits for something to do; gives the instances whose rings fill up.
+    /// Waits for work; returns the instances whose rings are filling up.
     fn wait(&self) -> Vec<InstanceId> {
         let (now, instant) = (Clock::Monotonic.now(), Instant::now());
         let sources = self.sources.values();
@@ -135,8 +135,7 @@ impl Profiler {
         let limit = due.into_iter().min();
         self.daemon.wait(&fds, limit);
         if limit.is_some_and(|limit| instant.elapsed() >= limit) {
-            // A ring that has filled up as well is read in any case, or makes the next wait a short
-            // one.
+            // Rings that have filled up too are read anyway, or end the next wait at once.
             return Vec::new();
         }
         let filled = self
@@ -149,7 +148,7 @@ impl Profiler {
     fn handle_event(&mut self, event: Event) {
         match event {
             Event::Disconnected(_) => self.purge_all(),
-            // All the work is in the start, as upstream has it.
+            // All work is done on start, as in upstream.
             Event::Connected | Event::Setup { .. } => {}
             Event::Start { instance, config } => self.start(instance, &config),
             Event::Stop { instance } => self.stop_instance(instance),
@@ -263,8 +262,8 @@ impl Profiler {
         Ok(())
     }
 
-    /// Goes ahead of other programs while there is something to record, and says why if it cannot
-    /// and that matters.
+    /// Raises the priority while there are data sources. Reports a failure to do so once it
+    /// matters.
     fn hurry(&mut self) {
         self.urgency.set(!self.sources.is_empty());
         let has_lost = self.sources.values().any(PerfSource::has_lost);
@@ -292,8 +291,8 @@ impl Profiler {
                 source.stop(Clock::Monotonic.now());
                 self.mailbox.send(Message::Ending(source.key));
             }
-            // One that could not be started, or has ended by itself: the writer may have to say so
-            // yet.
+            // The instance failed to start or has ended by itself: the writer may still have to
+            // report that.
             None if self.threads.is_some() => {
                 let action = Action::Stop {
                     source: SourceKey(0),
@@ -306,7 +305,8 @@ impl Profiler {
         }
     }
 
-    /// Runs `run` with the helpers that sources need; not if none has ever been started.
+    /// Runs `run` with the threads and tables of the sources, unless the threads have never been
+    /// started.
     fn with_crew<R>(
         &mut self,
         run: impl FnOnce(&mut BTreeMap<InstanceId, PerfSource>, &mut Crew<'_>) -> R,
@@ -353,7 +353,7 @@ impl Profiler {
             Some(source.end_by_guardrail(crew))
         });
         self.remove(id);
-        // The service waits for it to stop.
+        // The service waits for the stop.
         if ended.flatten() == Some(true) {
             self.daemon.handle().notify_stopped(id);
         }
@@ -369,7 +369,7 @@ impl Profiler {
         self.shards = Shards::default();
     }
 
-    /// Has everything sampled so far written and handed over before the request is answered.
+    /// Writes and commits all samples so far before the request is answered.
     fn flush(&mut self, request: u64, instances: &[InstanceId]) {
         let key = |id| {
             let source = self.sources.get(id).map(|source| source.key);
@@ -426,7 +426,7 @@ impl Profiler {
         }
     }
 
-    /// Hands over all samples, and ends all threads.
+    /// Writes all samples, and ends all threads.
     fn end(mut self) {
         let now = Clock::Monotonic.now();
         for source in self.sources.values_mut() {
@@ -441,13 +441,13 @@ impl Profiler {
         if let Some(threads) = self.threads.take() {
             drop(threads.unwinders);
             self.mailbox.close();
-            // If it has panicked it has said so.
+            // A panic has already been reported.
             let _ = threads.writer.join();
         }
     }
 }
 
-/// Returns whether a ring of this source has filled up.
+/// Returns true if a ring of this source has filled up.
 fn is_readable(source: &PerfSource) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let rings: Vec<_> = source.rings().collect();

@@ -1,28 +1,27 @@
-//! Going ahead of the programs that are profiled.
+//! The profiler's priority over the profiled programs.
 //!
-//! On a machine that is busy the profiler would otherwise wait for the very programs it looks at:
-//! rings fill up and samples are lost when they are most wanted.
+//! On a busy machine the profiler would otherwise wait for the programs that it profiles: rings
+//! would fill up and samples would be lost.
 
 use ferretto_priority::{Priority, ThreadBoost};
 
-/// A nice value of -10: ten times the share of an ordinary thread. Not a real-time priority, as
-/// callstacks of programs that make them expensive on purpose would then keep everybody else from
-/// the CPU.
+/// A nice value of -10: ten times the share of an ordinary thread. Not a real-time priority, with
+/// which programs could block the CPU by callstacks that are expensive to unwind.
 const URGENT: Priority = Priority::Normal(10);
 
-/// The priority of the calling thread: all calls must come from the same one. Threads that it
-/// starts meanwhile have it for good, and need it only while there is something to do for them.
+/// The priority of the calling thread; all calls must come from the same thread. Threads that it
+/// starts meanwhile inherit the priority for good, but only run while there is work for them.
 #[derive(Debug, Default)]
 pub(super) struct Urgency {
     boost: ThreadBoost,
     is_urgent: bool,
-    /// Why it could not be raised.
+    /// The error of raising the priority.
     reason: Option<String>,
     has_reported: bool,
 }
 
 impl Urgency {
-    /// Raises the priority, if that is allowed, or gives it back.
+    /// Raises the priority if permitted, or restores it.
     pub(super) fn set(&mut self, is_urgent: bool) {
         if std::mem::replace(&mut self.is_urgent, is_urgent) != is_urgent {
             let set = self.boost.set(is_urgent.then_some(URGENT));
@@ -30,8 +29,7 @@ impl Urgency {
         }
     }
 
-    /// Returns the reason, once, why the priority could not be raised, after samples were lost for
-    /// want of time.
+    /// Returns, once, why the priority could not be raised, after samples were lost.
     pub(super) fn reason(&mut self) -> Option<String> {
         if self.has_reported {
             return None;
@@ -54,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_ahead_of_others_while_there_is_a_recording() {
+    fn threads_have_a_raised_priority_during_a_recording() {
         let thread = std::thread::spawn(|| {
             let mut urgency = Urgency::default();
             let own = nice();

@@ -6,22 +6,21 @@ use super::Words;
 const KERNEL: u64 = -128_i64 as u64;
 /// `PERF_CONTEXT_USER`: frames of the program follow.
 const USER: u64 = -512_i64 as u64;
-/// `PERF_CONTEXT_MAX`: everything from here on is a marker and no address.
+/// `PERF_CONTEXT_MAX`: greater values are markers and not addresses.
 const FIRST_MARKER: u64 = -4095_i64 as u64;
 
 /// Frames that the kernel found: addresses, innermost first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Callchain<'a> {
-    /// In the kernel.
+    /// The frames in the kernel.
     pub kernel: Words<'a>,
-    /// In the program. `None` if the kernel did not look there, or there is nothing: it is a kernel
-    /// thread.
+    /// The frames in the program; `None` if the kernel did not look there, or for kernel threads.
     pub user: Option<Words<'a>>,
 }
 
 impl<'a> Callchain<'a> {
-    /// From the words of a record, with the markers of the kernel among them. Frames of guests, and
-    /// those before any marker, are left out.
+    /// Splits the words of a record at the kernel's markers. Frames of guests, and those before any
+    /// marker, are skipped.
     pub fn new(mut words: Words<'a>) -> Self {
         let mut chain = Self::default();
         while let Some(marker) = words.get(0) {

@@ -1,8 +1,8 @@
 //! Records that the kernel writes into a ring: samples, and events around them.
 //!
-//! Records borrow from the ring and are only there while the function that is given them runs.
-//! Every length in them has been checked: nothing that the ring may contain makes parsing panic,
-//! loop or read elsewhere.
+//! Records borrow from the ring and are only valid during the function that receives them. Every
+//! length in them has been checked: no content of the ring makes parsing panic, loop or read out of
+//! bounds.
 
 mod callchain;
 mod parse;
@@ -22,19 +22,19 @@ pub use words::Words;
 pub enum Record<'a> {
     /// A sample.
     Sample(SampleRecord<'a>),
-    /// Records that did not fit into the ring, samples or others, since the last such record.
+    /// Records, samples or others, that did not fit into the ring since the last such record.
     Lost {
         /// Their number.
         count: u64,
     },
-    /// The event fired too often: the kernel stopped it until the next timer tick.
+    /// The event fired too often: the kernel disabled it until the next timer tick.
     Throttle {
-        /// When, in the clock of samples.
+        /// The time on the clock of samples.
         time: u64,
     },
-    /// It fires again.
+    /// The event is enabled again.
     Unthrottle {
-        /// When, in the clock of samples.
+        /// The time on the clock of samples.
         time: u64,
     },
     /// A new thread or process.
@@ -43,75 +43,74 @@ pub enum Record<'a> {
     Exit(TaskRecord),
     /// A task has a new name.
     Comm {
-        /// When, in the clock of samples; 0 if unknown.
+        /// The time on the clock of samples; 0 if unknown.
         time: u64,
-        /// Process.
+        /// The process.
         pid: u32,
-        /// Thread.
+        /// The thread.
         tid: u32,
-        /// Set if it came by executing a program: then the process has new memory.
+        /// Set if the task executed a program: then the process has new memory.
         exec: bool,
-        /// The name, without the zero bytes after it.
+        /// The name, without trailing zero bytes.
         name: &'a [u8],
     },
     /// A new executable mapping.
     Mmap2 {
-        /// When, in the clock of samples; 0 if unknown.
+        /// The time on the clock of samples; 0 if unknown.
         time: u64,
-        /// Process.
+        /// The process.
         pid: u32,
-        /// Thread.
+        /// The thread.
         tid: u32,
-        /// First address.
+        /// The first address.
         start: u64,
-        /// Length in bytes.
+        /// The length in bytes.
         length: u64,
-        /// Place in the file, in bytes.
+        /// The offset in the file.
         offset: u64,
-        /// Major and minor number of the file's device; 0 if it is of no file, or the record tells
+        /// Major and minor number of the file's device; 0 without a file, or if the record contains
         /// a build id instead.
         device: (u32, u32),
-        /// Number of the file on its device, likewise.
+        /// The inode of the file, likewise.
         inode: u64,
-        /// Path of the file, or a name such as `//anon` or `[vdso]`.
+        /// The path of the file, or a name such as `//anon` or `[vdso]`.
         path: &'a [u8],
     },
     /// A task was switched in or out.
     Switch(SwitchRecord),
     /// A record of another kind.
     Other {
-        /// The kernel's number of the kind.
+        /// The kernel's number of the type.
         kind: u32,
     },
-    /// Bytes that are no record: they were skipped.
+    /// Malformed bytes, which were skipped.
     Malformed {
         /// Their number.
         bytes: usize,
     },
 }
 
-/// A sample as the kernel wrote it, in the memory of its ring.
+/// A sample in the memory of the ring.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SampleRecord<'a> {
-    /// When, in nanoseconds of the plan's clock.
+    /// The time in nanoseconds on the plan's clock.
     pub time: u64,
-    /// Process; -1 as a number if it has just exited.
+    /// The process; -1 as a number if it has just exited.
     pub pid: u32,
-    /// Thread.
+    /// The thread.
     pub tid: u32,
-    /// CPU of the ring.
+    /// The CPU of the ring.
     pub cpu: u32,
     /// The mode of the CPU.
     pub cpu_mode: CpuMode,
-    /// The counts since the events were enabled: the timebase, then the followers. Always as many
-    /// as there are events; zero for a count that the kernel did not give.
+    /// The counts since the events were enabled: the timebase, then the followers. There is one for
+    /// each event; zero if the kernel gave none.
     pub counts: &'a [u64],
-    /// The user's registers: `None` if they are not sampled, or if there are none because this is a
-    /// kernel thread.
+    /// The user's registers; `None` if they are not sampled, and for kernel threads.
     pub registers: Option<UserRegisters<'a>>,
     /// The valid bytes of the copy of the user's stack, from the stack pointer on.
     pub stack: &'a [u8],
-    /// Set if the copy was as long as it may be: then the stack goes on beyond it.
+    /// Set if the copy has its maximum size: then the stack continues beyond it.
     pub stack_maxed: bool,
     /// Frames that the kernel found.
     pub callchain: Callchain<'a>,
@@ -120,7 +119,7 @@ pub struct SampleRecord<'a> {
 /// The mode of the CPU when the sample was taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum CpuMode {
-    /// The kernel does not know.
+    /// Unknown to the kernel.
     #[default]
     Unknown,
     /// The kernel.
@@ -136,7 +135,7 @@ pub enum CpuMode {
 }
 
 impl CpuMode {
-    /// From the bits of a record's header.
+    /// Decodes the bits of a record's header.
     fn of(misc: u16) -> Self {
         match misc & 7 {
             1 => Self::Kernel,
@@ -149,42 +148,41 @@ impl CpuMode {
     }
 }
 
-/// Beginning or end of a task.
+/// The start or end of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TaskRecord {
-    /// When, in the clock of samples.
+    /// The time on the clock of samples.
     pub time: u64,
-    /// Process.
+    /// The process.
     pub pid: u32,
-    /// Thread.
+    /// The thread.
     pub tid: u32,
-    /// Process of the parent.
+    /// The process of the parent.
     pub parent_pid: u32,
-    /// Thread of the parent.
+    /// The thread of the parent.
     pub parent_tid: u32,
 }
 
 impl TaskRecord {
-    /// Returns whether it is a whole process and not one more thread of it.
+    /// Returns true for the main thread of a process.
     pub fn is_process(&self) -> bool {
         self.pid == self.tid
     }
 }
 
-/// A task was switched in or out on this CPU.
+/// A context switch on this CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SwitchRecord {
-    /// When, in the clock of samples; 0 if unknown.
+    /// The time on the clock of samples; 0 if unknown.
     pub time: u64,
-    /// Process of the task.
+    /// The process of the task.
     pub pid: u32,
-    /// The task.
+    /// The thread id of the task.
     pub tid: u32,
-    /// Out, or else in.
+    /// Set if the task was switched out rather than in.
     pub out: bool,
-    /// Out although it could go on.
+    /// Set if the task was preempted.
     pub preempted: bool,
-    /// The task that comes next, or that was there before: process and thread, where whole CPUs are
-    /// observed.
+    /// Process and thread of the next or previous task, if whole CPUs are observed.
     pub other: Option<(u32, u32)>,
 }

@@ -2,11 +2,11 @@
 
 use super::Words;
 
-/// The registers asked for: those that unwinding needs, and that the kernel gives of this
+/// The requested registers: those that unwinding needs and the kernel supports on this
 /// architecture.
 ///
-/// Bits are the kernel's `asm/perf_regs.h`. On x86-64 the segment registers 12 to 15 are not to be
-/// had.
+/// The bits are those of the kernel's `asm/perf_regs.h`. On x86-64 the segment registers 12 to 15
+/// are not available.
 pub const REGISTER_MASK: u64 = if cfg!(target_arch = "x86_64") {
     0x00ff_0fff
 } else if cfg!(target_arch = "x86") {
@@ -31,7 +31,7 @@ pub enum Abi {
 }
 
 impl Abi {
-    /// The kernel's number (`PERF_SAMPLE_REGS_ABI_32`, `PERF_SAMPLE_REGS_ABI_64`).
+    /// Returns the kernel's number (`PERF_SAMPLE_REGS_ABI_32`, `PERF_SAMPLE_REGS_ABI_64`).
     pub fn number(self) -> u64 {
         match self {
             Self::Bits32 => 1,
@@ -43,16 +43,17 @@ impl Abi {
 /// The user's registers in a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UserRegisters<'a> {
-    /// The kind of program.
+    /// The ABI of the program.
     pub abi: Abi,
-    /// The registers that are there, by the kernel's numbers.
+    /// The set of sampled registers, by the kernel's numbers.
     pub mask: u64,
     /// Their values, in the order of the numbers.
     pub values: Words<'a>,
 }
 
 impl UserRegisters<'_> {
-    /// A register by its number in the kernel's `asm/perf_regs.h`; `None` if it was not sampled.
+    /// Returns a register by its number in the kernel's `asm/perf_regs.h`; `None` if it was not
+    /// sampled.
     pub fn get(&self, number: u32) -> Option<u64> {
         let bit = 1u64.checked_shl(number)?;
         if self.mask & bit == 0 {

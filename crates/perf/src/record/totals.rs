@@ -1,34 +1,34 @@
-//! The counts so far.
+//! Sums of counts.
 
 use rustc_hash::FxHashMap;
 
-/// More tasks than this are not remembered at once: if the ring never tells of their end, memory is
-/// bounded all the same.
+/// The largest number of remembered tasks, which bounds memory if the ring does not report their
+/// ends.
 const MAX_TASKS: usize = 1 << 16;
 
-/// The counts of the events of a ring so far, as each sample tells them.
+/// The counts of a ring's events so far, computed from its samples.
 #[derive(Debug, Clone, Default)]
 pub struct Totals {
     /// The timebase, then the followers.
     counts: Vec<u64>,
-    /// The counts of each task at its last sample, where the kernel counts for each alone.
+    /// The counts of each task at its last sample, if the kernel counts tasks separately.
     tasks: FxHashMap<u32, Vec<u64>>,
 }
 
 impl Totals {
-    /// The totals: of the timebase, then of the followers. Empty before the first sample.
+    /// Returns the totals: of the timebase, then of the followers. Empty before the first sample.
     pub fn counts(&self) -> &[u64] {
         &self.counts
     }
 
-    /// Totals as the kernel gives them.
+    /// Replaces the totals with those of the kernel.
     pub(super) fn replace(&mut self, counters: usize, values: impl Iterator<Item = u64>) {
         self.counts.clear();
         self.counts.extend(values.take(counters));
         self.counts.resize(counters, 0);
     }
 
-    /// The timebase has counted so much more.
+    /// Adds a period of the timebase.
     pub(super) fn add_period(&mut self, counters: usize, period: u64) {
         self.counts.resize(counters, 0);
         if let Some(timebase) = self.counts.first_mut() {
@@ -36,7 +36,7 @@ impl Totals {
         }
     }
 
-    /// Totals of one task: all of them are added up.
+    /// Adds the increase of one task's counts.
     pub(super) fn add_task(
         &mut self,
         counters: usize,
@@ -50,14 +50,14 @@ impl Totals {
         let before = self.tasks.entry(tid).or_default();
         before.resize(counters, 0);
         for ((total, before), value) in self.counts.iter_mut().zip(before).zip(values) {
-            // If it is less, this is another task with the number of one that has ended.
+            // A smaller value is from another task with a reused id.
             let more = value.checked_sub(*before).unwrap_or(value);
             *total = total.wrapping_add(more);
             *before = value;
         }
     }
 
-    /// A task has ended.
+    /// Forgets a task that has ended.
     pub(crate) fn forget(&mut self, tid: u32) {
         self.tasks.remove(&tid);
     }

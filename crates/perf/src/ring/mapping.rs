@@ -9,19 +9,19 @@ use rustix::mm::{self, MapFlags, ProtFlags};
 
 use super::{Memory, Overrun, Unread};
 
-/// Places in the page of metadata (`struct perf_event_mmap_page`).
+/// Offsets in the metadata page (`struct perf_event_mmap_page`).
 const DATA_HEAD: usize = 1024;
 const DATA_TAIL: usize = 1032;
 const DATA_OFFSET: usize = 1040;
 const DATA_SIZE: usize = 1048;
 
-/// Why a ring cannot be had.
+/// The reason why a ring cannot be mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MapError {
-    /// The kernel refused the memory.
+    /// The kernel refused the mapping.
     #[error("{0}")]
     Refused(Errno),
-    /// The kernel laid the ring out in a way that is not known here.
+    /// The kernel's layout of the ring is unknown.
     #[error(
         "the kernel's ring has {size} bytes of data at {offset}, not {expected_size} at {expected_offset}"
     )]
@@ -30,27 +30,27 @@ pub enum MapError {
         offset: u64,
         /// The size of the data in bytes.
         size: u64,
-        /// The offset that is expected.
+        /// The expected offset.
         expected_offset: u64,
-        /// The size that is expected.
+        /// The expected size.
         expected_size: u64,
     },
 }
 
-/// A ring mapped from an event: one page of metadata, then the data.
+/// The mapped ring of an event: one page of metadata, then the data.
 ///
-/// It is mapped writable, which makes the kernel wait for the reader instead of overwriting unread
-/// records.
+/// The mapping is writable, which makes the kernel wait for the reader instead of overwriting
+/// unread records.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
     page: usize,
-    /// Bytes of data, a power of two.
+    /// The size of the data, a power of two.
     size: usize,
-    /// Bytes read since the beginning, as last reported to the kernel. Kept here, as memory that
-    /// others can write is not trusted to come back.
+    /// The number of bytes read so far, as last reported to the kernel. Kept here, since memory
+    /// that others can write is not trusted.
     tail: u64,
-    /// Bytes written since the beginning, as of the last look.
+    /// The number of bytes written so far, as last read from the kernel.
     head: u64,
 }
 
@@ -58,11 +58,11 @@ pub struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps the ring of an event, with that many pages of data, a power of two.
+    /// Maps the ring of an event, with `pages` pages of data, a power of two.
     ///
     /// # Errors
     ///
-    /// If the kernel refuses, or gives something else.
+    /// Fails if the kernel refuses, or uses another layout.
     pub fn new(event: BorrowedFd<'_>, pages: u32) -> Result<Self, MapError> {
         let page = rustix::param::page_size();
         let too_large = MapError::Refused(Errno::NOMEM);
@@ -85,7 +85,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Bytes of data that fit.
+    /// Returns the size of the data.
     pub fn size(&self) -> usize {
         self.size
     }
@@ -105,12 +105,12 @@ impl Mapping {
         })
     }
 
-    /// A word of the metadata.
+    /// Returns a word of the metadata.
     fn word(&self, at: usize) -> &AtomicU64 {
         debug_assert!(at.is_multiple_of(8) && at + 8 <= self.page);
-        // SAFETY: within the first page of the mapping, which lives as long as `self`; aligned, as
-        // pages are; the kernel accesses these words atomically too, and nothing here accesses them
-        // otherwise.
+        // SAFETY: within the first page of the mapping, which is valid as long as `self`, and
+        // aligned, as pages are. The kernel accesses these words atomically too, and nothing here
+        // accesses them otherwise.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) }
     }
 }
@@ -125,11 +125,11 @@ impl Memory for Mapping {
             return Err(Overrun(length));
         }
         let at = self.tail as usize & (self.size - 1);
-        // SAFETY: the data are behind the page of metadata and `size` bytes long, and both slices
-        // are inside, because `length` is at most `size`. They cover the bytes between tail and
-        // head: the kernel does not write there until the tail moves, which takes `&mut self` and
-        // so the end of this borrow. No other process can have the mapping, as the kernel does not
-        // let it be inherited.
+        // SAFETY: the data are behind the page of metadata and `size` bytes long, and both
+        // slices are inside, because `length` is at most `size`. They cover the bytes between tail
+        // and head: the kernel does not write there until the tail moves, which takes `&mut self`
+        // and so the end of this borrow. No other process can have the mapping, since the kernel
+        // does not let it be inherited.
         let unread = unsafe {
             let data = self.base.as_ptr().add(self.page);
             let upto_end = self.size - at;

@@ -1,23 +1,23 @@
-//! The memory of a ring, as its reader sees it.
+//! The memory of a ring, from the reader's view.
 
-/// A ring of bytes that someone else writes.
+/// A ring of bytes with another writer.
 pub trait Memory {
     /// Returns the unread bytes. They stay unchanged until [`consume`](Self::consume).
     ///
     /// # Errors
     ///
-    /// If the writer claims to have written more than there is room for.
+    /// Fails if the writer claims to have written more than there is room for.
     fn unread(&mut self) -> Result<Unread<'_>, Overrun>;
 
-    /// Gives the first `count` unread bytes back to the writer; all if there are fewer.
+    /// Returns the first `count` unread bytes to the writer; all if there are fewer.
     fn consume(&mut self, count: usize);
 }
 
-/// The error of a writer that claims this many unread bytes, more than the ring has.
+/// The error for a writer that claims this many unread bytes, more than the ring has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Overrun(pub u64);
 
-/// The unread bytes of a ring: up to its end, and on from its start.
+/// The unread bytes of a ring: a part up to its end, and a part from its start.
 #[derive(Debug, Clone, Copy)]
 pub struct Unread<'a> {
     first: &'a [u8],
@@ -25,8 +25,8 @@ pub struct Unread<'a> {
 }
 
 impl<'a> Unread<'a> {
-    /// `length` bytes from `at` on, in a ring that consists of `data`. Both must be at most its
-    /// size.
+    /// Returns `length` bytes from `at` on, in a ring that consists of `data`. Both must be at most
+    /// its size.
     pub fn new(data: &'a [u8], at: usize, length: usize) -> Self {
         let upto_end = data.len() - at;
         match length.checked_sub(upto_end) {
@@ -41,7 +41,7 @@ impl<'a> Unread<'a> {
         }
     }
 
-    /// Those up to the ring's end, and those from its start.
+    /// Combines the bytes up to the ring's end with those from its start.
     pub(super) fn of_parts(first: &'a [u8], second: &'a [u8]) -> Self {
         Self { first, second }
     }
@@ -51,13 +51,13 @@ impl<'a> Unread<'a> {
         self.first.len() + self.second.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns true if there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// `count` bytes from `at` on: where they lie, or put together in `scratch` if they are torn by
-    /// the ring's end. `None` if there are not so many.
+    /// Returns `count` bytes from `at` on, joined in `scratch` if they wrap around the ring's end.
+    /// `None` if there are fewer.
     pub fn bytes<'s>(&self, at: usize, count: usize, scratch: &'s mut Vec<u8>) -> Option<&'s [u8]>
     where
         'a: 's,

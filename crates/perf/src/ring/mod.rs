@@ -1,11 +1,11 @@
-//! The ring that the kernel writes records into (`tools/lib/perf/Documentation`,
+//! The ring buffer into which the kernel writes records (`tools/lib/perf/Documentation`,
 //! `perf_event_open(2)`).
 //!
-//! [`Mapping`] is the memory shared with the kernel and the only place that touches it;
-//! [`RecordReader`] walks its records. Between them is [`Memory`], so that rings of any contents
-//! can be simulated.
+//! [`Mapping`] is the memory shared with the kernel and the only module that accesses it;
+//! [`RecordReader`] reads its records. [`Memory`] abstracts the memory, so that rings with any
+//! contents can be simulated.
 //!
-//! Unsafe code of this crate is only in `mapping` and `syscall`.
+//! Only `mapping` and `syscall` contain unsafe code.
 
 mod mapping;
 mod memory;

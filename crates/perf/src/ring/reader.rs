@@ -1,29 +1,29 @@
-//! Walking the records of a ring.
+//! A reader of the records of a ring.
 
 use super::{Memory, Overrun, Unread};
 use crate::record::{Format, Record, Totals, parse};
 
-/// The room that is given back to the writer at once: seldom enough to cost nothing, early enough
-/// that it matters.
+/// The number of bytes that are returned to the writer at once: rarely enough to be cheap, often
+/// enough to be useful.
 const RETURNED_AT_ONCE: usize = 128 << 10;
 
 const HEADER: usize = 8;
 
-/// The result of one read.
+/// The result of a read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Drained {
-    /// Samples handed out.
+    /// The number of samples that were read.
     pub samples: u64,
-    /// Set if everything that was there at the beginning was read. If not, the limit was reached.
+    /// Set if all records present at the start were read; otherwise the limit was reached.
     pub empty: bool,
 }
 
-/// Walks the records of a ring.
+/// A reader of the records of a ring.
 #[derive(Debug)]
 pub struct RecordReader<M> {
     memory: M,
     format: Format,
-    /// For the one record in a round that is torn by the end of the ring.
+    /// A buffer for the one record per round that wraps around the end of the ring.
     scratch: Vec<u8>,
     totals: Totals,
     lost: u64,
@@ -31,7 +31,7 @@ pub struct RecordReader<M> {
 }
 
 impl<M: Memory> RecordReader<M> {
-    /// A reader of that ring, whose samples have that format.
+    /// Creates a reader of a ring whose samples have this format.
     pub fn new(memory: M, format: Format) -> Self {
         Self {
             memory,
@@ -43,33 +43,34 @@ impl<M: Memory> RecordReader<M> {
         }
     }
 
-    /// The ring.
+    /// Returns the ring.
     pub fn memory(&self) -> &M {
         &self.memory
     }
 
-    /// The ring, to be changed.
+    /// Returns the ring for modification.
     pub fn memory_mut(&mut self) -> &mut M {
         &mut self.memory
     }
 
-    /// Returns the counts that samples have told so far.
+    /// Returns the sums of the counts in samples.
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
 
-    /// Records lost so far, as far as the ring says.
+    /// Returns the number of lost records that the ring has reported.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Bytes skipped so far because they were no records.
+    /// Returns the number of malformed bytes that were skipped.
     pub fn malformed(&self) -> u64 {
         self.malformed
     }
 
-    /// Hands out records until there are no more, or `limit` samples have been handed out. Records
-    /// written meanwhile are left for the next call, so this ends however fast the writer is.
+    /// Passes records to `each` until there are none left, or `limit` samples have been passed.
+    /// Records written meanwhile are left for the next call, so this returns whatever the speed of
+    /// the writer.
     pub fn read(&mut self, limit: u64, each: &mut impl FnMut(Record<'_>)) -> Drained {
         let mut drained = Drained::default();
         let mut left = match self.memory.unread() {
@@ -87,7 +88,8 @@ impl<M: Memory> RecordReader<M> {
         drained
     }
 
-    /// Hands out some of the next `left` bytes, gives their room back, and returns their number.
+    /// Reads some of the next `left` bytes, returns their room to the writer, and returns their
+    /// number.
     fn read_some(
         &mut self,
         left: usize,
@@ -128,7 +130,7 @@ impl<M: Memory> RecordReader<M> {
         taken
     }
 
-    /// Nothing in the next `count` bytes can be trusted: where records begin is lost.
+    /// Skips the next `count` bytes, in which record boundaries are lost.
     fn skip(&mut self, count: usize, each: &mut impl FnMut(Record<'_>)) -> usize {
         self.memory.consume(count);
         self.malformed = self.malformed.saturating_add(count as u64);
@@ -137,7 +139,7 @@ impl<M: Memory> RecordReader<M> {
     }
 }
 
-/// The size of the record at `at`, if it is possible.
+/// Returns the size of the record at `at`, if it is valid.
 fn record_size(unread: &Unread<'_>, at: usize, scratch: &mut Vec<u8>) -> Option<usize> {
     let header = unread.bytes(at, HEADER, scratch)?;
     let size = usize::from(u16::from_ne_bytes([header[6], header[7]]));

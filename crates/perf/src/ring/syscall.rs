@@ -1,4 +1,4 @@
-//! The system calls of perf events that need unsafe code.
+//! The system calls of perf events that require unsafe code.
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -17,12 +17,12 @@ pub(crate) fn open(
     let mut attr = *attr;
     attr.size = size_of::<perf_event_attr>() as u32;
     let group = group.map_or(-1, |group| group.as_raw_fd());
-    // SAFETY: the attributes are initialised, of the size they say, and writable for the kernel's
-    // answer. No event that can be described with them writes memory of this process or sends
-    // signals: `sigtrap` is never set, and a ring is only written once it is mapped.
+    // SAFETY: the attributes are initialised, have the size that they state, and are writable
+    // for the kernel's answer. No event that they can describe writes memory of this process or
+    // sends signals: `sigtrap` is never set, and a ring is only written once it is mapped.
     let fd = unsafe { perf_event_open(&mut attr, task, cpu, group, PERF_FLAG_FD_CLOEXEC.into()) };
     check(fd)?;
-    // SAFETY: a new descriptor that nobody else knows.
+    // SAFETY: a new descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -38,13 +38,13 @@ pub(crate) fn disable(event: BorrowedFd<'_>) -> Result<(), Errno> {
     check(unsafe { ioctls::DISABLE(event.as_raw_fd(), 0) })
 }
 
-/// Lets an event write into the ring of another one.
+/// Redirects an event to the ring of another one.
 pub(crate) fn set_output(event: BorrowedFd<'_>, ring: BorrowedFd<'_>) -> Result<(), Errno> {
     // SAFETY: both descriptors are open; this request has no pointer argument.
     check(unsafe { ioctls::SET_OUTPUT(event.as_raw_fd(), ring.as_raw_fd()) })
 }
 
-/// Gives a tracepoint a filter expression.
+/// Sets the filter expression of a tracepoint.
 pub(crate) fn set_filter(event: BorrowedFd<'_>, filter: &CStr) -> Result<(), Errno> {
     // SAFETY: the descriptor is open; the kernel only reads the string, up to its zero byte.
     check(unsafe { ioctls::SET_FILTER(event.as_raw_fd(), filter.as_ptr().cast_mut()) })

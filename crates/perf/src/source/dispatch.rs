@@ -1,4 +1,4 @@
-//! The dispatch of each record of the rings.
+//! Dispatch of the records of the rings.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,10 +19,10 @@ use crate::process::{
 use crate::record::{Abi, CpuMode, Record, SampleRecord, UserRegisters, Words};
 use crate::unwinding::{self, Job, Unwindable, Unwinders};
 
-/// In samples of a task that has no number any more.
+/// The process id in samples of a task that has ended.
 const NO_PROCESS: u32 = u32::MAX;
 
-/// Dispatches each record by its kind and process, with the state that needs.
+/// Dispatches each record by its type and process.
 #[derive(Debug)]
 pub(super) struct RecordDispatch {
     pub(super) source: Arc<unwinding::Source>,
@@ -31,29 +31,29 @@ pub(super) struct RecordDispatch {
     descriptor_timeout: Duration,
     filter: Filter,
     pub(super) processes: ProcessTable,
-    /// When processes became other programs, while there may be samples from before.
+    /// The times at which processes executed other programs, while there may be earlier samples.
     execs: [FxHashMap<u32, u64>; 2],
-    /// The histories of processes, also of those that are gone.
+    /// The histories of processes, including ended ones.
     histories: Histories,
     pending: PendingExec,
-    /// Rounds so far.
+    /// The number of rounds so far.
     round: u64,
-    /// The count of the timebase at the sample before, by CPU.
+    /// The timebase count of the previous sample, by CPU.
     counted: FxHashMap<u32, u64>,
     pub(super) absences: Option<Absences>,
-    /// Samples of the timebase, and how often it has happened.
+    /// The number of timebase samples, and the sum of their counts.
     pub(super) share: (u64, u64),
-    /// Names of processes and threads, if they are wanted.
+    /// The names of processes and threads, if requested.
     pub(super) names: Option<Names>,
-    /// Samples that are finished.
+    /// Finished samples.
     pub(super) done: Vec<Sample>,
-    /// CPUs that lost records, and how many.
+    /// CPUs with lost records, and the numbers of these.
     pub(super) lost: Vec<(u32, u64)>,
-    /// Set if any were lost, or too many waited.
+    /// Set if records were lost, or too many samples were pending.
     pub(super) has_lost: bool,
 }
 
-/// The other parts of the source that records are dispatched to.
+/// The parts of the source that the dispatch uses.
 pub(super) struct Helpers<'a> {
     pub(super) unwinders: &'a mut Unwinders,
     pub(super) lookup: &'a mut Lookup,
@@ -95,7 +95,7 @@ impl RecordDispatch {
                 self.has_lost = true;
                 self.lost.push((cpu, count));
             }
-            // Nobody knows how many records these were; at least one.
+            // The number of records is unknown; at least one.
             Record::Malformed { .. } => self.lost.push((cpu, 1)),
             Record::Fork(task) if task.pid != task.parent_pid => {
                 self.histories.forked(task.pid, task.parent_pid, task.time);
@@ -157,8 +157,8 @@ impl RecordDispatch {
         }
     }
 
-    /// Code has been mapped. The unwinder of the process is told: the process may be gone before
-    /// its maps can be read again.
+    /// Handles a mapping of code. The unwinder of the process is notified, since the process may
+    /// end before its maps can be read again.
     fn mapped(&mut self, pid: u32, time: u64, mapped: &Mapped<'_>, unwinders: &mut Unwinders) {
         let process = self.processes.get(pid);
         let is_unwound = mapped.inode != 0
@@ -171,7 +171,7 @@ impl RecordDispatch {
         }
     }
 
-    /// Every ring has been read.
+    /// Ends a round, in which every ring has been read.
     pub(super) fn end_of_round(&mut self, unwinders: &mut Unwinders) {
         self.round += 1;
         let waited = self.pending.end_of_round();
@@ -190,7 +190,7 @@ impl RecordDispatch {
         }
     }
 
-    /// Has waits end that have been in vain.
+    /// Times out pending processes.
     pub(super) fn time_out(&mut self, helpers: &mut Helpers<'_>) {
         for pid in self.processes.time_out(helpers.now) {
             helpers.unwinders.assign(pid, Job::TimedOut(pid));
@@ -227,7 +227,7 @@ impl RecordDispatch {
         self.finish(sample, content);
     }
 
-    /// Has all pending samples unwound. All rings have been read by now.
+    /// Unwinds all pending samples, after all rings have been read.
     pub(super) fn unwind_all_pending(&mut self, unwinders: &mut Unwinders) {
         let waited = self.pending.all();
         self.unwind_pending(waited, unwinders);
@@ -240,9 +240,9 @@ impl RecordDispatch {
         }
     }
 
-    /// Has samples unwound that are no longer pending: their programs are known by now.
+    /// Unwinds samples that are no longer pending: their programs are known by now.
     fn unwind_pending(&mut self, waited: Vec<Unwindable>, unwinders: &mut Unwinders) {
-        // By process and the time at which its program began.
+        // By process and the start time of its program.
         let mut gone: FxHashMap<(u32, u64), Vec<Unwindable>> = FxHashMap::default();
         for unwindable in waited {
             let time = unwindable.sample.time;
@@ -267,7 +267,7 @@ impl RecordDispatch {
         }
     }
 
-    /// Has samples unwound of a program that can no longer be looked at, all of the same.
+    /// Unwinds samples of one program that cannot be examined any more.
     fn unwind_gone(&mut self, pid: u32, unwindables: Vec<Unwindable>, unwinders: &mut Unwinders) {
         let time = unwindables
             .first()
@@ -326,7 +326,7 @@ impl RecordDispatch {
         self.done.push(done);
     }
 
-    /// Returns the sample with the fields that all kinds of content share.
+    /// Returns the sample with the fields common to all kinds of content.
     fn sample_of(&mut self, sample: &SampleRecord<'_>, content: Content) -> Sample {
         let count = sample.counts.first().copied().unwrap_or(0);
         let before = self.counted.insert(sample.cpu, count).unwrap_or(0);
@@ -347,7 +347,7 @@ impl RecordDispatch {
         }
     }
 
-    /// Has a sample unwound, or kept until its program is known.
+    /// Enqueues a sample to be unwound, or keeps it until its program is known.
     fn enqueue(
         &mut self,
         sample: &SampleRecord<'_>,
@@ -383,7 +383,7 @@ impl RecordDispatch {
         }
     }
 
-    /// Returns the stage of this sample's process; decides it now if the sample is its first.
+    /// Returns the stage of the sample's process, and decides it on the first sample.
     fn decide(&mut self, sample: &SampleRecord<'_>, helpers: &mut Helpers<'_>) -> Process {
         if let Some(process) = self.processes.get(sample.pid) {
             return *process;
@@ -413,7 +413,7 @@ impl RecordDispatch {
             0 => Err(LookupError::Gone),
             pid => ProcessFolder::open(pid),
         };
-        // The filter is applied once its program is known.
+        // The filter is applied once the program is known.
         let is_gone = matches!(folder, Err(LookupError::Gone)) && pid != 0 && pid != NO_PROCESS;
         if is_gone && self.callstacks.user != UserFrames::None {
             return (Stage::Gone, None);
@@ -457,7 +457,7 @@ impl RecordDispatch {
         (stage, identity)
     }
 
-    /// Returns whether a sample that should have the state of a program lacks it.
+    /// Returns true if a sample lacks the user state that it should have.
     fn lacks_user_state(&self, sample: &SampleRecord<'_>) -> bool {
         match self.callstacks.user {
             UserFrames::Dwarf | UserFrames::FramePointer => sample.registers.is_none(),

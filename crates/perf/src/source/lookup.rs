@@ -1,4 +1,4 @@
-//! Getting at the maps and the memory of processes.
+//! Access to the maps and the memory of processes.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,17 @@ use crate::options::Options;
 use crate::process::{Descriptors, LookupError, ProcessFolder};
 use crate::registration::LINUX_PERF;
 
-/// The most processes whose descriptors are kept before there is a sample of them.
+/// The largest number of processes whose descriptors are kept before their first sample.
 const MAX_HANDED_OVER: usize = 256;
 
-/// Opens maps and memory of processes, or has had them handed over.
+/// Opens maps and memory of processes, or receives them from the processes.
 #[derive(Debug)]
 pub(crate) struct Lookup {
     options: Options,
-    /// By process.
+    /// Received descriptors by process.
     handed_over: BTreeMap<u32, Descriptors>,
     has_reported: bool,
-    /// Obstacles that were met, for the trace.
+    /// Remarks on failed access, for the trace.
     remarks: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ impl Lookup {
         }
     }
 
-    /// A process has handed its descriptors over, for every data source now and later.
+    /// Stores descriptors that a process has sent, for all current and future data sources.
     pub(crate) fn hand_over(&mut self, pid: u32, descriptors: Descriptors) {
         if self.handed_over.len() >= MAX_HANDED_OVER {
             self.handed_over
@@ -44,7 +44,8 @@ impl Lookup {
         }
     }
 
-    /// Descriptors of a process of whose folder in `/proc` this is, as far as it could be opened.
+    /// Returns the descriptors of a process. `folder` is its directory in `/proc`, if it could be
+    /// opened.
     pub(super) fn descriptors(
         &mut self,
         pid: u32,
@@ -63,7 +64,7 @@ impl Lookup {
             return Ok(descriptors.try_clone()?);
         }
         let is_reported = matches!(error, LookupError::Gone) || self.options.only_handed_over;
-        // Once: it will be so for many processes.
+        // Once, since many processes will fail in the same way.
         if !is_reported && !std::mem::replace(&mut self.has_reported, true) {
             self.remark(error.to_string());
         }
@@ -80,7 +81,7 @@ impl Lookup {
         &self.options.kernel
     }
 
-    /// Reports an obstacle.
+    /// Reports failed access.
     pub(super) fn remark(&mut self, reason: String) {
         self.remarks.push(reason.clone());
         self.options.daemon.notify(Notice::Remark {

@@ -1,4 +1,4 @@
-//! One instance of the data source `linux.perf`.
+//! Instances of the data source `linux.perf`.
 
 mod dispatch;
 mod lookup;
@@ -25,18 +25,16 @@ use crate::process::{Descriptors, Stage};
 use crate::schedule::Timer;
 use crate::unwinding::{Job, Unwinders};
 
-/// The period at which rings are read at least where processes are looked at. Reading an empty ring
-/// costs next to nothing.
+/// The maximum period between reads if processes are examined. Reading an empty ring is very cheap.
 const LOOK_PERIOD: Duration = Duration::from_millis(20);
-/// The period at which the table is searched for processes that have ended without a record of it.
+/// The period of the search for processes that ended without a record.
 const SWEEP_PERIOD: Duration = Duration::from_secs(5);
-/// The period at which the size of the daemon is compared with the config's limit.
+/// The period of the check of the daemon's memory limit.
 const MEMORY_PERIOD: Duration = Duration::from_secs(1);
-/// The number of times that rings are read again, at most, while they fill up during a flush or at
-/// the end.
+/// The largest number of repeated reads while rings fill up during a flush or at the end.
 const MAX_ROUNDS: usize = 64;
 
-/// The threads and tables that sources are run with.
+/// The threads and tables that sources use.
 pub(crate) struct Crew<'a> {
     pub(crate) mailbox: &'a Mailbox,
     pub(crate) unwinders: &'a mut Unwinders,
@@ -51,7 +49,7 @@ pub(crate) struct PerfSource {
     plan: Plan,
     readers: Vec<Reader>,
     watch: Watch,
-    /// CPUs of which it has been told that nothing can be counted there.
+    /// CPUs already reported as failing.
     failed_cpus: Vec<u32>,
     dispatch: RecordDispatch,
     is_stopping: bool,
@@ -65,9 +63,9 @@ pub(crate) struct PerfSource {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Runs,
-    /// It was to stop, and everything of it is on its way to the writer.
+    /// The source has stopped, and all its data is on the way to the writer.
     Stopped,
-    /// The daemon has become too large, of so many kB.
+    /// The daemon exceeds the memory limit, with this many kB.
     TooLarge {
         kb: u64,
         limit: u64,
@@ -79,7 +77,7 @@ impl PerfSource {
         self.id.0
     }
 
-    /// When to call [`run`](Self::run) next.
+    /// Returns the time of the next call of [`run`](Self::run).
     pub(crate) fn due(&self, now: u64, now_instant: Instant) -> Duration {
         let mut timers = vec![
             self.tick.until(now),
@@ -92,13 +90,13 @@ impl PerfSource {
         timers.into_iter().min().unwrap_or_default()
     }
 
-    /// The rings, to be waited for: they are readable when they are half full.
+    /// Returns the rings to be polled: they are readable when they are half full.
     pub(crate) fn rings(&self) -> impl Iterator<Item = &Reader> {
         let has_rings = self.plan.sampling().is_some();
         self.readers.iter().filter(move |_| has_rings)
     }
 
-    /// Does due work, and reads the rings early if one `has_filled`.
+    /// Does the work that is due, and reads the rings early if one `has_filled`.
     pub(crate) fn run(&mut self, now: u64, has_filled: bool, crew: &mut Crew<'_>) -> Outcome {
         if self.memory.is_some_and(|timer| timer.is_due(now)) {
             self.memory = Some(Timer::next(now, MEMORY_PERIOD, self.salt()));
@@ -133,14 +131,14 @@ impl PerfSource {
             return Outcome::Stopped;
         }
         if self.is_stopping && is_empty {
-            // Until descriptors come, or the wait for them ends.
+            // Until descriptors arrive or time out.
             self.tick = Timer::at(now + 10_000_000);
         }
         self.hand_over(crew);
         Outcome::Runs
     }
 
-    /// Returns whether samples were lost, or skipped as too many were waiting.
+    /// Returns true if samples were lost, or skipped because too many were pending.
     pub(crate) fn has_lost(&self) -> bool {
         self.dispatch.has_lost
     }
@@ -153,7 +151,7 @@ impl PerfSource {
         });
     }
 
-    /// Reads every ring, or every counter; whether that was all there is.
+    /// Reads every ring or counter. Returns true if nothing is left.
     fn read(&mut self, crew: &mut Crew<'_>) -> bool {
         let Some(sampling) = self.plan.sampling() else {
             self.poll();
@@ -191,7 +189,7 @@ impl PerfSource {
         is_empty
     }
 
-    /// Begins to count on new CPUs, and reads the remains of those that have gone.
+    /// Starts counting on new CPUs, and reads the remaining records of removed ones.
     fn follow_cpus(&mut self, crew: &mut Crew<'_>) {
         let kernel = crew.lookup.kernel();
         let changes = self.watch.follow(&self.plan, kernel, &mut self.readers);
@@ -236,7 +234,7 @@ impl PerfSource {
         }
     }
 
-    /// Passes on the findings.
+    /// Passes finished samples and other results to the writer.
     fn hand_over(&mut self, crew: &mut Crew<'_>) {
         let names = self.dispatch.names.as_mut().map(Names::take);
         if let Some(names) = names.filter(|names| !names.is_empty()) {
@@ -277,14 +275,14 @@ impl PerfSource {
         self.hand_over(crew);
     }
 
-    /// Sends `barrier` behind all samples read so far, through every unwinder.
+    /// Sends `barrier` after all samples read so far, through every unwinder.
     pub(crate) fn send_barrier(&mut self, crew: &mut Crew<'_>, barrier: &Arc<Barrier>) {
         crew.unwinders
             .assign_to_all(|| Job::Barrier(Arc::clone(barrier)));
         crew.unwinders.hand_over(&self.dispatch.source);
     }
 
-    /// Stops counting. [`run`](Self::run) reads on until there is nothing left.
+    /// Stops counting. [`run`](Self::run) continues until everything is read.
     pub(crate) fn stop(&mut self, now: u64) {
         self.is_stopping = true;
         for reader in &mut self.readers {
@@ -294,7 +292,7 @@ impl PerfSource {
         self.tick = Timer::at(now);
     }
 
-    /// Says how much time of processes has no samples, if that is much.
+    /// Reports the share of process time without samples, if it is large.
     fn report_unsampled(&self, crew: &mut Crew<'_>) {
         const LEAST: u64 = 50_000_000;
         let pairs = self.readers.iter().filter_map(Reader::sampled_of_tasks);
@@ -314,7 +312,7 @@ impl PerfSource {
         ));
     }
 
-    /// Says which share of the waits has callstacks, if some have none.
+    /// Reports the share of waits with callstacks, if some have none.
     fn report_share_of_waits(&self, crew: &mut Crew<'_>) {
         let (samples, waits) = self.dispatch.share;
         if self.dispatch.absences.is_none() || samples >= waits {
@@ -327,7 +325,7 @@ impl PerfSource {
         ));
     }
 
-    /// Everything has been read: the rest is the writer's.
+    /// Finishes after everything has been read: the writer does the rest.
     pub(crate) fn finish(&mut self, crew: &mut Crew<'_>) {
         self.report_unsampled(crew);
         self.report_share_of_waits(crew);
@@ -335,7 +333,7 @@ impl PerfSource {
             let lost = reader.take_untold_lost();
             self.dispatch.lost.push((reader.cpu(), lost));
         }
-        // Before its end is reported.
+        // Before the end is reported.
         self.readers.clear();
         self.dispatch.unwind_all_pending(crew.unwinders);
         self.hand_over(crew);
@@ -351,14 +349,14 @@ impl PerfSource {
         crew.mailbox.send(Message::Barrier(barrier));
     }
 
-    /// Ends at once; samples that were read and not written yet are dropped.
+    /// Ends at once; samples that are not written yet are dropped.
     pub(crate) fn purge(mut self, crew: &mut Crew<'_>) {
         self.dispatch.purge(crew.unwinders);
         crew.unwinders.purge(&self.dispatch.source);
         crew.mailbox.send(Message::Purge(self.key));
     }
 
-    /// Ends because the daemon is too large, and has that told.
+    /// Ends because of the memory limit, and reports that.
     pub(crate) fn end_by_guardrail(mut self, crew: &mut Crew<'_>) -> bool {
         self.dispatch.purge(crew.unwinders);
         crew.unwinders.purge(&self.dispatch.source);
@@ -366,8 +364,8 @@ impl PerfSource {
         self.is_stopping
     }
 
-    /// Takes the descriptors of a process that have arrived, and returns `true` if this source
-    /// waited for them.
+    /// Stores the received descriptors of a process. Returns true if this source was waiting for
+    /// them.
     pub(crate) fn adopt(&mut self, pid: u32, descriptors: &Descriptors, crew: &mut Crew<'_>) {
         let stage = self
             .dispatch
@@ -396,11 +394,11 @@ impl PerfSource {
     }
 }
 
-/// Time between two reads.
+/// Returns the time between two reads.
 fn period(plan: &Plan) -> Duration {
     match &plan.mode {
         Mode::Polling { period } => *period,
-        // Processes that live shortly must be looked at while they live.
+        // Short-lived processes must be examined while they exist.
         Mode::Sampling(sampling) if plan.callstacks.user != UserFrames::None => {
             sampling.read_period.min(LOOK_PERIOD)
         }
@@ -408,7 +406,7 @@ fn period(plan: &Plan) -> Duration {
     }
 }
 
-/// Returns the memory of this process that is not of files, resident and swapped, in kB.
+/// Returns the anonymous memory of this process, resident and swapped, in kB.
 fn memory_kb() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let field = |name: &str| {

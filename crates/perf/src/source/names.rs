@@ -1,4 +1,4 @@
-//! Names of the processes and threads that samples are of.
+//! Names of the processes and threads of samples.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,23 +7,23 @@ use ferretto_proto::fields::process_tree as tree;
 use ferretto_wire::Encoder;
 use rustc_hash::FxHashSet;
 
-/// Longest command line told, in bytes.
+/// The size limit of command lines, in bytes.
 const MAX_COMMAND_LINE: u64 = 4096;
-/// Longest name of a thread, with its end; the kernel's own limit is less.
+/// The size limit of thread names, including the line end; the kernel's own limit is less.
 const MAX_NAME: u64 = 64;
 
-/// Finds out the names of processes and threads when their first samples come, which is before
-/// short-lived ones are gone, and again when they become other programs. Readers of the trace then
-/// need no other data source to know them.
+/// Looks up the names of processes and threads at their first samples, before short-lived ones have
+/// ended, and again when they execute other programs. So readers of the trace need no other data
+/// source for names.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     written: FxHashSet<u32>,
-    /// Encoded `ProcessTree`, to be written.
+    /// An encoded `ProcessTree` to be written.
     found: Vec<u8>,
 }
 
 impl Names {
-    /// There is a sample of this thread.
+    /// Notes a sample of a thread.
     pub(super) fn seen(&mut self, pid: u32, tid: u32) {
         if pid == 0 || self.written.contains(&tid) {
             return;
@@ -36,19 +36,19 @@ impl Names {
         self.thread(pid, tid, name.trim_ascii_end());
     }
 
-    /// The process is another program now.
+    /// Notes that a process has executed another program.
     pub(super) fn executed(&mut self, pid: u32) {
         self.written.remove(&pid);
     }
 
-    /// The thread has another name now.
+    /// Notes the new name of a thread.
     pub(super) fn renamed(&mut self, pid: u32, tid: u32, name: &[u8]) {
         if self.written.contains(&tid) {
             self.thread(pid, tid, name);
         }
     }
 
-    /// The number may become that of another thread.
+    /// Notes that a thread has ended, since its id may be reused.
     pub(super) fn ended(&mut self, tid: u32) {
         self.written.remove(&tid);
     }
@@ -62,8 +62,7 @@ impl Names {
         let command_line = read(&format!("/proc/{pid}/cmdline"), MAX_COMMAND_LINE);
         let arguments = command_line.split(|byte| *byte == 0);
         let arguments: Vec<&[u8]> = arguments.filter(|part| !part.is_empty()).collect();
-        // Kernel threads have none, and neither have processes that have ended; the name of their
-        // thread has to do.
+        // Kernel threads and ended processes have no command line; the thread name replaces it.
         if arguments.is_empty() {
             return;
         }
@@ -87,11 +86,11 @@ impl Names {
     }
 }
 
-/// The beginning of a file; empty if it cannot be read.
+/// Returns the start of a file; empty if it cannot be read.
 fn read(path: &str, limit: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Ok(file) = File::open(path) {
-        // The part before an error is as good as a shorter file.
+        // The bytes before an error are used.
         let _ = file.take(limit).read_to_end(&mut bytes);
     }
     bytes
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_once_and_again_when_they_change() {
+    fn names_are_written_once_and_after_changes() {
         let mut names = Names::default();
         let pid = std::process::id();
         let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;

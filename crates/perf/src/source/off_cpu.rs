@@ -1,13 +1,13 @@
-//! The time that threads are off the CPU.
+//! The off-CPU times of threads.
 
 use rustc_hash::FxHashMap;
 
 use crate::output::Resumed;
 
-/// The most threads remembered. Machines have fewer.
+/// The largest number of remembered threads. Machines have fewer.
 const MAX_THREADS: usize = 1 << 18;
 
-/// A thread was switched out, or in.
+/// A switch of a thread.
 #[derive(Debug, Clone, Copy)]
 struct Switch {
     time: u64,
@@ -15,14 +15,14 @@ struct Switch {
     is_in: bool,
 }
 
-/// Brings leaving and coming back together. The rings of CPUs are read one after another, so events
-/// come out of order and are kept until all from before have been read.
+/// Matches switches out with switches in. The rings of CPUs are read one after another, so events
+/// are out of order and are kept until all earlier ones have been read.
 #[derive(Debug, Default)]
 pub(super) struct Absences {
     switches: Vec<Switch>,
-    /// When each thread left.
+    /// The time at which each thread left its CPU.
     left: FxHashMap<u32, u64>,
-    /// When the last stretch of each thread that is known ended.
+    /// The end of the last known absence of each thread.
     ended: FxHashMap<u32, u64>,
 }
 
@@ -37,7 +37,7 @@ impl Absences {
         self.switches.push(Switch { time, tid, is_in });
     }
 
-    /// Takes the stretches that ended before `until`. All events from before have to be there.
+    /// Takes the absences that ended before `until`. All earlier events must have been added.
     pub(super) fn take_ended(&mut self, until: u64) -> Vec<Resumed> {
         self.switches.sort_by_key(|switch| switch.time);
         let count = self.switches.partition_point(|switch| switch.time < until);
@@ -70,9 +70,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stretches_are_found_whatever_the_order_of_the_rings() {
+    fn absences_are_found_in_any_order_of_the_rings() {
         let mut absences = Absences::default();
-        // The ring of the CPU it came back on is read first.
+        // The ring of the CPU where it resumed is read first.
         absences.resumed(7, 50);
         absences.left(7, 20);
         absences.left(7, 90);
@@ -85,7 +85,7 @@ mod tests {
             most: 30,
         };
         assert_eq!(absences.take_ended(80), [first]);
-        // It left at 90, which counts only now.
+        // It left at 90, which takes effect only now.
         absences.resumed(7, 95);
         let second = Resumed {
             tid: 7,

@@ -1,22 +1,21 @@
-//! Samples that wait until it is known which program they are of.
+//! Samples whose program is not yet known.
 //!
-//! A process that is new may have executed a program between the sample and now, and the record of
-//! that may be in the ring of another CPU. So its samples wait until every ring has been read once
-//! more.
+//! A new process may have executed a program between the sample and now, and the record of that may
+//! be in the ring of another CPU. So its samples wait until every ring has been read once more.
 
 use crate::unwinding::Unwindable;
 
-/// The most samples that wait.
+/// The largest number of waiting samples.
 const MAX_WAITING: usize = 1024;
 
-/// The waiting samples: those of this round and those of the round before.
+/// The waiting samples of this round and of the previous one.
 #[derive(Debug, Default)]
 pub(super) struct PendingExec {
     rounds: [Vec<Unwindable>; 2],
 }
 
 impl PendingExec {
-    /// Keeps a sample, or gives it back if too many are waiting.
+    /// Adds a sample, or returns it if too many are waiting.
     pub(super) fn put(&mut self, unwindable: Unwindable) -> Result<(), Box<Unwindable>> {
         if self.rounds.iter().map(Vec::len).sum::<usize>() >= MAX_WAITING {
             return Err(Box::new(unwindable));

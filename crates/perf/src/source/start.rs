@@ -1,4 +1,4 @@
-//! From a config to a running instance.
+//! The start of an instance.
 
 use ferretto_client::InstanceId;
 use ferretto_shm::{Clock, TraceWriter};
@@ -15,7 +15,7 @@ use crate::output::{Defaults, Mailbox, Message, OFF_CPU, Start};
 use crate::schedule::Timer;
 use crate::unwinding;
 
-/// Why an instance cannot be started.
+/// The reason why an instance cannot start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
     #[error("{0}")]
@@ -31,21 +31,21 @@ pub(crate) enum StartError {
     Enable { cpu: u32, error: rustix::io::Errno },
 }
 
-/// A data source to be started.
+/// The parameters of an instance.
 #[derive(Debug)]
 pub(crate) struct Started<'a> {
     pub(crate) key: SourceKey,
     pub(crate) id: InstanceId,
-    /// The recording it is part of.
+    /// The tracing session of the instance.
     pub(crate) session: u64,
     /// The encoded `PerfEventConfig`.
     pub(crate) config: &'a [u8],
     pub(crate) options: &'a Options,
-    /// A number nobody can know.
+    /// An unpredictable number.
     pub(crate) random: u32,
 }
 
-/// Starts counting. Sentences that the user should know are given to `remark`.
+/// Starts counting. Passes notices for the user to `remark`.
 pub(crate) fn start(
     wanted: &Started<'_>,
     shards: &mut Shards,
@@ -141,7 +141,7 @@ fn off_cpu_advice(is_root: bool) -> &'static str {
     }
 }
 
-/// Returns whether the config asks for time off the CPU, see [`crate::output`].
+/// Returns true if the config requests off-CPU times, see [`crate::output`].
 fn is_off_cpu(plan: &Plan) -> bool {
     use ferretto_proto::perf_events::Counter;
     let is_switch = match &plan.timebase.kind {

@@ -1,9 +1,9 @@
-//! From registers and stacks to callstacks, on threads of their own.
+//! Unwinding of samples to callstacks, on separate threads.
 //!
-//! The reader of the kernel's rings hands samples over and never waits: a data source has a number
-//! of places, and samples that find none are reported as skipped. Each process belongs to one
-//! unwinder, which thereby needs no locks for its state of it. Finished samples go to the writer in
-//! batches; unwinders wait for it if it falls behind.
+//! The reader of the kernel's rings never waits: a data source has a limited number of places in
+//! the queues, and samples beyond that are reported as skipped. Each process is assigned to one
+//! unwinder, whose state of it needs no locks. Finished samples go to the writer in batches;
+//! unwinders wait if the writer falls behind.
 
 mod panics;
 mod queue;
@@ -27,52 +27,52 @@ use crate::barrier::Barrier;
 use crate::output::{Mailbox, Sample};
 use crate::process::Descriptors;
 
-/// Something for an unwinder, of one data source.
+/// A job of one data source for an unwinder.
 #[derive(Debug)]
 pub(crate) enum Job {
     Sample(Box<Unwindable>),
-    /// The access to a process.
+    /// A process has become accessible.
     Adopt(u32, Box<Process>),
-    /// It has mapped code since.
+    /// A process has mapped code.
     Mapped(u32, Box<Map>),
-    /// A process that has ended, or the state of one before it executed another program, and all
-    /// samples of that.
+    /// A process has ended or executed another program: its last state, and the remaining samples
+    /// of that state.
     Gone(Box<Process>, Vec<Unwindable>),
-    /// The descriptors of a process have not come.
+    /// The descriptors of a process did not arrive in time.
     TimedOut(u32),
-    /// Nothing but kernel frames is wanted of this process, or it has no others.
+    /// Only kernel frames of this process are wanted or exist.
     NoUserspace(u32),
-    /// A process has ended or has become another program.
+    /// A process has ended or executed another program.
     Forget(u32),
-    /// Everything cached is to be read anew.
+    /// The caches must be cleared.
     ClearCache,
     Barrier(Arc<Barrier>),
     /// The source has ended.
     End,
 }
 
-/// A sample that waits for its callstack, with the registers and the stack that this is made of.
+/// A sample to be unwound, with its registers and stack copy.
 #[derive(Debug)]
 pub(crate) struct Unwindable {
-    /// Its content is made here.
+    /// The sample, whose content the unwinder sets.
     pub(crate) sample: Sample,
     pub(crate) registers: Option<Registers>,
     pub(crate) stack: Vec<u8>,
-    /// The stack goes on beyond the copy.
+    /// Set if the stack continues beyond the copy.
     pub(crate) stack_full: bool,
-    /// Addresses in the kernel, innermost first.
+    /// Kernel frames, innermost first.
     pub(crate) kernel_chain: Box<[u64]>,
-    /// Addresses in the program that the kernel found.
+    /// User frames that the kernel found.
     pub(crate) user_chain: Box<[u64]>,
 }
 
 impl Unwindable {
-    /// The process it is of.
+    /// Returns the process of the sample.
     pub(crate) fn pid(&self) -> u32 {
         self.sample.task.map_or(0, |task| task.pid)
     }
 
-    /// Returns whether there is anything to unwind of a program.
+    /// Returns true if the sample has user frames to unwind.
     pub(crate) fn has_program(&self) -> bool {
         self.registers.is_some() || !self.user_chain.is_empty()
     }
@@ -84,7 +84,7 @@ pub(crate) struct Unwinders {
     queues: Vec<Arc<Queue>>,
     threads: Vec<JoinHandle<()>>,
     pub(crate) stacks: Arc<StackPool>,
-    /// For each unwinder, the jobs to be handed over.
+    /// The pending jobs of each unwinder.
     pending: Vec<Vec<Job>>,
     pub(crate) recorder: Arc<Recorder>,
 }
@@ -121,7 +121,8 @@ impl Unwinders {
         Ok(unwinders)
     }
 
-    /// On how many ways samples reach the writer: by the unwinders, and past them.
+    /// Returns the number of paths by which samples reach the writer: the unwinders, and the direct
+    /// path.
     pub(crate) fn ways(&self) -> usize {
         self.queues.len() + 1
     }
@@ -131,8 +132,8 @@ impl Unwinders {
         &mut self.pending[pid as usize % count]
     }
 
-    /// Has a sample unwound with the next [`hand_over`](Self::hand_over); gives it back if too many
-    /// wait.
+    /// Enqueues a sample for the next [`hand_over`](Self::hand_over). Returns the sample if too
+    /// many are pending.
     pub(crate) fn enqueue(
         &mut self,
         source: &Source,
@@ -147,8 +148,8 @@ impl Unwinders {
         Ok(())
     }
 
-    /// Has samples of a process that is gone unwound with the next [`hand_over`](Self::hand_over);
-    /// gives those back for which there is no place.
+    /// Enqueues the samples of an ended process for the next [`hand_over`](Self::hand_over).
+    /// Returns the samples for which there is no room.
     pub(crate) fn enqueue_gone(
         &mut self,
         source: &Source,
@@ -172,19 +173,19 @@ impl Unwinders {
         refused
     }
 
-    /// Tells the unwinder of a process something, after the samples enqueued before.
+    /// Enqueues a job for the unwinder of a process, after its samples.
     pub(crate) fn assign(&mut self, pid: u32, job: Job) {
         self.of_process(pid).push(job);
     }
 
-    /// Tells all unwinders something.
+    /// Enqueues a job for every unwinder.
     pub(crate) fn assign_to_all(&mut self, mut job: impl FnMut() -> Job) {
         for pending in &mut self.pending {
             pending.push(job());
         }
     }
 
-    /// Hands over the queued jobs, all of this source.
+    /// Passes the enqueued jobs, all of this source, to the unwinders.
     pub(crate) fn hand_over(&mut self, source: &Arc<Source>) {
         if self.pending.iter().any(|pending| !pending.is_empty()) {
             let size = Counter::ProfilerUnwindQueueSize;
@@ -204,11 +205,11 @@ impl Unwinders {
         self.hand_over(source);
     }
 
-    /// Gives the unwinder of a process its descriptors; `false` if the process has ended.
+    /// Passes the descriptors of a process to its unwinder. Returns false if the process has ended.
     ///
     /// # Errors
     ///
-    /// If it cannot be looked at: the sentence to be told.
+    /// If the process is not accessible: the remark.
     pub(crate) fn adopt(&mut self, pid: u32, descriptors: Descriptors) -> Result<bool, String> {
         let scope = self.recorder.scope(Event::ProfilerMapsParse);
         let adopted = caught(pid, || adopt(pid, descriptors));
@@ -223,8 +224,8 @@ impl Unwinders {
     }
 }
 
-/// A job for a process that can be looked at. Its maps are read right away, as it may end at any
-/// moment. `None` if it has ended already.
+/// Returns the job for an accessible process. Reads its maps at once, as it may end at any moment.
+/// `None` if it has ended already.
 fn adopt(pid: u32, descriptors: Descriptors) -> Option<Job> {
     let mut process = Process::new(pid, descriptors.maps, descriptors.mem);
     process
@@ -238,7 +239,7 @@ impl Drop for Unwinders {
             queue.close();
         }
         for thread in self.threads.drain(..) {
-            // One that has panicked has said so.
+            // A panic has already been reported.
             let _ = thread.join();
         }
     }

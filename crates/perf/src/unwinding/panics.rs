@@ -1,14 +1,14 @@
-//! Defects met in one process must not end the profile of all others.
+//! Isolation of panics: a defect met in one process must not end the profile of the others.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs code on data of an untrusted process. State that it has changed must not be used any more
-/// after a panic.
+/// Runs code on data of an untrusted process. After a panic, state that the code has modified must
+/// not be used.
 ///
 /// # Errors
 ///
-/// If it panics: the sentence to be told about process `pid`.
+/// If it panics: the remark about process `pid`.
 pub(super) fn caught<R>(pid: u32, run: impl FnOnce() -> R) -> Result<R, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
         let message = message(&*panic);

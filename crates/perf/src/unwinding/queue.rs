@@ -1,4 +1,4 @@
-//! Samples on their way to one unwinder.
+//! The queue of samples for one unwinder.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,20 +8,20 @@ use super::Job;
 use crate::barrier::SourceKey;
 use crate::config::Callstacks;
 
-/// The number of samples of one data source that may wait, as in upstream's queue, which all its
-/// sources share.
+/// The number of pending samples per data source. Upstream's queue has the same size, but all its
+/// sources share it.
 pub(crate) const MAX_QUEUED: usize = 1024;
-/// The number of jobs that an unwinder takes from one source before it looks at the next.
+/// The number of jobs that an unwinder takes from one source before it moves on to the next.
 const TURN: usize = 16;
 
-/// The part of a data source that all unwinders share.
+/// The state of a data source that all unwinders share.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) key: SourceKey,
     pub(crate) callstacks: Callstacks,
-    /// Samples that wait.
+    /// The number of pending samples.
     queued: AtomicUsize,
-    /// The source has been removed; its waiting samples are dropped.
+    /// Set once the source is removed; its pending samples are dropped.
     purged: AtomicBool,
 }
 
@@ -35,7 +35,7 @@ impl Source {
         })
     }
 
-    /// Takes a place in the queue, if there is one.
+    /// Reserves a place in the queue. Returns false if it is full.
     pub(super) fn take_place(&self) -> bool {
         if self.queued.load(Ordering::Relaxed) >= MAX_QUEUED {
             return false;
@@ -44,7 +44,7 @@ impl Source {
         true
     }
 
-    /// Returns the number of samples that wait.
+    /// Returns the number of pending samples.
     pub(super) fn queued(&self) -> i32 {
         self.queued.load(Ordering::Relaxed) as i32
     }
@@ -53,7 +53,7 @@ impl Source {
         self.queued.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Has waiting samples dropped instead of unwound.
+    /// Drops pending samples instead of unwinding them.
     pub(super) fn purge(&self) {
         self.purged.store(true, Ordering::Relaxed);
     }
@@ -72,26 +72,26 @@ struct Lane {
 
 #[derive(Debug, Default)]
 struct Lanes {
-    /// The first is next.
+    /// The lanes; the first one is next.
     lanes: VecDeque<Lane>,
     is_closed: bool,
 }
 
-/// The queue of one unwinder. Sources take turns, so that a busy one does not keep others waiting.
+/// The queue of one unwinder. Sources take turns, so that a busy source does not delay the others.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     lanes: Mutex<Lanes>,
     arrived: Condvar,
 }
 
-/// The work that an unwinder is given.
+/// The result of taking jobs.
 #[derive(Debug)]
 pub(super) enum Taken {
     /// Jobs of one source, in order.
     Jobs(Arc<Source>),
-    /// There is nothing to do at the moment.
+    /// There are no jobs at the moment.
     Nothing,
-    /// There never will be.
+    /// The queue is closed.
     End,
 }
 
@@ -100,7 +100,7 @@ impl Queue {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds jobs behind those of the same source. Never waits for the unwinder.
+    /// Appends jobs to those of the same source. Never waits for the unwinder.
     pub(super) fn push(&self, source: &Arc<Source>, jobs: &mut Vec<Job>) {
         let mut lanes = self.lock();
         let known = lanes
@@ -114,7 +114,7 @@ impl Queue {
                 jobs: jobs.drain(..).collect(),
             }),
         }
-        // After the lock is released, or the woken thread would only wait for it.
+        // After the lock is released; otherwise the woken thread would wait for it.
         drop(lanes);
         self.arrived.notify_one();
     }
@@ -124,7 +124,7 @@ impl Queue {
         self.arrived.notify_all();
     }
 
-    /// Moves the next jobs into `jobs`; waits for some if `may_wait`.
+    /// Moves the next jobs into `jobs`; waits for jobs if `may_wait`.
     pub(super) fn take(&self, jobs: &mut Vec<Job>, may_wait: bool) -> Taken {
         let mut lanes = self.lock();
         loop {
@@ -143,7 +143,7 @@ impl Queue {
     }
 }
 
-/// Takes some jobs of this lane and puts it behind the others.
+/// Takes some jobs of this lane and moves the lane to the end.
 fn take_turn(lanes: &mut VecDeque<Lane>, at: usize, jobs: &mut Vec<Job>) -> Taken {
     let Some(mut lane) = lanes.remove(at) else {
         return Taken::Nothing;

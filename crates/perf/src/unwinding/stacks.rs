@@ -1,14 +1,14 @@
-//! Memory for copies of stacks, used again.
+//! A pool of memory for stack copies.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// The most copies that are kept for later.
+/// The largest number of free buffers in the pool.
 const MAX_KEPT: usize = 64;
-/// Larger ones are given back to the system.
+/// The size above which buffers are not kept.
 const MAX_KEPT_SIZE: usize = 16 << 10;
 
-/// Makes copies of stacks, and knows how many bytes of them there are.
+/// Copies stacks, and counts the bytes of the copies.
 #[derive(Debug, Default)]
 pub(crate) struct StackPool {
     free: Mutex<Vec<Vec<u8>>>,
@@ -16,7 +16,7 @@ pub(crate) struct StackPool {
 }
 
 impl StackPool {
-    /// Bytes of stacks that have not been given back.
+    /// Returns the total size of the copies in use.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! One unwinder.
+//! The thread of one unwinder.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,27 +15,27 @@ use crate::barrier::SourceKey;
 use crate::config::UserFrames;
 use crate::output::{Content, Mailbox, Message, Sample, SkipReason, Stack};
 
-/// The number of finished samples that are sent at once.
+/// The number of finished samples in a batch.
 const BATCH: usize = 32;
 
-/// The number of processes that cannot be unwound and are told of, at most.
+/// The largest number of processes that are reported as impossible to unwind.
 const MAX_REPORTED: usize = 16;
 
-/// The function that finds the callstack of a sample, of a process that can be looked at.
+/// A function that unwinds a sample of an accessible process.
 type Unwind =
     fn(&Source, &mut Process, &Cache, &Unwindable, &mut Vec<ferretto_unwind::Frame>) -> Content;
 
 /// The state of a process in an unwinder.
 enum ProcessState {
-    /// Descriptors may come; until then its samples wait here.
+    /// The descriptors may still arrive; the samples wait here.
     Waiting(Vec<Unwindable>),
     Known(Box<Process>),
-    /// Its samples are skipped.
+    /// The samples are skipped.
     TimedOut,
     NoUserspace,
 }
 
-/// The tools that all callstacks are found with.
+/// The caches shared by all unwinding of a thread.
 struct Unwinder {
     cache: Arc<Cache>,
     recorder: Arc<Recorder>,
@@ -44,11 +44,11 @@ struct Unwinder {
 }
 
 impl Unwinder {
-    /// The callstack of a sample.
+    /// Returns the callstack of a sample.
     ///
     /// # Errors
     ///
-    /// If the process cannot be unwound: the sentence to be told.
+    /// If the process cannot be unwound: the remark.
     fn callstack(
         &mut self,
         source: &Source,
@@ -74,9 +74,9 @@ pub(super) struct Worker {
     recorder: Arc<Recorder>,
     unwinder: Unwinder,
     processes: HashMap<SourceKey, FxHashMap<u32, ProcessState>>,
-    /// Finished samples of the source that has its turn.
+    /// Finished samples of the current source.
     done: Vec<Sample>,
-    /// Processes that could not be unwound and were told of.
+    /// The number of processes reported as impossible to unwind.
     remarks: usize,
 }
 
@@ -120,7 +120,7 @@ impl Worker {
         }
     }
 
-    /// Sends the samples that are finished.
+    /// Sends the finished samples.
     fn send(&mut self, key: SourceKey) {
         if !self.done.is_empty() {
             let batch = std::mem::take(&mut self.done);
@@ -143,7 +143,7 @@ impl Worker {
             Job::TimedOut(pid) => self.set_state(source, pid, ProcessState::TimedOut),
             Job::NoUserspace(pid) => self.set_state(source, pid, ProcessState::NoUserspace),
             Job::Forget(pid) => {
-                // Nothing waits: a process that is forgotten has been waited for before.
+                // No samples wait: a process is waited for before it is forgotten.
                 self.set_state(source, pid, ProcessState::TimedOut);
                 if let Some(processes) = self.processes.get_mut(&source.key) {
                     processes.remove(&pid);
@@ -161,7 +161,7 @@ impl Worker {
         }
     }
 
-    /// Sets the state of a process. Those of its samples that wait are handled now.
+    /// Sets the state of a process, and handles its waiting samples.
     fn set_state(&mut self, source: &Source, pid: u32, state: ProcessState) {
         let processes = self.processes.entry(source.key).or_default();
         if let Some(ProcessState::Waiting(waiting)) = processes.insert(pid, state) {
@@ -171,7 +171,7 @@ impl Worker {
         }
     }
 
-    /// Samples of a process that has ended, or of its previous program.
+    /// Unwinds samples of a process that has ended, or of its previous program.
     fn gone(&mut self, source: &Source, mut process: Process, unwindables: Vec<Unwindable>) {
         let mut is_spoilt = false;
         for unwindable in unwindables {
@@ -263,7 +263,7 @@ impl Worker {
     }
 }
 
-/// Tells of a process that cannot be unwound, unless there were many.
+/// Reports a process that cannot be unwound, unless there were too many reports.
 fn remark(remarks: &mut usize, mailbox: &Mailbox, key: SourceKey, sentence: String) {
     if *remarks < MAX_REPORTED {
         *remarks += 1;
@@ -286,7 +286,7 @@ fn kernel_frames(unwindable: &Unwindable) -> Vec<Frame> {
         .collect()
 }
 
-/// The callstack of a sample of a process that can be looked at.
+/// Unwinds a sample of an accessible process.
 fn unwind(
     source: &Source,
     process: &mut Process,
@@ -300,7 +300,7 @@ fn unwind(
         UserFrames::Dwarf | UserFrames::None => Mode::Dwarf,
     };
     if unwindable.registers.is_none() && source.callstacks.user.copies_stack() {
-        // A kernel thread has the number of the process now.
+        // A kernel thread has the process id now.
         return Content::Skipped(SkipReason::UnwindStage);
     }
     frames.clear();
@@ -327,7 +327,7 @@ mod tests {
     use crate::process::ProcessFolder;
     use crate::record::CpuMode;
 
-    /// A sample without registers, as those of kernel threads are.
+    /// Creates a sample without registers, like those of kernel threads.
     fn of_kernel_thread(pid: u32) -> Unwindable {
         Unwindable {
             sample: Sample {
@@ -362,7 +362,7 @@ mod tests {
         )
     }
 
-    /// Gives it a process that can be looked at, known as `pid`.
+    /// Adds this process under the id `pid`.
     fn adopt(worker: &mut Worker, source: &Source, pid: u32) {
         let folder = ProcessFolder::open(std::process::id()).unwrap();
         let descriptors = folder.descriptors().unwrap();
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_leaves_out_one_process_and_is_told() {
+    fn a_panic_affects_one_process_and_is_reported() {
         let source = Source::new(SourceKey(1), Callstacks::default());
         let mailbox = Arc::<Mailbox>::default();
         let mut worker = worker(&mailbox);
@@ -393,13 +393,13 @@ mod tests {
         let outcomes: Vec<bool> = worker.done.iter().map(skipped).collect();
         assert_eq!(outcomes, [true, false, true, false]);
         mailbox.close();
-        // Once, however many samples there are of it.
+        // One remark, whatever the number of samples.
         let remarks = mailbox.take().unwrap();
         let [Message::Remark(SourceKey(1), sentence)] = remarks.as_slices().0 else {
             panic!("{remarks:?}");
         };
         assert!(sentence.contains("process 1 ") && sentence.contains("a broken table"));
-        // The same number may be another program later.
+        // The same id may be another program later.
         worker.unwinder.unwind = unwind;
         adopt(&mut worker, &source, 1);
         unwind_one(&mut worker, &source, 1);
@@ -416,12 +416,12 @@ mod tests {
         let source = Source::new(SourceKey(1), callstacks);
         let mut worker = worker(&Arc::default());
         let pid = std::process::id();
-        // It waits until the process is known.
+        // The sample waits until the process is known.
         assert!(source.take_place());
         worker.handle(&source, Job::Sample(Box::new(of_kernel_thread(pid))));
         assert!(worker.done.is_empty());
         adopt(&mut worker, &source, pid);
-        // A real one has frames of the kernel, and nothing else.
+        // A real kernel thread has only kernel frames.
         worker.handle(&source, Job::NoUserspace(2));
         assert!(source.take_place());
         worker.handle(&source, Job::Sample(Box::new(of_kernel_thread(2))));

@@ -1,4 +1,4 @@
-//! A kernel made of files.
+//! A simulated kernel made of files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ pub(crate) fn put(root: &Path, path: &str, text: &str) {
     fs::write(path, text).expect("a file");
 }
 
-/// A kernel with one tracepoint and some units.
+/// Returns a kernel with one tracepoint and some PMUs.
 pub(crate) fn kernel() -> (TempDir, Kernel) {
     let home = tempfile::tempdir().expect("a directory");
     let root = home.path();

@@ -1,4 +1,4 @@
-//! Configs, and work to be observed.
+//! Configs, and work to be sampled.
 #![allow(dead_code, reason = "not every test uses everything")]
 
 pub(crate) mod kernel;
@@ -14,14 +14,14 @@ use ferretto_proto::perf_events::timebase::{Event, Interval};
 use ferretto_proto::perf_events::{Counter, Timebase};
 use ferretto_proto::{FollowerEvent, Message, MessageField, PerfEventConfig, follower_event};
 
-/// Long enough for anything that happens at all.
+/// The time limit of every wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn plan(config: &PerfEventConfig) -> Plan {
     Plan::new(&config.encode_to_vec(), &Kernel::default()).expect("a plan")
 }
 
-/// Samples at that rate.
+/// Returns a config that samples at this frequency.
 pub(crate) fn at(frequency: u64) -> PerfEventConfig {
     timebase(Timebase {
         interval: Some(Interval::Frequency(frequency)),
@@ -36,7 +36,7 @@ pub(crate) fn timebase(timebase: Timebase) -> PerfEventConfig {
     }
 }
 
-/// The event counted by its number.
+/// Returns the event of a counter.
 pub(crate) fn counted(counter: Counter) -> Option<Event> {
     Some(Event::Counter(counter))
 }
@@ -61,7 +61,7 @@ pub(crate) fn follower(counter: Counter) -> FollowerEvent {
     }
 }
 
-/// Opens a plan; or says why not if this user or machine cannot.
+/// Opens a plan; prints the reason if this user or machine cannot.
 pub(crate) fn opened(plan: &Plan, scope: Option<&Scope>) -> Option<Opened> {
     match open_all(plan, &Kernel::default(), scope) {
         Ok(opened) => Some(opened),
@@ -73,7 +73,7 @@ pub(crate) fn opened(plan: &Plan, scope: Option<&Scope>) -> Option<Opened> {
     }
 }
 
-/// Enables the events and hands out what they write while this thread is busy, until `done`.
+/// Enables the events and passes their records to `seen` while this thread is busy, until `done`.
 pub(crate) fn observe(
     opened: &mut Opened,
     mut each: impl FnMut(Record<'_>),
@@ -96,7 +96,7 @@ pub(crate) fn observe(
     }
 }
 
-/// Some milliseconds of work.
+/// Works for some milliseconds.
 pub(crate) fn burn() {
     let mut number = 1_u64;
     for _ in 0..200_000 {

@@ -1,23 +1,23 @@
-//! A ring that no kernel writes.
+//! A simulated ring.
 
 use ferretto_perf::ring::{Memory, Overrun, Unread};
 
 pub(crate) const SAMPLE: u32 = 9;
 pub(crate) const LOST: u32 = 2;
 
-/// A ring and its writer, which acts as the kernel does: it drops records that do not fit, and
-/// reports that before the next one.
+/// A ring with a writer that behaves like the kernel: it drops records that do not fit, and reports
+/// that before the next record.
 #[derive(Debug)]
 pub(crate) struct Simulated {
     pub(crate) data: Vec<u8>,
     pub(crate) head: u64,
     pub(crate) tail: u64,
-    /// Dropped and not told.
+    /// Dropped records that are not reported yet.
     pub(crate) dropped: u64,
 }
 
 impl Simulated {
-    /// Makes a ring whose counters begin at `start`.
+    /// Creates a ring whose counters start at `start`.
     pub(crate) fn new(size: usize, start: u64) -> Self {
         assert!(size.is_power_of_two());
         Self {
@@ -28,7 +28,7 @@ impl Simulated {
         }
     }
 
-    /// Writes a record, if there is room for it and for the report of losses before it.
+    /// Writes a record, if there is room for it and for a preceding report of losses.
     pub(crate) fn write(&mut self, record: &[u8]) {
         let mut bytes = Vec::new();
         if self.dropped > 0 {
@@ -70,7 +70,7 @@ impl Memory for Simulated {
     }
 }
 
-/// A record with its header.
+/// Returns a record with its header.
 pub(crate) fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
     let size = 8 + body.len() as u16;
     let header = [

@@ -1,4 +1,4 @@
-//! Data sources with callstacks.
+//! Tests of data sources with callstacks.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn perf_039_and_040_callstacks_are_told_once_and_again_when_it_was_cleared() {
         ..Default::default()
     }
     .into();
-    // Reading them checks every reference, and that nothing is told twice.
+    // Reading the samples checks every reference, and that nothing is interned twice.
     let is_enough = |packets: &[TracePacket]| {
         let begun = packets
             .iter()
@@ -97,7 +97,7 @@ fn perf_030_threads_of_the_kernel_have_callstacks_if_its_frames_are_wanted() {
         sampling.kernel_frames = Some(true);
         sampling.user_frames = Some(UnwindMode::UNWIND_SKIP);
     });
-    // They all rest now and then, and there is always one that runs.
+    // All of them sleep at times, and one is always running.
     perf.timebase = Timebase {
         interval: Some(Interval::Period(20)),
         event: Some(Event::Counter(Counter::SW_CONTEXT_SWITCHES)),
@@ -140,7 +140,7 @@ fn perf_028_and_030_others_are_out_of_scope_and_still_counted() {
         );
         assert!(read.stack.is_none() && read.sample.timebase_count > Some(0));
     }
-    // Kernel threads, among them the one that is there when nothing runs, have no frames to show.
+    // Kernel threads, including the idle thread, have no frames.
     let idle = reads.iter().filter(|read| read.pid() == 0);
     assert!(idle.clone().all(|read| read.skipped().is_some()));
 }
@@ -166,7 +166,7 @@ fn perf_031_and_051_command_lines_count_also_where_only_the_kernel_is_sampled() 
     let reads = perf_samples(&packets);
     for read in of(&reads, &target) {
         assert_eq!(read.skipped(), None);
-        // In the program there is nothing but the counts.
+        // Samples in user space contain only counts.
         let in_program = read.sample.cpu_mode == Some(CpuMode::MODE_USER);
         assert_eq!(read.stack.is_none(), in_program, "{read:?}");
     }
@@ -210,7 +210,7 @@ fn perf_028_descriptors_that_come_late_are_used() {
         .filter_map(|read| read.skipped())
         .map(|reason| reason as i32)
         .collect();
-    // Of the read stage; and of the unwind stage those that waited.
+    // From the read stage, and from the unwind stage for those that waited.
     assert!(reasons.contains(&1) && reasons.iter().all(|reason| [1, 2].contains(reason)));
 }
 
@@ -222,7 +222,7 @@ fn perf_042_a_stop_does_not_wait_longer_than_for_descriptors() {
     let world = World::with(|options, _| options.only_handed_over = true);
     let mut perf = callstacks(|_, scope| scope.target_pid = vec![target.pid() as i32]);
     perf.remote_descriptor_timeout_ms = Some(300);
-    // Stopped at once, while its process is looked for.
+    // Stopped at once, while its process is being examined.
     let packets = world.record(config(vec![source(&perf)]), |_| {
         std::thread::sleep(std::time::Duration::from_millis(100));
     });
@@ -232,8 +232,7 @@ fn perf_042_a_stop_does_not_wait_longer_than_for_descriptors() {
     }
 }
 
-/// Records in the rings when a recording ends were not read before, as the rings are read once in
-/// an hour.
+/// The rings are read once an hour, so their records are first read at the end of the recording.
 #[test]
 fn perf_042_the_last_samples_are_there_and_so_is_what_the_answer_waits_for() {
     let Some(target) = permitted(|| Target::run(&["spin"])) else {
@@ -247,14 +246,14 @@ fn perf_042_the_last_samples_are_there_and_so_is_what_the_answer_waits_for() {
     });
     perf.ring_buffer_read_period_ms = Some(3_600_000);
     let packets = world.record(config(vec![source(&perf)]), |_| {
-        // Only now has it begun.
+        // Counting has started by now.
         let before = target.cpu_time();
         wait_until("the target runs", || {
             target.cpu_time() > before + Duration::from_millis(200)
         });
     });
     let reads = perf_samples(&packets);
-    // At a hundred a second some twenty; the first may have been read by a flush.
+    // About twenty at a hundred per second; a flush may have read the first ones.
     assert!(of(&reads, &target).len() >= 10, "{reads:?}");
 }
 
@@ -263,14 +262,13 @@ fn perf_043_a_stop_is_answered_also_if_the_profiler_grows_too_large_meanwhile() 
     let Some(target) = permitted(|| Target::run(&["spin"])) else {
         return;
     };
-    // The stop waits for descriptors that nobody hands over, for longer than it takes to look at
-    // the memory.
+    // The stop waits for descriptors that never arrive, for longer than the memory check takes.
     let world = World::with(|options, _| options.only_handed_over = true);
     let mut perf = callstacks(|_, scope| scope.target_pid = vec![target.pid() as i32]);
     perf.remote_descriptor_timeout_ms = Some(60_000);
     perf.max_daemon_memory_kb = Some(1);
     let packets = world.record(config(vec![source(&perf)]), |_| {
-        // Only now has it begun.
+        // Counting has started by now.
         let before = target.cpu_time();
         wait_until("the target is sampled", || {
             target.cpu_time() > before + Duration::from_millis(200)
@@ -338,7 +336,7 @@ fn perf_032_stacks_beyond_the_footprint_are_not_unwound() {
     let packets = record_until(&world, config(vec![source(&perf)]), "samples", is_enough);
     let reads = perf_samples(&packets);
     for read in of(&reads, &target) {
-        // While a program is begun there are samples without a stack.
+        // While a program starts there are samples without a stack.
         assert!(is_skipped(&read) || !read.has("outer"), "{read:?}");
     }
 }
@@ -429,7 +427,7 @@ fn perf_048_samples_in_the_format_for_any_profiler() {
 }
 
 #[test]
-fn time_off_the_cpu_is_told_with_the_callstack_that_led_there() {
+fn off_cpu_time_has_the_callstack_of_the_wait() {
     let Some(target) = permitted(|| Target::run(&["sleep"])) else {
         return;
     };
@@ -466,7 +464,7 @@ fn time_off_the_cpu_is_told_with_the_callstack_that_led_there() {
             .all(|read| read.sample.kernel_records_lost.is_some())
     );
     for one in &weighted {
-        // Nobody else is asked for.
+        // No other task is requested.
         let task = &one.sample.task_context_field;
         let of_target = matches!(task, Some(TaskContextField::TaskContext(task))
             if task.pid == Some(target.pid()));

@@ -1,4 +1,4 @@
-//! Data sources that count.
+//! Tests of data sources that only count.
 
 use std::collections::BTreeMap;
 
@@ -112,7 +112,7 @@ fn perf_045_polled_counters_are_read_once_a_period_and_at_the_end() {
     }
     for readings in per_cpu.values() {
         assert!(readings.is_sorted(), "{readings:?}");
-        // One more when it was stopped.
+        // One more reading at the stop.
         assert!(readings.last().expect("one").0 >= last);
         let periods = (readings.last().expect("one").0 - readings[0].0) / 20_000_000;
         assert!(readings.len() as u64 <= periods + 3);

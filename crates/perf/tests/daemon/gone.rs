@@ -1,4 +1,4 @@
-//! Processes that are gone before their samples are looked at.
+//! Tests of processes that end before their samples are read.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
@@ -49,7 +49,7 @@ fn perf_029_callstacks_of_processes_that_are_gone_are_found_by_what_the_kernel_t
         let found: BTreeSet<u32> = theirs.filter(whole).map(Read::pid).collect();
         found.len() >= 6
     });
-    // Nearly all were gone when the rings were read.
+    // Nearly all had ended when the rings were read.
     let reads = perf_samples(&packets);
     let theirs = reads.iter().filter(|read| children.contains(&read.pid()));
     let (mut found, mut missed) = (0, 0);

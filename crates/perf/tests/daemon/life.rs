@@ -1,4 +1,4 @@
-//! Connections, starts and stops.
+//! Tests of connections, starts and stops.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn perf_002_a_failed_start_is_told_also_in_the_trace_and_its_stop_answered_at_on
         ring_buffer_pages: Some(7),
         ..Default::default()
     };
-    // Ends only if the stop is answered.
+    // Completes only if the stop is answered.
     let packets = world.record(config(vec![source(&broken)]), |_| {});
     let events = packets.iter().filter_map(|packet| match &packet.data {
         Some(Data::PerfSample(sample)) => sample.producer_event.as_option(),

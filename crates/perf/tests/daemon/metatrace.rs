@@ -1,4 +1,4 @@
-//! The profiler's records of its own work.
+//! Tests of the profiler's metatrace.
 
 use std::collections::BTreeSet;
 
@@ -48,7 +48,7 @@ fn counters(packets: &[TracePacket]) -> BTreeSet<u32> {
     of_profiler(packets).into_iter().filter_map(id).collect()
 }
 
-/// Of this process only: all of them would be much to do.
+/// Only this process, to limit the amount of work.
 fn of_target(target: &Target, kernel_frames: bool) -> PerfEventConfig {
     callstacks(|sampling, scope| {
         sampling.kernel_frames = Some(kernel_frames);
@@ -56,7 +56,7 @@ fn of_target(target: &Target, kernel_frames: bool) -> PerfEventConfig {
     })
 }
 
-/// Numbers of upstream's `metatrace_events.h`.
+/// The numbers in upstream's `metatrace_events.h`.
 const KALLSYMS_PARSE: u32 = 21;
 const READ_TICK: u32 = 22;
 const READ_CPU: u32 = 23;
@@ -67,12 +67,12 @@ const QUEUE_SIZE: u32 = 4;
 const CURRENT_PID: u32 = 5;
 
 #[test]
-fn the_profiler_tells_what_it_does() {
+fn the_profiler_records_its_own_activities() {
     let Some(target) = permitted(|| Target::run(&["spin"])) else {
         return;
     };
     let world = World::new();
-    // Listed first, so that it is started first and asked to stop first.
+    // Listed first, so that it is started and stopped first.
     let wanted = config(vec![metatrace(), source(&of_target(&target, true))]);
     let packets = record_until(&world, wanted, "events of an unwinder", |packets| {
         events(packets).contains(&UNWIND_SAMPLE)
@@ -97,7 +97,7 @@ fn the_profiler_tells_what_it_does() {
 }
 
 #[test]
-fn recordings_of_the_profiler_itself_are_independent_of_each_other() {
+fn metatraces_of_the_profiler_are_independent() {
     let Some(target) = permitted(|| Target::run(&["spin"])) else {
         return;
     };
@@ -105,7 +105,7 @@ fn recordings_of_the_profiler_itself_are_independent_of_each_other() {
     let mut profile = world.consumer();
     let samples = config(vec![source(&of_target(&target, false))]);
     profile.enable_tracing(samples, None).expect("enabled");
-    // Both begin in the middle, and one goes on when the other has ended.
+    // Both start in the middle, and one continues when the other has ended.
     let mut first = world.consumer();
     let own = || config(vec![metatrace()]);
     first.enable_tracing(own(), None).expect("enabled");
@@ -126,13 +126,13 @@ fn recordings_of_the_profiler_itself_are_independent_of_each_other() {
 }
 
 #[test]
-fn what_a_profile_does_at_its_end_is_told() {
+fn activities_at_the_end_of_a_profile_are_recorded() {
     let Some(target) = permitted(|| Target::run(&["spin"])) else {
         return;
     };
     let world = World::new();
     let mut slow = of_target(&target, false);
-    // Read at its end, and not before.
+    // Read only at its end.
     slow.ring_buffer_read_period_ms = Some(3_600_000);
     slow.callstack_sampling = None.into();
     let packets = world.record(config(vec![metatrace(), source(&slow)]), |consumer| {

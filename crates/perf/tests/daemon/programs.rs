@@ -1,4 +1,4 @@
-//! Programs of every kind, sampled by real events through the whole profiler.
+//! Tests that sample programs of every kind by real events through the whole profiler.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,16 +13,16 @@ use crate::stacks::{Read, perf_samples};
 use crate::target::{Target, compile, source as file};
 use crate::world::{World, config, permitted, source};
 
-/// Samples that are looked at.
+/// The number of samples to check.
 const ENOUGH: usize = 15;
 
-/// A program, in a folder of its own.
+/// A compiled program in a temporary directory.
 struct Built {
     _folder: TempDir,
     path: PathBuf,
 }
 
-/// The program of `programs.c`; `None` where nothing can be sampled or compiled.
+/// Compiles `programs.c`; `None` if sampling or compiling is impossible.
 fn built(flags: &[&str]) -> Option<Built> {
     permitted(|| Some(()))?;
     let folder = tempfile::tempdir().expect("a folder");
@@ -36,7 +36,7 @@ fn built(flags: &[&str]) -> Option<Built> {
     })
 }
 
-/// Callstacks of one process, by tables or pointers.
+/// Returns a config of one process's callstacks, by this unwinding mode.
 fn stacks_of(target: &Target, mode: UnwindMode) -> PerfEventConfig {
     let mut perf = callstacks(|sampling, scope| {
         sampling.user_frames = Some(mode);
@@ -46,7 +46,7 @@ fn stacks_of(target: &Target, mode: UnwindMode) -> PerfEventConfig {
     perf
 }
 
-/// Records until there are enough samples of the process that are `wanted`; gives all of it.
+/// Records until there are enough `wanted` samples of the process; returns all samples.
 fn sampled(
     target: &Target,
     mode: UnwindMode,
@@ -67,21 +67,20 @@ fn sampled(
     of(&reads, target).into_iter().cloned().collect()
 }
 
-/// Names of functions, outermost first; of inlined ones and those without a name nothing.
+/// Returns the function names, outermost first, without inlined and unnamed ones.
 fn functions(read: &Read) -> Vec<&str> {
     let frames = read.stack.iter().flatten();
     frames.map(|frame| &*frame.function).collect()
 }
 
-/// Returns whether these functions called each other, one right after the other.
+/// Returns true if the callstack contains this chain of calls.
 fn calls(read: &Read, chain: &[&str]) -> bool {
     functions(read)
         .windows(chain.len())
         .any(|part| part == chain)
 }
 
-/// Returns whether the outermost function is the one that starts threads, to which the program's
-/// own lead.
+/// Returns true if the outermost function is the one that starts threads.
 fn begins_in_library(read: &Read) -> bool {
     let first = read.stack.as_ref().and_then(|stack| stack.first());
     read.error().is_none() && first.is_some_and(|frame| frame.mapping.contains("libc"))
@@ -98,7 +97,7 @@ fn c_without_frame_pointers_by_tables() {
     let reads = sampled(&target, UnwindMode::UNWIND_DWARF, "samples", |read| {
         calls(read, &CHAIN)
     });
-    // No callstack is cut in any mode, except while the program begins.
+    // In no mode is a callstack truncated, except while the program starts.
     let of_main = reads
         .iter()
         .filter(|read| read.has("main") || read.has("first") || read.has("burn"));
@@ -107,8 +106,8 @@ fn c_without_frame_pointers_by_tables() {
     }
 }
 
-/// The same places are found by tables, by frame pointers and by the kernel where a program has
-/// frame pointers.
+/// Where a program has frame pointers, unwind tables, frame pointers and the kernel find the same
+/// callers.
 #[test]
 fn perf_049_c_with_frame_pointers_in_each_mode() {
     let flags = ["-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"];
@@ -225,7 +224,7 @@ fn rust_with_threads_traits_and_closures() {
 }
 
 #[test]
-fn threads_have_callstacks_of_their_own() {
+fn each_thread_has_its_own_callstack() {
     let Some(program) = built(&[]) else { return };
     let target = Target::start(&program.path, &["threads"]);
     let worked = |read: &Read| calls(read, &["on_thread", "first", "second", "third", "burn"]);
@@ -259,8 +258,8 @@ fn library(folder: &Path) -> Option<PathBuf> {
     Some(library)
 }
 
-/// A library that is loaded after the first samples is found, also where the kernel follows the
-/// frame pointers.
+/// A library that is loaded after the first samples is found, also with the kernel's frame
+/// pointers.
 #[test]
 fn perf_035_and_050_a_library_loaded_after_the_first_samples() {
     let Some(program) = built(&["-fno-omit-frame-pointer", "-ldl"]) else {
@@ -278,7 +277,7 @@ fn perf_035_and_050_a_library_loaded_after_the_first_samples() {
         UnwindMode::UNWIND_KERNEL_FRAME_POINTER,
     ];
     let mut sources = modes.map(|mode| stacks_of(&target, mode));
-    // The state of the process is dropped several times meanwhile.
+    // The state of the process is cleared several times meanwhile.
     sources[1].unwind_state_clear_period_ms = Some(50);
     let sources = sources.iter().map(source).collect();
     let pid = target.pid();
@@ -311,7 +310,7 @@ fn perf_035_and_050_a_library_loaded_after_the_first_samples() {
             by_source(&|read| is_library(read) && has_program(read))
         },
     );
-    // And every frame has a mapping.
+    // Every frame has a mapping.
     let reads = perf_samples(&packets);
     for read in reads.iter().filter(is_library) {
         let frames = read.stack.iter().flatten();
@@ -322,7 +321,7 @@ fn perf_035_and_050_a_library_loaded_after_the_first_samples() {
 }
 
 #[test]
-fn a_signal_handler_stands_on_what_it_interrupted() {
+fn a_signal_handler_is_above_the_interrupted_function() {
     let Some(program) = built(&["-fomit-frame-pointer"]) else {
         return;
     };
@@ -342,9 +341,9 @@ fn a_signal_handler_stands_on_what_it_interrupted() {
     }
 }
 
-/// 90 calls of 1 KiB each: the copied stack has 64 of them, and the kernel's chain the rest.
+/// 90 calls of 1 KiB each: the stack copy contains 64 of them, and the kernel's callchain the rest.
 #[test]
-fn recursion_beyond_the_copied_stack_leads_to_the_start() {
+fn deep_recursion_is_unwound_beyond_the_stack_copy() {
     let Some(program) = built(&["-fno-omit-frame-pointer"]) else {
         return;
     };
@@ -362,13 +361,13 @@ fn recursion_beyond_the_copied_stack_leads_to_the_start() {
     );
     let deep: Vec<&Read> = reads.iter().filter(|read| read.has("burn")).collect();
     let cut = deep.iter().filter(|read| !is_deepest(read)).count();
-    // The very instructions at which a function begins or ends have no frame yet, or no more.
+    // At the first and last instructions of a function, it has no frame.
     assert!(cut * 10 <= deep.len(), "{cut} of {}", deep.len());
 }
 
 #[test]
 #[cfg(target_arch = "x86_64")]
-fn functions_made_at_run_time_have_the_names_of_their_map() {
+fn functions_generated_at_run_time_are_named_by_their_map() {
     let Some(program) = built(&[]) else { return };
     let target = Target::start(&program.path, &["jit"]);
     let map = format!("/tmp/perf-{}.map", target.pid());
@@ -380,10 +379,9 @@ fn functions_made_at_run_time_have_the_names_of_their_map() {
     assert!(reads.is_ok());
 }
 
-/// Return addresses and saved registers that are random, and mappings that are many and change all
-/// the time.
+/// Random return addresses and saved registers, and many mappings that change all the time.
 #[test]
-fn programs_that_spoil_their_stack_and_their_maps_are_sampled_like_others() {
+fn programs_with_corrupt_stacks_and_maps_are_sampled_normally() {
     let Some(program) = built(&[]) else { return };
     let kinds = ["smash", "maps", "spin"];
     let targets = kinds.map(|kind| Target::start(&program.path, &[kind]));
@@ -413,7 +411,7 @@ fn programs_that_spoil_their_stack_and_their_maps_are_sampled_like_others() {
         read,
         &["main", "many_maps", "first", "second", "third", "burn"]
     )));
-    // An error is told as the outermost frame, and in the sample.
+    // An error is reported as the outermost frame, and in the sample.
     assert!(smashed.iter().any(|read| read.error().is_some()));
     for read in smashed {
         let is_error = functions(read)

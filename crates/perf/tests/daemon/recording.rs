@@ -1,4 +1,4 @@
-//! Recordings of callstacks, until there is enough of them.
+//! Recordings of callstacks that run until there are enough samples.
 
 use ferretto_proto::perf_event_config::{CallstackSampling, Scope};
 use ferretto_proto::perf_events::Timebase;
@@ -9,7 +9,7 @@ use crate::stacks::Read;
 use crate::target::Target;
 use crate::world::{LIMIT, World, read, wait_until};
 
-/// Callstacks a hundred times a second.
+/// Returns a config of callstacks at a hundred samples per second.
 pub(crate) fn callstacks(fill: impl FnOnce(&mut CallstackSampling, &mut Scope)) -> PerfEventConfig {
     let mut sampling = CallstackSampling::default();
     let mut scope = Scope::default();
@@ -46,7 +46,7 @@ pub(crate) fn record_until(
     packets
 }
 
-/// Those of one process.
+/// Returns the samples of one process.
 pub(crate) fn of<'a>(reads: &'a [Read], target: &Target) -> Vec<&'a Read> {
     let pid = target.pid();
     reads.iter().filter(|read| read.pid() == pid).collect()

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// The program, compiled; `None`, with the reason printed, without a C compiler.
+/// Compiles the program; `None`, with the reason printed, without a C compiler.
 fn program() -> Option<&'static Path> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
     let build = || {
@@ -35,13 +35,13 @@ pub(crate) fn compile(compiler: &str, source: &Path, flags: &[&str], to: &Path) 
     Some(())
 }
 
-/// A file of this folder.
+/// Returns a file of this folder.
 pub(crate) fn source(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/daemon");
     folder.join(name)
 }
 
-/// A running process; ended when it is dropped.
+/// A running process, killed on drop.
 pub(crate) struct Target(Child);
 
 impl Target {
@@ -60,7 +60,7 @@ impl Target {
         self.0.id()
     }
 
-    /// Returns the time it has run on a CPU.
+    /// Returns the process's CPU time.
     pub(crate) fn cpu_time(&self) -> Duration {
         let text = std::fs::read_to_string(format!("/proc/{}/schedstat", self.pid()));
         let text = text.expect("it runs");
@@ -68,7 +68,7 @@ impl Target {
         Duration::from_nanos(ns.parse().expect("a number"))
     }
 
-    /// Lets it go on.
+    /// Lets the process continue.
     pub(crate) fn ask(&mut self) {
         let stdin = self.0.stdin.as_mut().expect("a pipe");
         stdin.write_all(b"x").expect("written");

@@ -1,4 +1,4 @@
-//! A service and the profiler, each on a thread, in a folder of their own.
+//! A service and the profiler, each on a thread, in a temporary directory.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
@@ -26,7 +26,7 @@ impl World {
         Self::with(|_, _| {})
     }
 
-    /// With options that `change` has changed; it is given the folder.
+    /// Starts with options that `change` modifies, given the directory.
     pub(crate) fn with(change: impl FnOnce(&mut Options, &std::path::Path)) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let (is_ready, ready) = mpsc::channel();
@@ -85,7 +85,7 @@ impl World {
         Consumer::connect(&address, LIMIT).expect("a consumer")
     }
 
-    /// Records while `during` runs, which is given the consumer.
+    /// Records while `during` runs with the consumer.
     pub(crate) fn record(
         &self,
         config: TraceConfig,
@@ -103,7 +103,7 @@ impl World {
     }
 }
 
-/// Takes the packets that are in the buffers by now.
+/// Reads the packets that are in the buffers.
 pub(crate) fn read(consumer: &mut Consumer) -> Vec<TracePacket> {
     let mut packets = Vec::new();
     let read = consumer.read_buffers(LIMIT, |bytes| {
@@ -147,15 +147,14 @@ pub(crate) fn config(sources: Vec<trace_config::DataSource>) -> TraceConfig {
     TraceConfig {
         buffers: vec![buffer],
         data_sources: sources,
-        // Longer than anything is waited for here: the service does not do without the answer to a
-        // stop or a flush.
+        // Longer than any wait here: the service must not skip the answer to a stop or a flush.
         data_source_stop_timeout_ms: Some(120_000),
         flush_timeout_ms: Some(120_000),
         ..Default::default()
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
@@ -164,7 +163,7 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Runs `begin` if this user may sample all CPUs; says so otherwise.
+/// Runs `begin` if this user may sample all CPUs; prints a message otherwise.
 pub(crate) fn permitted<T>(begin: impl FnOnce() -> Option<T>) -> Option<T> {
     use ferretto_perf::{config::Kernel, config::Plan, event::open_all};
     let kernel = Kernel::default();
