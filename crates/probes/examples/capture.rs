@@ -1,5 +1,6 @@
-//! Records raw ring-buffer pages of the running kernel, with the format files that explain them, as
-//! a fixture for the tests: `capture FOLDER MILLISECONDS PAGES GROUP/EVENT...`. Needs root.
+//! Records raw ring-buffer pages of the running kernel, together with the format files that
+//! describe them, as a fixture for the tests: `capture FOLDER MILLISECONDS PAGES GROUP/EVENT...`.
+//! Needs root.
 
 use std::io::Read;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The rate at which captured pages become packets: `parse_rate FOLDER [plain]`, with a folder
-//! written by the example `capture`. Prints events per second, once per round.
+//! The rate at which captured pages are converted to packets: `parse_rate FOLDER [plain]`, with a
+//! folder written by the example `capture`. Prints events per second, once per round.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -74,7 +74,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// CPU time of this process, so that other load does not count.
+/// Returns the CPU time of this process, so that other load does not count.
 fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9

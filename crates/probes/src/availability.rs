@@ -9,26 +9,27 @@ use crate::journal::{NoJournal, usable};
 /// A data source that can record nothing, or less than it should.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unavailable {
-    /// Name of the data source.
+    /// The name of the data source.
     pub source: &'static str,
-    /// The obstacle, as half a sentence.
+    /// The obstacle, as a clause.
     pub reason: String,
-    /// The way to remove it, as half a sentence.
+    /// The remedy, as a clause.
     pub how_to_allow: String,
-    /// The command that removes it for this user, if there is one. `how_to_allow` names it, too.
+    /// The command that removes the obstacle for this user, if there is one. `how_to_allow`
+    /// includes it.
     pub command: Option<&'static str>,
 }
 
-/// Gives tracefs to the user, and mounts it before.
+/// Mounts tracefs and gives it to the user.
 const OWN: &str = "sudo chown -R $USER /sys/kernel/tracing";
 const MOUNT: &str = "sudo mount -t tracefs tracefs /sys/kernel/tracing \
      && sudo chown -R $USER /sys/kernel/tracing";
-/// Lets the user read the journal, from the next login on.
+/// Allows the user to read the journal, from the next login on.
 const JOIN: &str = "sudo usermod -aG systemd-journal $USER";
 
-/// The data sources that cannot work here, one entry each; empty if all can.
+/// Returns the data sources that do not work here, one entry each; empty if all do.
 ///
-/// Looks only: nothing is started, mounted or changed.
+/// Only inspects the system: nothing is started, mounted or changed.
 pub fn availability() -> Vec<Unavailable> {
     let mut found = Vec::new();
     found.extend(ftrace(Tracefs::find().err()));
@@ -64,7 +65,7 @@ fn journal(error: NoJournal) -> Unavailable {
 fn ftrace(error: Option<TracefsError>) -> Option<Unavailable> {
     let root = rustix::process::geteuid().is_root();
     let (reason, how_to_allow, command) = match error? {
-        // Mounted when it is needed.
+        // It is mounted when it is needed.
         TracefsError::NotMounted if root && fs::metadata("/sys/kernel/tracing").is_ok() => {
             return None;
         }

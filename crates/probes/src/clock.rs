@@ -7,17 +7,17 @@ fn now_ns(clock: ClockId) -> u64 {
     (now.tv_sec as u64) * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Time since boot including suspend, nanoseconds: the default clock of a trace.
+/// Returns the time since boot including suspend, in nanoseconds: the default clock of a trace.
 pub(crate) fn boottime_ns() -> u64 {
     now_ns(ClockId::Boottime)
 }
 
-/// Time since 1970, nanoseconds.
+/// Returns the time since 1970, in nanoseconds.
 pub(crate) fn realtime_ns() -> u64 {
     now_ns(ClockId::Realtime)
 }
 
-/// Monotonic time in nanoseconds: the clock periods are aligned to.
+/// Returns the monotonic time in nanoseconds, to which periods are aligned.
 pub(crate) fn monotonic_ns() -> u64 {
     now_ns(ClockId::Monotonic)
 }

@@ -1,7 +1,7 @@
-//! `linux.inode_file_map`: names of the files that kernel events tell of by inode and device.
+//! `linux.inode_file_map`: names of files that kernel events refer to by inode and device.
 //!
-//! Folders are read piece by piece, so that nothing else waits for long. A file has its name told
-//! once; one that is gone by then, or was never linked, has none.
+//! Directories are read in small batches, so that the thread is not blocked for long. The name of a
+//! file is written once; deleted files have none.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ffi::OsString;
@@ -18,31 +18,31 @@ use crate::clock::{boottime_ns, monotonic_ns};
 use crate::ftrace::Metadata;
 use crate::source::{DataSource, Kind};
 
-/// Name of the data source of names of files.
+/// The name of the data source.
 pub const INODE_FILE_MAP: &str = "linux.inode_file_map";
 
-/// The pause before folders are read, and between two pieces, milliseconds.
+/// The pause before directories are read, and between batches, in milliseconds.
 const PAUSE_MS: u32 = 10_000;
-/// The shortest pause that a config may ask for.
+/// The shortest pause in a config.
 const SHORTEST_MS: u32 = 10;
-/// The entries of folders that are read in one go.
+/// The number of directory entries in a batch.
 const BATCH: u32 = 15_000;
-/// The most that a config may ask for.
+/// The largest batch in a config.
 const MAX_BATCH: u32 = 100_000;
-/// Files that names are looked for, and files that are known to have been told.
+/// The limit of pending files, and of files known to be done.
 const MAX_FILES: usize = 100_000;
-/// Folders that wait to be read; others are left out.
+/// The limit of directories to be read; others are skipped.
 const MAX_FOLDERS: usize = 100_000;
 
 /// A `linux.inode_file_map` data source.
 #[derive(Debug)]
 pub struct InodeMap {
     options: Options,
-    /// Inodes whose names are not known yet, by device.
+    /// The inodes with unknown names, by device.
     wanted: BTreeMap<u64, HashSet<u64>>,
-    /// Devices and inodes whose names were told, or looked for in vain.
+    /// Devices and inodes whose names were written, or not found.
     done: HashSet<(u64, u64)>,
-    /// When the first of them was asked for.
+    /// The time of the first request.
     since_ns: Option<u64>,
     walk: Option<Walk>,
     sink: Box<dyn PacketSink>,
@@ -55,13 +55,13 @@ struct Options {
     delay_ms: u32,
     batch: u32,
     is_off: bool,
-    /// Mount points that are looked at; all if there are none.
+    /// The mount points to be searched; all if empty.
     only: Vec<PathBuf>,
-    /// Folders that are looked at instead of a mount point.
+    /// The directories to be searched instead of a mount point.
     instead: Vec<(PathBuf, Vec<PathBuf>)>,
 }
 
-/// A walk through the folders of a device.
+/// A walk through the directories of a device.
 #[derive(Debug)]
 struct Walk {
     device: u64,
@@ -70,7 +70,7 @@ struct Walk {
     folders: VecDeque<PathBuf>,
 }
 
-/// A name that was found.
+/// A file that was found.
 #[derive(Debug)]
 struct Found {
     inode: u64,
@@ -99,12 +99,12 @@ impl InodeMap {
         has_incremental_state: false,
     };
 
-    /// Names of files on the mounted file systems of this machine.
+    /// Creates a data source for the mounted file systems of this machine.
     pub fn new(config: &InodeFileConfig, sink: Box<dyn PacketSink>) -> Self {
         Self::with_mounts(Path::new("/proc/self/mountinfo"), config, sink)
     }
 
-    /// Names of files on file systems that are listed elsewhere.
+    /// Creates a data source with another list of mounts.
     pub fn with_mounts(mounts: &Path, config: &InodeFileConfig, sink: Box<dyn PacketSink>) -> Self {
         let or = |wanted: Option<u32>, usual: u32| wanted.filter(|it| *it > 0).unwrap_or(usual);
         let path = |bytes: &Vec<u8>| PathBuf::from(OsString::from_vec(bytes.clone()));
@@ -131,7 +131,7 @@ impl InodeMap {
         }
     }
 
-    /// Looks for the names of these, given as pairs of device and inode.
+    /// Requests the names of files, given as pairs of device and inode.
     pub fn look_for(&mut self, files: impl IntoIterator<Item = (u64, u64)>) {
         if self.options.is_off {
             return;
@@ -148,7 +148,7 @@ impl InodeMap {
         }
     }
 
-    /// Begins with the next device, once it has waited long enough.
+    /// Starts with the next device, once it has waited long enough.
     fn begin(&mut self) -> Option<Walk> {
         let waited = monotonic_ns().saturating_sub(self.since_ns?);
         if waited < u64::from(self.options.delay_ms) * 1_000_000 {
@@ -190,7 +190,7 @@ impl InodeMap {
 }
 
 impl Options {
-    /// Returns where a device is mounted.
+    /// Returns the mount points of a device.
     fn mount_points_of(&self, device: u64) -> Vec<PathBuf> {
         let mounts = fs::read(&self.mounts).unwrap_or_default();
         let lines = mounts.split(|byte| *byte == b'\n');
@@ -203,7 +203,7 @@ impl Options {
         points
     }
 
-    /// Returns the folders to begin with for a mount point.
+    /// Returns the directories to start with for a mount point.
     fn roots_of(&self, mount_point: &Path) -> Vec<PathBuf> {
         let instead = self.instead.iter().find(|(point, _)| point == mount_point);
         match instead {
@@ -266,7 +266,7 @@ impl DataSource for InodeMap {
 }
 
 impl Walk {
-    /// Returns the next entry of the folders on this device.
+    /// Returns the next entry in the directories on this device.
     fn next(&mut self) -> Option<DirEntry> {
         loop {
             if let Some(folder) = &mut self.folder {
@@ -283,7 +283,7 @@ impl Walk {
                 }
             }
             let path = self.folders.pop_front()?;
-            // Not what is mounted there.
+            // Not the root of another mount.
             let is_here = fs::symlink_metadata(&path).is_ok_and(|it| it.dev() == self.device);
             if is_here {
                 self.folder = fs::read_dir(&path).ok();
@@ -300,7 +300,7 @@ fn kind_of(entry: &DirEntry) -> FileKind {
     }
 }
 
-/// A path of `mountinfo`, which has blanks and the like as octal numbers.
+/// Decodes a path of `mountinfo`, in which blanks and similar characters are octal escapes.
 fn unescaped(text: &[u8]) -> PathBuf {
     let mut path = Vec::new();
     let mut rest = text;

@@ -1,25 +1,24 @@
 //! System data sources: ftrace, process and system statistics.
 //!
 //! - `linux.ftrace`: kernel events, read as raw pages from tracefs ([`ftrace`]).
-//! - `linux.inode_file_map`: names of files that kernel events tell of by number ([`InodeMap`]).
+//! - `linux.inode_file_map`: names of files that kernel events refer to by number ([`InodeMap`]).
 //! - `linux.systemd_journald`: entries of systemd's journal ([`Journal`]).
 //! - `linux.sysfs_power`: charge, current and voltage of batteries ([`Batteries`]).
 //! - `linux.process_stats`: processes, threads and their resources ([`ProcessStats`]).
 //! - `linux.sys_stats`: counters of the whole machine ([`SysStats`]).
-//! - `linux.system_info`: its processors and interrupts.
-//! - `perfetto.metatrace`: when all this is read, and how long it takes.
+//! - `linux.system_info`: the machine's processors and interrupts.
+//! - `perfetto.metatrace`: the times and durations of these readings.
 //!
-//! The two types to know: [`Probes`] is the producer that offers these data sources to a service
-//! and runs them on one thread; [`Unavailable`] names data that this machine or user cannot record,
-//! and the remedy.
+//! The main types: [`Probes`] is the producer that offers these data sources to a service and runs
+//! them on one thread; [`Unavailable`] names data that this machine or user cannot record, and the
+//! remedy.
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! * The packets are those of upstream's `traced_probes`, and so are the configs.
-//! * The kernel's tracing is given back as it was found: clock, buffer size, enabled events,
-//!   whether it was on. Only a process that is killed cannot do so; [`ftrace::hard_reset`] is for
-//!   after that.
-//! * No bytes from the kernel make it panic.
+//! * Packets and configs are those of upstream's `traced_probes`.
+//! * The kernel's tracing state is restored: clock, buffer size, enabled events, whether it was on.
+//!   Only a killed process cannot do so; [`ftrace::hard_reset`] is for recovery from that.
+//! * No bytes from the kernel cause a panic.
 #![forbid(unsafe_code)]
 
 mod availability;

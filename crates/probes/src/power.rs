@@ -16,14 +16,14 @@ pub const SYSFS_POWER: &str = "linux.sysfs_power";
 
 /// Time between readings, milliseconds.
 const PERIOD_MS: u32 = 1000;
-/// Batteries read at most; others are left out.
+/// The maximum number of batteries; others are ignored.
 const MAX_BATTERIES: usize = 64;
 
-/// Counters of a battery and the files they come from: amounts are in micro-units, such as µA.
+/// The counters of a battery and their files. Values are in micro-units, such as µA.
 const COUNTERS: [(&str, u32); 5] = [
     ("charge_now", field::CHARGE_COUNTER_UAH),
     ("current_now", field::CURRENT_UA),
-    // Upstream's probes write the average as if it were the current.
+    // Upstream's probes write the average as the current.
     ("current_avg", field::CURRENT_AVG_UA),
     ("energy_now", field::ENERGY_COUNTER_UWH),
     ("voltage_now", field::VOLTAGE_UV),
@@ -32,18 +32,18 @@ const COUNTERS: [(&str, u32); 5] = [
 /// A `linux.sysfs_power` data source.
 #[derive(Debug)]
 pub struct Batteries {
-    /// Names and folders, in the order of the names.
+    /// Names and directories, ordered by name.
     found: Vec<(String, PathBuf)>,
     sink: Box<dyn PacketSink>,
 }
 
 impl Batteries {
-    /// The batteries this machine has now.
+    /// Creates a data source for the batteries of this machine.
     pub fn new(sink: Box<dyn PacketSink>) -> Self {
         Self::with_root(Path::new("/"), sink)
     }
 
-    /// Those found in `sys` under another directory.
+    /// Creates a data source that reads `sys` under another directory.
     pub fn with_root(root: &Path, sink: Box<dyn PacketSink>) -> Self {
         Self {
             found: find(&root.join("sys/class/power_supply")),

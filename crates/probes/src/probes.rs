@@ -21,45 +21,44 @@ use crate::source::{DataSource, Kind};
 
 /// Name under which the producer is known.
 const PRODUCER_NAME: &str = "perfetto.traced_probes";
-/// Shared memory: enough for the packets of one drain of busy kernel buffers before the service has
-/// read them.
+/// The size of the shared memory: enough for the packets of one drain of busy kernel buffers before
+/// the service reads them.
 const MEMORY_SIZE: u32 = 2 << 20;
 /// Page size of the shared memory.
 const PAGE_SIZE: u32 = 32 << 10;
-/// Time between reads of kernel buffers that fill up, milliseconds: a level of a page or two is
-/// reached again at once, and must not keep this thread from everything else.
+/// The minimum time between reads of full kernel buffers, in milliseconds. A level of a page or two
+/// is reached again at once, and must not block this thread.
 const FILLED_PAUSE_MS: u32 = 1;
-/// Time between looks at flushes that are under way, milliseconds.
+/// The period of checks of pending flushes, in milliseconds.
 const FLUSH_PERIOD_MS: u32 = 5;
 
-/// Runs the data sources for the recordings that the service starts.
+/// The producer: runs the data sources for the sessions of the service.
 ///
-/// One thread does it all: it waits for the service and for timers, reads the kernel and writes
-/// packets. A service that goes away is tried again; meanwhile nothing is recorded and the kernel
-/// is left as it was found.
+/// A single thread waits for the service and for timers, reads the kernel and writes packets. It
+/// reconnects to a service that goes away; meanwhile nothing is recorded and the kernel's state is
+/// restored.
 #[derive(Debug)]
 pub struct Probes {
     daemon: Daemon,
     ftrace: Controller,
     drain: Option<Timer>,
-    /// Until when full kernel buffers are left alone.
+    /// The end of the pause before full kernel buffers are read again.
     pause: Option<Timer>,
     instances: BTreeMap<InstanceId, Instance>,
     boost: ThreadBoost,
-    /// The activities of this thread itself.
+    /// The recorder of this thread's own activities.
     metatrace: Collector<InstanceId>,
-    /// Recordings of that which are to end, after the others that end with them.
+    /// Metatrace instances that end after all other ending instances.
     ending: Vec<InstanceId>,
-    /// Flushes that are under way, in the order of the requests: an answer to one answers those
-    /// before it, too.
+    /// Pending flushes in the order of the requests: the reply to one also answers earlier ones.
     flushes: VecDeque<PendingFlush>,
-    /// Data sources of instances that were stopped, until their last flush is done.
+    /// Data sources of stopped instances, until their last flush is done.
     leaving: Vec<(InstanceId, Box<dyn DataSource>)>,
-    /// The next look at these.
+    /// The next check of pending flushes.
     flush_timer: Option<Timer>,
 }
 
-/// A flush that some instances have not done yet.
+/// A flush that some instances have not completed yet.
 #[derive(Debug)]
 struct PendingFlush {
     request_id: u64,
@@ -72,7 +71,7 @@ struct PendingFlush {
 struct Instance {
     session: u64,
     started: bool,
-    /// The priority that its config wants for this thread.
+    /// The priority that the config requests for this thread.
     priority: Option<Priority>,
     source: Source,
     poll: Option<Timer>,
@@ -80,11 +79,11 @@ struct Instance {
 
 #[derive(Debug)]
 enum Source {
-    /// Lives in the controller.
+    /// A data source in the controller.
     Ftrace,
-    /// Lives in the collector.
+    /// A data source in the collector.
     Metatrace { target: u32 },
-    /// Lives here.
+    /// A data source in this instance.
     Own(&'static Kind, Box<dyn DataSource>),
 }
 
@@ -97,7 +96,7 @@ impl Source {
         }
     }
 
-    /// The data source, if it lives here.
+    /// Returns the data source, if it is in this instance.
     fn own(&mut self) -> Option<&mut dyn DataSource> {
         match self {
             Self::Own(_, source) => Some(source.as_mut()),
@@ -114,24 +113,24 @@ impl Source {
 }
 
 impl Probes {
-    /// Prepares the producer; it connects once [`Probes::run`] is called.
+    /// Creates the producer, which connects in [`Probes::run`].
     ///
     /// # Errors
     ///
-    /// If the process has no descriptors left.
+    /// Fails if the process has no descriptors left.
     pub fn new(options: DaemonOptions) -> io::Result<Self> {
         let producer = ProducerOptions {
             name: PRODUCER_NAME.to_owned(),
             memory_size_hint: MEMORY_SIZE,
             page_size_hint: PAGE_SIZE,
-            // Upstream's probes forbid it, and lose the content of unfinished chunks when they are
-            // killed.
+            // Upstream's probes disable this, and lose the content of incomplete chunks when
+            // they are killed.
             scraping: Scraping::Enabled,
             ..ProducerOptions::default()
         };
         let daemon = Daemon::new(options, producer, descriptors())?;
         let handle = daemon.handle().clone();
-        // A daemon that was killed could not give the kernel's state back.
+        // A killed daemon could not restore the kernel's state.
         crate::ftrace::reap();
         Ok(Self {
             daemon,
@@ -148,12 +147,12 @@ impl Probes {
         })
     }
 
-    /// Something to end [`Probes::run`] with.
+    /// Returns a handle that stops [`Probes::run`].
     pub fn stopper(&self) -> Stopper {
         self.daemon.stopper()
     }
 
-    /// Runs until stopped. The kernel's state is given back before it returns.
+    /// Runs until stopped. Restores the kernel's state before it returns.
     pub fn run(mut self) {
         while let Some(events) = self.daemon.turn() {
             for event in events {
@@ -197,7 +196,7 @@ impl Probes {
 
     fn handle_event(&mut self, event: Event) {
         match event {
-            // The instances have been stopped before.
+            // The instances have already been stopped.
             Event::Connected | Event::Disconnected(_) => {}
             Event::Setup { instance, config } => self.set_up(instance, &config),
             Event::Start { instance, .. } => self.start(instance),
@@ -240,7 +239,7 @@ impl Probes {
                 self.instances.insert(id, instance);
                 self.settle_priority(&source_name(config));
             }
-            // The service learns nothing, as it has no way to: the start is just never confirmed.
+            // The protocol cannot report this to the service: the start is just never confirmed.
             Err(reason) => self.failed(&source_name(config), reason),
         }
     }
@@ -273,8 +272,8 @@ impl Probes {
         }
     }
 
-    /// Returns the priority that the config asks for. Recording goes on without one that is invalid
-    /// or refused.
+    /// Returns the priority that the config requests. Recording continues without one that is
+    /// invalid or refused.
     fn wanted_priority(&self, config: &DataSourceConfig) -> Option<Priority> {
         let boost = config.priority_boost.as_option()?;
         let wanted = Priority::from_config(boost);
@@ -285,7 +284,7 @@ impl Probes {
         wanted.inspect_err(report).ok()
     }
 
-    /// Lets this thread run at the highest priority any instance wants, after a change to `source`.
+    /// Sets this thread's priority to the highest one of all instances, after a change of `source`.
     fn settle_priority(&mut self, source: &str) {
         let wanted = self.instances.values().filter_map(|i| i.priority).max();
         if let Err(error) = self.boost.set(wanted) {
@@ -336,7 +335,7 @@ impl Probes {
 
     fn stop_instance(&mut self, id: InstanceId) {
         let Some(instance) = self.instances.remove(&id) else {
-            // One that could not be set up: there is nothing to wait for.
+            // Its set-up failed: there is nothing to wait for.
             self.daemon.handle().notify_stopped(id);
             return;
         };
@@ -361,7 +360,7 @@ impl Probes {
         self.daemon.handle().notify_stopped(id);
     }
 
-    /// Tells how many recordings of kernel events there are.
+    /// Counts the recordings of kernel events in the metatrace.
     fn count_sessions(&self) {
         self.metatrace
             .recorder()
@@ -373,7 +372,7 @@ impl Probes {
             });
     }
 
-    /// Flushes instances, and returns those that need more time.
+    /// Starts to flush instances. Returns those that need more time.
     fn begin_flush(&mut self, ids: &[InstanceId]) -> Vec<InstanceId> {
         let is_ftrace = |id: &&InstanceId| {
             self.instances
@@ -399,7 +398,7 @@ impl Probes {
         waits_for
     }
 
-    /// Goes on with flushes that are under way, and answers those that are done.
+    /// Continues pending flushes, and replies to completed ones.
     fn go_on_flushing(&mut self) {
         let mut done = Vec::new();
         let ids = self.flushes.iter().flat_map(|flush| &flush.waits_for);
@@ -409,7 +408,7 @@ impl Probes {
         for id in ids {
             let source = self.instances.get_mut(&id);
             let source = source.and_then(|instance| instance.source.own());
-            // One that was stopped meanwhile is flushed as it leaves.
+            // A source that was stopped meanwhile is flushed as it ends.
             if source.is_none_or(DataSource::is_flushed) {
                 done.push(id);
             }
@@ -423,7 +422,7 @@ impl Probes {
             .is_some_and(|flush| flush.waits_for.is_empty())
             && let Some(flush) = self.flushes.pop_front()
         {
-            // Last, as it tells of the others.
+            // Last, since it records the flushes of the others.
             for id in &flush.ids {
                 self.metatrace.flush(id);
             }
@@ -444,7 +443,7 @@ impl Probes {
         };
     }
 
-    /// Lets the process data sources of each session know whom its kernel events were about.
+    /// Passes the metadata of each session's kernel events to its process data sources.
     fn pass_metadata_on(&mut self) {
         let instances = &mut self.instances;
         let recorder = Arc::clone(self.metatrace.recorder());
@@ -475,7 +474,7 @@ impl Probes {
             .map(|period| Timer::next(now, period));
     }
 
-    /// Reads kernel buffers that have filled up, at most once in [`FILLED_PAUSE_MS`].
+    /// Reads full kernel buffers, at most once in [`FILLED_PAUSE_MS`].
     fn read_filled(&mut self, now: u64) {
         if self.pause.is_some_and(|pause| !pause.is_due(now)) {
             return;

@@ -4,10 +4,10 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Largest file taken in whole; longer ones are cut.
+/// The maximum size of a file; longer files are truncated.
 const MAX_FILE: u64 = 1 << 20;
 
-/// A `/proc` mount and the memory its files are read into.
+/// A `/proc` mount and the buffer for its files.
 #[derive(Debug)]
 pub(crate) struct Proc {
     root: PathBuf,
@@ -22,28 +22,28 @@ impl Proc {
         }
     }
 
-    /// The bytes of a file of a process; empty if it cannot be read.
+    /// Returns the bytes of a file of a process; empty if it cannot be read.
     pub(crate) fn read(&mut self, pid: i32, file: &str) -> &[u8] {
         self.buffer.clear();
         let path = self.root.join(format!("{pid}/{file}"));
         if let Ok(file) = File::open(path) {
-            // Bytes read before an error still count: the process may just have ended.
+            // Bytes read before an error are used: the process may just have ended.
             let _ = file.take(MAX_FILE).read_to_end(&mut self.buffer);
         }
         &self.buffer
     }
 
-    /// Ids of all processes.
+    /// Returns the ids of all processes.
     pub(crate) fn pids(&self) -> Vec<i32> {
         numeric_entries(&self.root)
     }
 
-    /// Ids of all threads of a process.
+    /// Returns the ids of all threads of a process.
     pub(crate) fn threads(&self, pid: i32) -> Vec<i32> {
         numeric_entries(&self.root.join(format!("{pid}/task")))
     }
 
-    /// Open file descriptors of a process.
+    /// Returns the open file descriptors of a process.
     pub(crate) fn fds(&self, pid: i32) -> Vec<i32> {
         numeric_entries(&self.root.join(format!("{pid}/fd")))
     }
@@ -66,7 +66,7 @@ fn numeric_entries(path: &Path) -> Vec<i32> {
     names.filter(|&id| id >= 0).collect()
 }
 
-/// All `Key: value` lines of a file such as `status`; values without the space around them.
+/// Returns all `Key: value` lines of a file such as `status`; values are trimmed.
 pub(crate) fn entries(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     text.split(|&byte| byte == b'\n').filter_map(|line| {
         let colon = line.iter().position(|&byte| byte == b':')?;
@@ -74,7 +74,7 @@ pub(crate) fn entries(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// The leading decimal number of a value such as `1234 kB`.
+/// Returns the leading decimal number of a value such as `1234 kB`.
 pub(crate) fn number(value: &[u8]) -> Option<u64> {
     let digits = value
         .iter()
@@ -83,13 +83,13 @@ pub(crate) fn number(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(&value[..digits]).ok()?.parse().ok()
 }
 
-/// Words separated by spaces or tabs.
+/// Splits a line into words separated by spaces or tabs.
 pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|byte| byte.is_ascii_whitespace())
         .filter(|word| !word.is_empty())
 }
 
-/// The part that the process tree needs of `/proc/<id>/status`.
+/// The fields of `/proc/<id>/status` for the process tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Status {
     pub(crate) name: Vec<u8>,
@@ -97,13 +97,13 @@ pub(crate) struct Status {
     pub(crate) pid: i32,
     pub(crate) ppid: i32,
     pub(crate) uid: i32,
-    /// Ids in the pid namespaces below the outermost.
+    /// The ids in the nested pid namespaces.
     pub(crate) inner_ids: Vec<i32>,
     pub(crate) kthread: Option<bool>,
 }
 
 impl Status {
-    /// Parses the file; `None` if it does not name a thread.
+    /// Parses the file; `None` if it does not describe a thread.
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let mut status = Self::default();
         for (key, value) in entries(text) {
@@ -132,24 +132,26 @@ impl Status {
     }
 }
 
-/// Times of a process from `/proc/<pid>/stat`, nanoseconds.
+/// The times of a process in `/proc/<pid>/stat`, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Times {
     pub(crate) user: u64,
     pub(crate) kernel: u64,
-    /// When it started, since boot.
+    /// The start time since boot.
     pub(crate) start: u64,
 }
 
 impl Times {
-    /// Parses the file. The name, which may hold anything, ends at the last closing bracket.
+    /// Parses the file. The name, which may contain any bytes, ends at the last closing
+    /// parenthesis.
     pub(crate) fn parse(text: &[u8], ticks_per_second: u64) -> Option<Self> {
         let name_end = text.iter().rposition(|&byte| byte == b')')?;
         let mut fields = words(&text[name_end + 1..]);
         let tick_ns = 1_000_000_000 / ticks_per_second.max(1);
         let mut nanoseconds =
             |skip: usize| Some(number(fields.nth(skip)?)?.saturating_mul(tick_ns));
-        // The first field after the name is the third of the line; times are 14, 15 and 22.
+        // The first field after the name is the third of the line; the times are fields 14, 15 and
+        // 22.
         Some(Self {
             user: nanoseconds(11)?,
             kernel: nanoseconds(0)?,
@@ -163,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_survive_names_with_spaces_and_brackets() {
+    fn times_are_parsed_after_names_with_spaces_and_parentheses() {
         let stat = b"42 (a b) c) S 1 42 42 0 -1 4194560 1 2 3 4 150 25 0 0 20 0 1 0 777 1 1";
         let tick = 10_000_000;
         let times = Times {

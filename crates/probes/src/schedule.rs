@@ -4,19 +4,19 @@ use std::time::Duration;
 
 const NS_PER_MS: u64 = 1_000_000;
 
-/// When something periodic is due next, on the monotonic clock.
+/// A periodic timer on the monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Timer {
     due_ns: u64,
 }
 
 impl Timer {
-    /// Due at once.
+    /// Creates a timer that is due at once.
     pub(crate) fn now(now_ns: u64) -> Self {
         Self { due_ns: now_ns }
     }
 
-    /// Due at the next multiple of the period after `now_ns`.
+    /// Creates a timer that is due at the next multiple of the period after `now_ns`.
     pub(crate) fn next(now_ns: u64, period_ms: u32) -> Self {
         let period = u64::from(period_ms.max(1)) * NS_PER_MS;
         Self {

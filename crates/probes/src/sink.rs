@@ -9,7 +9,7 @@ pub trait PacketSink: fmt::Debug + Send {
     /// Writes one packet, given as the encoded fields of a `TracePacket`.
     fn write_packet(&mut self, fields: &[u8]);
 
-    /// Hands everything written so far to the service.
+    /// Commits everything written so far.
     fn flush(&mut self);
 }
 

@@ -1,7 +1,6 @@
-//! The data sources that read files: their constructors, and the interface to the producer.
+//! The data sources that read files: their constructors, and their interface to the producer.
 //!
-//! `linux.ftrace` and `perfetto.metatrace` are not among them: their input is shared by all
-//! recordings.
+//! `linux.ftrace` and `perfetto.metatrace` are not among them: all recordings share their input.
 
 use std::fmt;
 
@@ -11,60 +10,60 @@ use ferretto_proto::{DataSourceConfig, DecodeError};
 use crate::PacketSink;
 use crate::ftrace::Metadata;
 
-/// An instance of a data source, made for one recording and dropped when that ends.
+/// An instance of a data source, created for one recording and dropped at its end.
 ///
-/// The producer calls [`start`](Self::start) once, then [`poll`](Self::poll) as often as the
-/// instance wants it, and [`flush`](Self::flush) whenever the service asks and at the end.
+/// The producer calls [`start`](Self::start) once, then [`poll`](Self::poll) with the instance's
+/// period, and [`flush`](Self::flush) whenever the service requests it and at the end.
 pub trait DataSource: fmt::Debug + Send {
-    /// Begins: writes the packets that are recorded once.
+    /// Writes the packets that are recorded once.
     fn start(&mut self) {}
 
-    /// Returns the time between calls of [`poll`](Self::poll) in milliseconds; `None` if it is not
-    /// to be called.
+    /// Returns the time between calls of [`poll`](Self::poll) in milliseconds; `None` to disable
+    /// polling.
     fn poll_period_ms(&self) -> Option<u32> {
         None
     }
 
-    /// Reads the polled values, and writes them.
+    /// Reads and writes the polled values.
     fn poll(&mut self) {}
 
-    /// Hands everything written so far to the service.
+    /// Commits everything written so far.
     fn flush(&mut self);
 
-    /// Begins a [`flush`](Self::flush) that does not wait. Returns true if it is done; otherwise
+    /// Starts a [`flush`](Self::flush) without waiting. Returns true if it is complete; otherwise
     /// [`is_flushed`](Self::is_flushed) is called until it is.
     fn begin_flush(&mut self) -> bool {
         self.flush();
         true
     }
 
-    /// Goes on with the flush that was begun. Returns true once, when it is done.
+    /// Continues the started flush. Returns true once, on completion.
     fn is_flushed(&mut self) -> bool {
         true
     }
 
-    /// Clears incremental state, so that a reader can begin here.
+    /// Clears incremental state, so that a reader can start here.
     fn clear_incremental_state(&mut self) {}
 
-    /// Learns of the processes that kernel events of the same recording were about.
+    /// Receives the metadata of the session's kernel events.
     fn on_metadata(&mut self, _metadata: &Metadata) {}
 }
 
-/// Takes problems that do not keep a data source from recording.
+/// A callback for problems that do not prevent recording.
 pub(crate) type Problems<'a> = &'a dyn Fn(&str);
 
-/// The reason why there is no instance.
+/// The reason why an instance cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CreateError {
     /// The config is malformed.
     #[error("its config cannot be decoded: {0}")]
     Config(#[from] DecodeError),
-    /// This machine or user does not have it.
+    /// This machine or user does not support the data source.
     #[error("{0}")]
     Unavailable(String),
 }
 
-/// Makes an instance from a config.
+/// Creates an instance from a config.
 type Create = fn(
     &DataSourceConfig,
     Box<dyn PacketSink>,
@@ -74,17 +73,16 @@ type Create = fn(
 /// A kind of data source.
 #[derive(Debug)]
 pub(crate) struct Kind {
-    /// The name that configs ask for.
+    /// The data source name in configs.
     pub(crate) name: &'static str,
-    /// Makes an instance from a config.
+    /// Creates an instance from a config.
     pub(crate) create: Create,
-    /// The activity that starting an instance is in the metatrace.
+    /// The metatrace activity of starting an instance.
     pub(crate) starting: Option<Activity>,
-    /// The activity that polling an instance is in the metatrace.
+    /// The metatrace activity of polling an instance.
     pub(crate) polling: Option<Activity>,
-    /// The activity that learning of processes from kernel events is in the metatrace, for kinds
-    /// that do.
+    /// The metatrace activity of handling kernel events' metadata, for kinds that do.
     pub(crate) on_metadata: Option<Activity>,
-    /// Packets rely on earlier ones.
+    /// Set if packets rely on earlier ones.
     pub(crate) has_incremental_state: bool,
 }

@@ -1,4 +1,4 @@
-//! `linux.system_info`: properties of the machine that do not change while a trace is recorded.
+//! `linux.system_info`: constant properties of the machine.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::source::{DataSource, Kind};
 /// Name of the system information data source.
 pub const SYSTEM_INFO: &str = "linux.system_info";
 
-/// A `linux.system_info` data source: CPUs, and interrupt names if wanted, once.
+/// A `linux.system_info` data source: writes the CPUs, and interrupt names if requested, once.
 #[derive(Debug)]
 pub(crate) struct SystemInfo {
     config: SystemInfoConfig,
@@ -78,7 +78,7 @@ struct Block {
     arm: [Option<u64>; 5],
 }
 
-/// The encoded `CpuInfo`. `sys` is `/sys/devices/system/cpu`.
+/// Returns the encoded `CpuInfo`. `sys` is `/sys/devices/system/cpu`.
 fn cpus(cpuinfo: &[u8], sys: &Path) -> Vec<u8> {
     let mut name = b"unknown".to_vec();
     let mut blocks = vec![Block::default()];
@@ -159,7 +159,8 @@ fn hexadecimal(value: &[u8]) -> Option<u64> {
     u64::from_str_radix(text.trim_start_matches("0x"), 16).ok()
 }
 
-/// The encoded `InterruptInfo` of `/proc/interrupts`; empty if no numbered interrupt has a name.
+/// Returns the encoded `InterruptInfo` of `/proc/interrupts`; empty if no numbered interrupt has a
+/// name.
 fn interrupts(text: &[u8]) -> Vec<u8> {
     let mut message = Vec::new();
     let mut out = Encoder::new(&mut message);
@@ -182,7 +183,7 @@ fn interrupts(text: &[u8]) -> Vec<u8> {
     message
 }
 
-/// Returns the text behind the last word about the interrupt's trigger, else the last word.
+/// Returns the text after the interrupt's trigger type, or the last word.
 fn interrupt_name(rest: &[u8]) -> Option<&[u8]> {
     let is_trigger = |word: &[u8]| {
         matches!(word, b"Level" | b"Edge")
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn processors_are_blocks() {
+    fn processors_are_parsed_as_blocks() {
         let text = b"processor\t: 0\nFeatures\t: fp mte mte3\nCPU implementer\t: 0x41\n\
                      CPU architecture: 8\nCPU variant\t: 0x1\nCPU part\t: 0xd0c\nCPU revision\t: 1\n\n\
                      processor\t: 1\nmodel name\t: x\n\nHardware\t: y\n";

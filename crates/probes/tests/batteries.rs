@@ -1,4 +1,4 @@
-//! Batteries from a made-up `/sys`.
+//! Tests of batteries with a simulated `/sys`.
 
 mod common;
 
@@ -17,7 +17,7 @@ fn supply(root: &Path, name: &str, files: &[(&str, &str)]) {
     }
 }
 
-/// Counters of a battery: name, integers by field number, percentage.
+/// The counters of a battery: name, integers by field number, percentage.
 #[derive(Debug, Default, PartialEq)]
 struct Counters {
     name: Option<String>,
@@ -111,7 +111,7 @@ fn one_battery_has_all_its_counters_and_no_name() {
 }
 
 #[test]
-fn several_batteries_have_names_and_what_cannot_be_read_is_left_out() {
+fn several_batteries_have_names_and_unreadable_counters_are_omitted() {
     let root = tempfile::tempdir().expect("a folder");
     supply(root.path(), "BAT1", &BATTERY);
     let odd = [

@@ -1,4 +1,4 @@
-//! Process and system counters from a made-up `/proc` and `/sys`.
+//! Tests of process and system counters with a simulated `/proc` and `/sys`.
 
 mod common;
 
@@ -11,7 +11,7 @@ use ferretto_proto::process_tree::{Process, Thread};
 use ferretto_proto::trace_packet::Data;
 use ferretto_proto::{ProcessStatsConfig, SysStatsConfig, TracePacket};
 
-/// A folder that looks like `/` to the data sources.
+/// A simulated root directory.
 struct Machine {
     root: tempfile::TempDir,
 }
@@ -29,7 +29,7 @@ impl Machine {
         std::fs::write(path, text).expect("written");
     }
 
-    /// A process with its main thread and one more.
+    /// Adds a process with its main thread and another one.
     fn process(&self, pid: i32, name: &str, cmdline: &str) {
         self.thread(pid, pid, name, "");
         self.write(&format!("proc/{pid}/cmdline"), cmdline);

@@ -1,5 +1,5 @@
-//! All events of this kernel at once, under load: each is written, as the kernel counts, and with
-//! nothing in it that the schema does not know.
+//! Test of all events of this kernel at once, under load: each is written, the numbers match the
+//! kernel's counters, and no field is unknown to the schema.
 
 mod common;
 
@@ -13,7 +13,7 @@ use ferretto_probes::ftrace::Controller;
 use ferretto_proto::{FtraceConfig, FtraceEventBundle};
 use ferretto_text::print::message_to_text;
 
-/// Processes, files, connections, memory and locks.
+/// Load of processes, files, connections, memory and locks.
 fn load() {
     let program = Command::new("true").status();
     assert!(program.is_ok_and(|status| status.success()));
@@ -51,7 +51,8 @@ fn count(bundle: &FtraceEventBundle) -> u64 {
     events as u64
 }
 
-/// Numbers of fields without a name, in the text of a message, but for those inside of such fields.
+/// Returns the numbers of unnamed fields in the text of a message, except for those within such
+/// fields.
 fn unnamed(text: &str) -> Vec<u32> {
     let mut found = Vec::new();
     let mut lines = text.lines();
@@ -70,7 +71,7 @@ fn unnamed(text: &str) -> Vec<u32> {
 }
 
 #[test]
-fn every_event_at_once_is_written_as_the_kernel_counts_and_has_no_unknown_field() {
+fn all_events_at_once_are_written_without_unknown_fields() {
     let Some(instance) = TestInstance::new("everything") else {
         return;
     };
@@ -81,7 +82,7 @@ fn every_event_at_once_is_written_as_the_kernel_counts_and_has_no_unknown_field(
             .map(|group| format!("{}/*", group.file_name().to_str().expect("text")).into_bytes())
             .collect(),
         instance_name: Some(instance.name.clone().into_bytes()),
-        // So small that some events are overwritten: only those read count.
+        // So small that some events are overwritten: only events that are read count.
         buffer_size_kb: Some(1024),
         ..Default::default()
     };
@@ -110,7 +111,7 @@ fn every_event_at_once_is_written_as_the_kernel_counts_and_has_no_unknown_field(
         let text = message_to_text("perfetto.protos.TracePacket", &packet).expect("a packet");
         unknown.extend(unnamed(&String::from_utf8_lossy(&text)));
     }
-    // Events of this kernel alone are described in the trace itself.
+    // The trace itself describes events that only this kernel has.
     unknown.retain(|number| !described.contains(number));
     assert!(unknown.is_empty(), "{unknown:?}");
     assert!(kinds > 0, "{kinds} kinds");

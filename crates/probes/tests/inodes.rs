@@ -1,4 +1,4 @@
-//! Names of files that are known by inode and device.
+//! Tests of the names of files known by inode and device.
 
 mod common;
 
@@ -15,7 +15,7 @@ use ferretto_proto::inode_file_map::entry::Type;
 use ferretto_proto::trace_packet::Data;
 use tempfile::TempDir;
 
-/// A folder that counts as a mounted file system.
+/// A directory that is treated as a mounted file system.
 struct Disk {
     folder: TempDir,
     device: u64,
@@ -45,7 +45,7 @@ impl Disk {
         let mounts = lists.path().join("mountinfo");
         let point = self.folder.path().to_str().unwrap().replace(' ', "\\040");
         let lines = format!("21 1 8:1 / / rw - ext4 x rw\n22 1 8:1 / {point} rw - ext4 x rw\n");
-        // The root is another device, or has been left out by the config.
+        // The root is another device, or is excluded by the config.
         fs::write(&mounts, lines).unwrap();
         let packets = Packets::default();
         let map = InodeMap::with_mounts(&mounts, config, Box::new(packets.clone()));
@@ -62,7 +62,7 @@ impl Disk {
     }
 }
 
-/// Paths and kinds by inode, and the number of packets. All are about this device.
+/// Returns paths and kinds by inode, and the number of packets. All are about this device.
 fn found(packets: &Packets, disk: &Disk) -> (BTreeMap<u64, (PathBuf, Type)>, usize) {
     let mut all = BTreeMap::new();
     let packets = packets.decoded();
@@ -93,7 +93,7 @@ fn poll_for_long(map: &mut InodeMap) {
 }
 
 #[test]
-fn names_are_found_piece_by_piece_and_told_once() {
+fn names_are_found_in_batches_and_written_once() {
     let disk = Disk::new();
     let config = InodeFileConfig {
         scan_batch_size: Some(7),
@@ -116,7 +116,7 @@ fn names_are_found_piece_by_piece_and_told_once() {
 }
 
 #[test]
-fn a_config_can_name_the_folders_or_none() {
+fn a_config_can_select_directories() {
     let disk = Disk::new();
     let mapping = |root: &Path| MountPointMappingEntry {
         mountpoint: Some(disk.folder.path().to_str().unwrap().into()),

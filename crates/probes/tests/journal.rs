@@ -100,7 +100,7 @@ fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The events of the packets, with their times and clocks.
+/// Returns the events of the packets, with their times and clocks.
 fn events(packets: &Packets) -> Vec<(u64, u32, SystemdJournaldEvent)> {
     let packets = packets.decoded();
     let events = packets.iter().map(|packet| {

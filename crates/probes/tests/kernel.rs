@@ -1,4 +1,4 @@
-//! ftrace against the running kernel, each test in a tracefs instance of its own.
+//! Tests of ftrace with the running kernel, each in a private tracefs instance.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! The messages of the probes to a service, and their order: a scripted service at the other end of
-//! the socket.
+//! Tests of the order of the probes' messages to a service: a scripted service is at the other end
+//! of the socket.
 
 mod common;
 
@@ -26,8 +26,7 @@ use ferretto_proto::{
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A service that does nothing of its own accord. Chunks travel in commits, as without shared
-/// memory.
+/// A passive service. Chunks are part of commits, as without shared memory.
 struct Script {
     stream: UnixStream,
     connection: Connection,
@@ -38,7 +37,7 @@ struct Script {
 }
 
 impl Script {
-    /// With the probes connected, and memory set up.
+    /// Starts with connected probes and shared memory.
     fn start() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("producer.sock");
@@ -124,7 +123,7 @@ impl Script {
         self.stream.write_all(&frame).expect("sent");
     }
 
-    /// The next request.
+    /// Returns the next request.
     fn next(&mut self) -> Request {
         while self.requests.is_empty() {
             self.receive();
@@ -153,7 +152,7 @@ impl Script {
         while !started(&self.next()) {}
     }
 
-    /// Everything committed until the flush is acknowledged.
+    /// Returns all commits until the flush is acknowledged.
     fn flush(&mut self, request_id: u64, ids: &[u64]) -> Vec<CommitDataRequest> {
         self.command(Cmd::Flush(Box::new(Flush {
             data_source_ids: ids.to_vec(),
@@ -183,7 +182,7 @@ impl Drop for Script {
     }
 }
 
-/// Bytes of the chunks for a buffer.
+/// Returns the bytes of the chunks for a buffer.
 fn chunks(commits: &[CommitDataRequest], buffer: u32) -> Vec<u8> {
     let moved = commits.iter().flat_map(|commit| &commit.chunks_to_move);
     let data = moved
@@ -275,7 +274,7 @@ fn probes_004_sources_that_cannot_answer_do_not_hold_a_flush_up() {
 #[test]
 fn probes_005_a_stop_is_confirmed_after_the_last_data_was_committed() {
     const LAST: &str = "last words";
-    // Removed after the probes have let go of it.
+    // Removed after the probes have released it.
     let instance = TestInstance::new("ordering");
     let mut script = Script::start();
     let mut sources = vec![(1, processes(1))];

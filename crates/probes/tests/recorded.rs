@@ -1,4 +1,4 @@
-//! Pages recorded on a real kernel, with its format files.
+//! Tests with pages recorded on a real kernel, with its format files.
 
 mod common;
 
@@ -116,7 +116,7 @@ fn every_scheduling_event_of_the_pages_is_written() {
 }
 
 #[test]
-fn both_forms_of_a_switch_say_the_same() {
+fn both_forms_of_a_switch_are_equivalent() {
     let mut wanted = config(&["sched/sched_switch", "sched/sched_waking"]);
     let (compact, of_compact) = parse("sched", 0, &wanted);
     wanted.compact_sched = CompactSchedConfig {
@@ -215,7 +215,7 @@ fn probes_049_and_051_system_calls_have_six_arguments_and_prints_their_newline()
 }
 
 #[test]
-fn an_event_without_a_message_is_carried_with_its_description() {
+fn an_event_without_a_message_is_written_with_its_descriptor() {
     let (packets, _) = parse("mixed", 1, &config(&["sched/sched_stat_runtime"]));
     let bundles = packets.bundles();
     assert_eq!(kinds(&bundles, &packets), BTreeMap::from([(65_536, 12)]));
@@ -231,9 +231,9 @@ fn probes_010_they_can_be_refused() {
 }
 
 /// The list of events agrees with the schema: every row is a field of `FtraceEvent` whose message
-/// has fields of those names, numbers and types.
+/// has fields with these names, numbers and types.
 #[test]
-fn known_events_are_those_of_the_schema() {
+fn known_events_match_the_schema() {
     use ferretto_probes::ftrace::known_events;
     let schema = Schema::read();
     let event = schema.message("FtraceEvent");
@@ -275,7 +275,7 @@ struct SchemaField {
 }
 
 impl Schema {
-    /// Field numbers are those of `google/protobuf/descriptor.proto`.
+    /// The field numbers are those of `google/protobuf/descriptor.proto`.
     fn read() -> Self {
         let mut messages = BTreeMap::new();
         for file in inside(ferretto_proto::DESCRIPTORS, 1) {

@@ -1,4 +1,4 @@
-//! The probes as a producer of a real service, over real sockets.
+//! Tests of the probes as a producer of a real service, over real sockets.
 
 mod common;
 
@@ -19,7 +19,7 @@ use ferretto_proto::{
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A service and the probes, each on a thread, in a folder of their own.
+/// A service and the probes, each on a thread, in a temporary directory.
 struct World {
     folder: tempfile::TempDir,
     host: Option<(ferretto_host::Stopper, JoinHandle<()>)>,
@@ -89,7 +89,7 @@ impl World {
     fn record(&self, config: TraceConfig, during: impl FnOnce()) -> Vec<TracePacket> {
         let mut consumer = self.consumer();
         consumer.enable_tracing(config, None).expect("enabled");
-        // The first flush waits for every data source to have been started.
+        // The first flush waits for the start of every data source.
         consumer.flush(LIMIT).expect("a flush");
         during();
         consumer.flush(LIMIT).expect("a flush");
@@ -322,7 +322,7 @@ fn probes_003_a_source_that_fails_does_not_keep_others_from_recording() {
     assert!(failed);
 }
 
-/// Nice values of this process's threads.
+/// Returns the nice values of this process's threads.
 fn nice_values() -> Vec<i64> {
     let tasks = std::fs::read_dir("/proc/self/task").expect("threads");
     let stats = tasks
@@ -376,9 +376,9 @@ fn a_data_source_can_raise_the_priority_while_it_records() {
 }
 
 #[test]
-fn the_probes_tell_what_they_do() {
+fn the_probes_record_their_own_activities() {
     let world = World::new();
-    // Listed first, so that it is started first and asked to stop first.
+    // Listed first, so that it is started and stopped first.
     let sources = vec![
         source("perfetto.metatrace", |_| {}),
         process_stats(),

@@ -1,4 +1,4 @@
-//! Being woken when the kernel's buffers fill up, each test in a tracefs instance of its own.
+//! Tests of wake-ups when the kernel's buffers fill up, each in a private tracefs instance.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! From the raw pages of one CPU to `FtraceEventBundle` packets.
+//! Conversion of the raw pages of one CPU to `FtraceEventBundle` packets.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,51 +19,51 @@ use crate::PacketSink;
 /// Field number of `FtraceEvent.generic`.
 const GENERIC: u32 = ftrace_event::GENERIC;
 
-/// The treatment that one data source gives records of one event id.
+/// The action of a data source for records of one event id.
 #[derive(Debug, Clone, Default)]
 pub enum Action {
-    /// Not asked for: stepped over.
+    /// Skip the record.
     #[default]
     Skip,
-    /// `sched_switch`, compact.
+    /// Write `sched_switch` in compact form.
     CompactSwitch,
-    /// `sched_waking`, compact.
+    /// Write `sched_waking` in compact form.
     CompactWaking,
-    /// `ftrace/print`, if the filter lets it through.
+    /// Write `ftrace/print` if the filter accepts it.
     Filtered(Arc<EventDecoder>),
-    /// `kmem/rss_stat`, if the memory is of another size than before.
+    /// Write `kmem/rss_stat` if the size has changed by a step.
     Throttled(Arc<EventDecoder>),
-    /// Any other event.
+    /// Write any other event.
     Event(Arc<EventDecoder>),
 }
 
-/// Everything needed to turn pages into packets for one data source.
+/// The parameters for converting pages to packets for one data source.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Width of the commit word of a page.
+    /// The width of the commit word of a page.
     pub commit_size: usize,
-    /// Offset of `common_pid` in every record.
+    /// The offset of `common_pid` in every record.
     pub common_pid: Option<usize>,
     /// The action for each event id; ids beyond the end are skipped.
     pub actions: Vec<Action>,
-    /// Layout for the compact actions.
+    /// The layout for the compact actions.
     pub compact: Option<CompactFormat>,
-    /// Text of kernel string addresses.
+    /// The texts of kernel string addresses.
     pub strings: Arc<StringTable>,
-    /// Rules for `ftrace/print`.
+    /// The rules for `ftrace/print`.
     pub print_filter: Option<PrintFilter>,
-    /// The fields of `kmem/rss_stat` that say whether a record is written.
+    /// The layout of `kmem/rss_stat`, if its records are throttled.
     pub throttle: Option<RssLayout>,
-    /// Write events without a message of their own as names and values.
+    /// Set to write events without a dedicated message as names and values.
     pub legacy_generic: bool,
-    /// System calls whose result is a new file descriptor.
+    /// The system calls whose result is a new file descriptor.
     pub opening_syscalls: Vec<i64>,
-    /// Names for kernel addresses, if wanted.
+    /// The names of kernel addresses, if requested.
     pub symbols: Option<Arc<KernelSymbols>>,
 }
 
 impl Plan {
-    /// A plan that skips every event.
+    /// Creates a plan that skips every event.
     pub fn empty(commit_size: usize) -> Self {
         Self {
             commit_size,
@@ -79,7 +79,7 @@ impl Plan {
         }
     }
 
-    /// Sets the handling of records of event `id`.
+    /// Sets the action for records of event `id`.
     pub fn set_action(&mut self, id: u16, action: Action) {
         let index = usize::from(id);
         if self.actions.len() <= index {
@@ -89,7 +89,7 @@ impl Plan {
     }
 }
 
-/// A reading of the trace clock and of boottime at the same instant, nanoseconds.
+/// Simultaneous readings of the trace clock and of boottime, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockSnapshot {
     /// Number of the clock in `FtraceClock`.
@@ -100,25 +100,25 @@ pub struct ClockSnapshot {
     pub boot_ns: i64,
 }
 
-/// The state of a data source between the batches of one CPU.
+/// The state of a data source for one CPU between batches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CpuState {
     /// Time of the last event written.
     pub end_timestamp: u64,
 }
 
-/// The pages of one CPU read in one go, and their metadata.
+/// The pages of one CPU from one read pass, and their metadata.
 #[derive(Debug, Clone, Copy)]
 pub struct Batch<'a> {
     /// CPU number.
     pub cpu: u32,
-    /// The pages, whose headers were read.
+    /// The pages with parsed headers.
     pub pages: &'a [ParsedPage<'a>],
-    /// Clock reading, when the trace clock is not boottime.
+    /// The clock reading, if the trace clock is not boottime.
     pub clock: Option<ClockSnapshot>,
 }
 
-/// Turns batches into packets. Holds memory that is reused from batch to batch.
+/// Converts batches to packets. Its memory is reused.
 #[derive(Debug, Default)]
 pub struct Bundler {
     packet: Vec<u8>,
@@ -130,7 +130,7 @@ pub struct Bundler {
 impl Bundler {
     /// Parses every page of `batch` and writes the resulting packets to `sink`.
     ///
-    /// An error in a page drops the rest of that page only; it is added to `errors` and noted in
+    /// An error in a page only drops the rest of that page; it is added to `errors` and noted in
     /// the bundle.
     pub fn process(
         &mut self,
@@ -169,7 +169,7 @@ impl Bundler {
         self.finish(plan, metadata, sink);
     }
 
-    /// Handles the records of one page; returns the time of the last event written, or 0.
+    /// Converts the records of one page. Returns the time of the last event written, or 0.
     fn page(
         &mut self,
         plan: &Plan,

@@ -1,11 +1,11 @@
-//! Bytes of kernel records, read and written.
+//! Helpers for the bytes of kernel records and messages.
 
 use ferretto_wire::Encoder;
 
-/// Messages are written into plain memory and handed on as a whole.
+/// An encoder into memory; messages are passed on as a whole.
 pub(crate) type Out<'a> = Encoder<'a, Vec<u8>>;
 
-/// The part of `bytes` before the first NUL.
+/// Returns the part of `bytes` before the first NUL.
 #[inline]
 pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
     let end = bytes

@@ -1,8 +1,7 @@
-//! The claim of a process to a tracefs instance, and what it changed there.
+//! Claims of processes to tracefs instances, with logs of their changes.
 //!
-//! A file for each instance is locked while a process uses it, and tells how to undo what the
-//! process has changed. The lock of a process that was killed is gone, so whoever comes next undoes
-//! its changes.
+//! A process locks a file for each instance that it uses, and logs how to undo its changes there.
+//! The lock of a killed process is released, so the next process undoes the changes.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -13,23 +12,23 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::tracefs::{MOUNTS, Tracefs};
 
-/// The folder of the files. Only its owner may use it.
+/// The directory of the files. Only its owner may use it.
 const FOLDER: &str = "/run/ferretto";
-/// The beginning of their names.
+/// The prefix of the file names.
 const PREFIX: &str = "ftrace-";
-/// Files of more bytes are none of this program's.
+/// The maximum size of a file of this program.
 const MAX_BYTES: u64 = 4 << 20;
-/// Attempts to lock a file that others remove.
+/// The number of attempts to lock a file that others may remove.
 const ATTEMPTS: usize = 8;
 
 /// A step that undoes a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Undo<'a> {
-    /// A text is written into a file.
+    /// Writes a text into a file.
     Write(&'a str, &'a str),
-    /// A line is added to a file.
+    /// Appends a line to a file.
     Append(&'a str, &'a str),
-    /// A file is emptied.
+    /// Truncates a file.
     Empty(&'a str),
 }
 
@@ -55,11 +54,11 @@ impl<'a> Undo<'a> {
         }
     }
 
-    /// Takes the step. Files that are gone need none.
+    /// Executes the step. Ignores files that do not exist any more.
     fn take(self, fs: &Tracefs) {
         let _ = match self {
             Self::Write(path, text) => fs.write(path, text),
-            // Which belongs to the whole kernel.
+            // These events belong to the whole kernel.
             Self::Append(path @ "kprobe_events", text) => fs.top().append(path, text),
             Self::Append(path, text) => fs.append(path, text),
             Self::Empty(path) => fs.truncate(path),
@@ -67,22 +66,23 @@ impl<'a> Undo<'a> {
     }
 }
 
-/// The claim to an instance, given up when dropped.
+/// The claim to an instance, released on drop.
 #[derive(Debug, Default)]
 pub(super) struct Claim {
-    /// `None` where files of claims cannot be kept: then nobody else is kept away either.
+    /// The locked file; `None` if there is no directory for claims, so that other processes are not
+    /// excluded.
     file: Option<(File, PathBuf)>,
 }
 
-/// Another process has the claim.
+/// The error if another process holds the claim.
 #[derive(Debug)]
 pub(super) struct Claimed {
-    /// Its number, if it says so.
+    /// Its process id, if it is known.
     pub(super) pid: Option<u32>,
 }
 
 impl Claim {
-    /// Claims an instance. Changes of a killed process there are undone.
+    /// Claims an instance. Undoes the changes of a killed process there.
     pub(super) fn take(fs: &Tracefs) -> Result<Self, Claimed> {
         Self::take_in(Path::new(FOLDER), fs)
     }
@@ -102,7 +102,7 @@ impl Claim {
                 let pid = pid.and_then(|pid| pid.parse().ok());
                 return Err(Claimed { pid });
             }
-            // The process that had it may have removed it meanwhile.
+            // The previous process may have removed the file meanwhile.
             if !is_at(&file, &path) {
                 continue;
             }
@@ -116,14 +116,14 @@ impl Claim {
         Ok(Self::default())
     }
 
-    /// Notes how to undo a change that is to be made. The last change is undone first.
+    /// Logs how to undo a subsequent change. Steps are executed in reverse order.
     pub(super) fn note(&mut self, undo: Undo<'_>) {
         self.add(&undo.line());
     }
 
     fn add(&mut self, text: &str) {
         if let Some((file, _)) = &mut self.file {
-            // Without room a killed process leaves its changes, as it would without a file.
+            // Without disk space, changes of a killed process stay, as without a file.
             let _ = file.write_all(text.as_bytes());
         }
     }
@@ -138,7 +138,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // All has been undone. The lock goes with the file, behind its name.
+        // Everything has been undone. The lock is released after the file is removed.
         if let Some((file, path)) = self.file.take() {
             let _ = fs::remove_file(&path);
             let _ = path.parent().map(fs::remove_dir);
@@ -147,7 +147,7 @@ impl Drop for Claim {
     }
 }
 
-/// Undoes what processes that were killed have changed in any instance.
+/// Undoes the changes of killed processes in all instances.
 pub(crate) fn reap() {
     reap_in(Path::new(FOLDER));
 }
@@ -175,13 +175,13 @@ fn reap_in(folder: &Path) {
     let _ = fs::remove_dir(folder);
 }
 
-/// Returns true if a file has this path.
+/// Returns true if an open file has this path.
 fn is_at(file: &File, path: &Path) -> bool {
     let of = |metadata: io::Result<fs::Metadata>| metadata.ok().map(|it| (it.dev(), it.ino()));
     of(file.metadata()) == of(fs::symlink_metadata(path))
 }
 
-/// Takes the steps that a file tells, the last first, in the instance that it is of.
+/// Executes the steps in a file in reverse order, in the file's instance.
 fn undo(text: &str, fs: Option<&Tracefs>) {
     let Some((first, steps)) = text.split_once('\n') else {
         return;
@@ -194,7 +194,7 @@ fn undo(text: &str, fs: Option<&Tracefs>) {
         }
         _ => return,
     };
-    // The last line may not be whole.
+    // The last line may be incomplete.
     let whole = steps.rsplit_once('\n').map_or("", |(whole, _)| whole);
     for line in whole.lines().rev() {
         if let Some(undo) = Undo::parse(line) {
@@ -203,7 +203,7 @@ fn undo(text: &str, fs: Option<&Tracefs>) {
     }
 }
 
-/// Returns the file for an instance, whose folder is made if it is missing.
+/// Returns the file for an instance. Creates the directory if necessary.
 fn place(folder: &Path, fs: &Tracefs) -> Option<PathBuf> {
     let _ = fs::DirBuilder::new().mode(0o700).create(folder);
     if !is_own(folder) {
@@ -213,7 +213,7 @@ fn place(folder: &Path, fs: &Tracefs) -> Option<PathBuf> {
     Some(folder.join(format!("{PREFIX}{}", root.replace('/', "-"))))
 }
 
-/// Returns true if nobody else can have put anything into a folder.
+/// Returns true if no other user can have written into a directory.
 fn is_own(folder: &Path) -> bool {
     fs::symlink_metadata(folder).is_ok_and(|folder| {
         let is_private = folder.mode() & 0o022 == 0;
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_killed_process_changed_is_undone_in_reverse() {
+    fn the_changes_of_a_killed_process_are_undone_in_reverse() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("tracing");
         fs::create_dir(&root).unwrap();
@@ -259,14 +259,14 @@ mod tests {
         claim.note(Undo::Write("../outside", "1"));
         let second = Claim::take_in(&claims, &fs).unwrap_err();
         assert_eq!(second.pid, Some(std::process::id()));
-        // As if it was killed: the lock is gone, the steps are there.
+        // As if the process was killed: the lock is released, but the steps are there.
         drop(claim.file.take());
         let claim = Claim::take_in(&claims, &fs).unwrap();
         let read = |file: &str| fs::read_to_string(root.join(file)).unwrap();
         assert!(read("tracing_on").starts_with('1'));
         assert_eq!(read("set_event"), "*:*sched:sched_switch");
         assert!(!folder.path().join("outside").exists());
-        // One that ended by itself leaves nothing to do.
+        // A process that ended normally leaves nothing to undo.
         drop(claim);
         fs::write(root.join("tracing_on"), "0").unwrap();
         drop(Claim::take_in(&claims, &fs).unwrap());

@@ -12,13 +12,13 @@ use super::field_type::KernelType;
 use super::format::EventFormat;
 use super::metadata::Metadata;
 
-/// Once a bundle holds more names than this, the next page starts another bundle.
+/// The number of names in a bundle above which the next page starts another bundle.
 pub const NAME_THRESHOLD: usize = 64;
 
-/// Width of a task name in scheduling records.
+/// The width of a task name in scheduling records.
 const COMM: u16 = 16;
 
-/// The places of the compact fields in this kernel's records.
+/// The offsets of the compact fields in this kernel's records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompactFormat {
     /// Event id of `sched_switch`.
@@ -49,7 +49,7 @@ struct WakingLayout {
     size: usize,
 }
 
-/// The offset of `name` if it has the type wanted.
+/// Returns the offset of `name` if it has the expected type.
 fn offset(format: &EventFormat, name: &str, wanted: KernelType) -> Option<usize> {
     let field = format.field(name).or_else(|| format.common_field(name))?;
     (KernelType::infer(field)? == wanted).then_some(field.offset.into())
@@ -61,7 +61,7 @@ fn comm_offset(format: &EventFormat, name: &str) -> Option<usize> {
 }
 
 impl CompactFormat {
-    /// Checks that the kernel's records have the layout the compact form needs.
+    /// Checks that the kernel's records have the layout that the compact form requires.
     pub fn new(switch: &EventFormat, waking: &EventFormat) -> Option<Self> {
         let state = KernelType::infer(switch.field("prev_state")?)?;
         if !matches!(state, KernelType::Signed(4 | 8)) {
@@ -105,7 +105,7 @@ impl Packed {
         self.push_long(value);
     }
 
-    /// As [`push`](Self::push), without a branch on whether the value is small.
+    /// Like [`push`](Self::push), without a branch on the size of the value.
     #[inline(always)]
     fn push_long(&mut self, value: u64) {
         if value < 1 << 56 {
@@ -129,7 +129,7 @@ impl Packed {
 #[derive(Debug)]
 struct Names {
     list: Vec<u128>,
-    /// The index at which a name may be in the list, by its hash.
+    /// The probable index of a name, by its hash.
     guesses: [u16; 256],
 }
 
@@ -143,7 +143,7 @@ impl Default for Names {
 }
 
 impl Names {
-    /// The index of a name; sixteen bytes of which those after the first NUL do not count.
+    /// Returns the index of a name of sixteen bytes. Bytes after the first NUL are ignored.
     #[inline]
     fn index(&mut self, name: [u8; COMM as usize]) -> usize {
         let name = cut_at_nul(u128::from_le_bytes(name));
@@ -168,7 +168,7 @@ impl Names {
     }
 }
 
-/// Clears the first zero byte's successors.
+/// Clears all bytes after the first zero byte.
 #[inline]
 fn cut_at_nul(name: u128) -> u128 {
     match length_until_nul(name) {
@@ -177,7 +177,7 @@ fn cut_at_nul(name: u128) -> u128 {
     }
 }
 
-/// The compact arrays of one bundle. Its memory is kept from bundle to bundle.
+/// The compact arrays of a bundle. Its memory is reused.
 #[derive(Debug, Default)]
 pub(super) struct CompactBuffer {
     names: Names,
@@ -215,14 +215,14 @@ fn int(record: &[u8], at: usize) -> Result<i32, TooShort> {
     Ok(i32::from_le_bytes(chunk(record, at)?))
 }
 
-/// A signed value as varints carry it: sign-extended to 64 bits.
+/// Sign-extends a value to 64 bits for encoding as a varint.
 #[inline]
 fn extended(value: i32) -> u64 {
     i64::from(value) as u64
 }
 
 impl CompactBuffer {
-    /// Returns true if there are enough names that looking one up is no longer cheap.
+    /// Returns true if there are so many names that lookups become slow.
     pub(super) fn past_threshold(&self) -> bool {
         self.names.list.len() > NAME_THRESHOLD
     }
@@ -289,7 +289,7 @@ impl CompactBuffer {
         Ok(())
     }
 
-    /// Writes the arrays into the bundle and empties them. Nothing recorded, nothing written.
+    /// Writes the arrays into the bundle and clears them. Writes nothing if they are empty.
     pub(crate) fn write(&mut self, out: &mut Out<'_>) {
         if self.switches == 0 && self.wakings == 0 {
             return;

@@ -1,4 +1,4 @@
-//! A checked `FtraceConfig`.
+//! Validation of an `FtraceConfig`.
 
 use ferretto_proto::FtraceConfig;
 use ferretto_proto::ftrace_config::print_filter::rule::Match as ProtoMatch;
@@ -6,29 +6,29 @@ use ferretto_proto::ftrace_config::print_filter::rule::Match as ProtoMatch;
 use super::print_filter::{Match, Rule};
 use super::syscalls::{self, Wanted};
 
-/// Drain period when the config does not say, milliseconds.
+/// The default drain period in milliseconds.
 const DEFAULT_DRAIN_MS: u32 = 100;
-/// The same where a fill level of the kernel's buffers causes reads, too.
+/// The default drain period if a fill level also triggers reads.
 const WATERMARK_DRAIN_MS: u32 = 1000;
-/// Longest drain period accepted, milliseconds.
+/// The longest accepted drain period in milliseconds.
 const MAX_DRAIN_MS: u32 = 60_000;
 
-/// Why an ftrace config is refused as a whole.
+/// The reason why an ftrace config is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// An entry of `ftrace_events`.
+    /// An invalid entry of `ftrace_events`.
     #[error("ftrace_events: {0:?} is not of the form group/name, group/* or name")]
     BadEvent(String),
-    /// An entry of `atrace_categories` or `atrace_apps`.
+    /// An invalid entry of `atrace_categories` or `atrace_apps`.
     #[error("atrace: {0:?} is not printable text")]
     BadCategory(String),
-    /// An entry of `function_filters`.
+    /// An invalid entry of `function_filters`.
     #[error("function_filters: {0:?} contains a colon, which would set a trigger")]
     FilterIsTrigger(String),
-    /// Categories act on the whole system, not on one instance.
+    /// Categories affect the whole system, not one instance.
     #[error("atrace categories and apps cannot be used with instance_name")]
     CategoriesInInstance,
-    /// An entry of `tracefs_options`.
+    /// An invalid entry of `tracefs_options`.
     #[error("tracefs_options: {0:?} is not the name of an option")]
     BadOption(String),
 }
@@ -49,8 +49,8 @@ impl EventPattern {
     ///
     /// # Errors
     ///
-    /// If it has anything but printable ASCII, more than one slash, a slash at either end, or an
-    /// asterisk that is not the last character.
+    /// Fails if the entry contains anything but printable ASCII, more than one slash, a slash at
+    /// either end, or an asterisk that is not the last character.
     pub fn parse(text: &[u8]) -> Result<Self, ConfigError> {
         let bad = || ConfigError::BadEvent(String::from_utf8_lossy(text).into_owned());
         let printable = text.iter().all(|byte| (32..=126).contains(byte));
@@ -72,19 +72,19 @@ impl EventPattern {
     }
 }
 
-/// Features that act on a whole instance and so only one data source may use.
+/// Features that affect a whole instance, so that only one data source may use them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exclusive {
     /// Thread ids to record.
     pub tids: Vec<u32>,
     /// Options to set, with their values.
     pub options: Vec<(String, bool)>,
-    /// Mask of CPUs to record, as the kernel takes it.
+    /// The mask of CPUs to record, in the kernel's format.
     pub cpumask: Option<String>,
 }
 
 impl Exclusive {
-    /// Returns true if any is used.
+    /// Returns true if any of these features is used.
     pub fn is_used(&self) -> bool {
         *self != Self::default()
     }
@@ -95,9 +95,9 @@ impl Exclusive {
 pub struct FunctionGraph {
     /// Functions to trace.
     pub filters: Vec<String>,
-    /// Functions at which graphs begin.
+    /// The functions at which graphs start.
     pub roots: Vec<String>,
-    /// The depth to go to; 0 for no limit.
+    /// The maximum depth; 0 for no limit.
     pub max_depth: u32,
 }
 
@@ -108,65 +108,65 @@ pub enum KprobeKind {
     Entry,
     /// On return.
     Return,
-    /// Both, as the begin and end of a slice.
+    /// On entry and return, as the begin and end of a slice.
     Both,
 }
 
-/// A checked ftrace config.
+/// A validated ftrace config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FtraceOptions {
-    /// Events asked for.
+    /// The requested events.
     pub events: Vec<EventPattern>,
-    /// Atrace categories asked for.
+    /// The requested atrace categories.
     pub categories: Vec<String>,
-    /// True if any atrace category or app was asked for.
+    /// Set if any atrace category or app is requested.
     pub atrace: bool,
-    /// Categories do not bring their kernel events.
+    /// Set if categories do not imply kernel events.
     pub userspace_only: bool,
-    /// Kernel buffer per CPU in KiB; 0 for the default.
+    /// The kernel buffer per CPU in KiB; 0 for the default.
     pub buffer_size_kb: u32,
-    /// The buffer may be larger than asked for.
+    /// Set if the buffer may be larger than requested.
     pub buffer_size_lower_bound: bool,
-    /// Time between reads as the config has it, milliseconds.
+    /// The time between reads in the config, in milliseconds.
     pub drain_period_ms: Option<u32>,
-    /// Fill level of a kernel buffer that causes a read, per cent.
+    /// The fill level of a kernel buffer that triggers a read, in per cent.
     pub drain_buffer_percent: Option<u32>,
-    /// Encode `sched_switch` and `sched_waking` compactly.
+    /// Set to encode `sched_switch` and `sched_waking` compactly.
     pub compact_sched: bool,
-    /// Write names for kernel addresses.
+    /// Set to write names for kernel addresses.
     pub symbolize: bool,
-    /// Record `rss_stat` only when it changes much.
+    /// Set to record `rss_stat` only on large changes.
     pub throttle_rss_stat: bool,
-    /// Refuse events without a message of their own.
+    /// Set to exclude events without a dedicated message.
     pub disable_generic: bool,
-    /// Write those as names and values.
+    /// Set to write such events as names and values.
     pub legacy_generic: bool,
-    /// System calls.
+    /// The requested system calls.
     pub syscalls: Wanted,
-    /// Names among `syscall_events` this machine does not have.
+    /// The names in `syscall_events` that this machine does not have.
     pub unknown_syscalls: Vec<String>,
-    /// Function graph tracer.
+    /// The function graph tracer.
     pub function_graph: Option<FunctionGraph>,
-    /// Rules for `ftrace/print`.
+    /// The rules for `ftrace/print`.
     pub print_rules: Vec<Rule>,
-    /// Keep the present content of the kernel buffer.
+    /// Set to keep the current content of the kernel buffer.
     pub preserve_buffer: bool,
-    /// Prefer the raw monotonic clock.
+    /// Set to prefer the raw monotonic clock.
     pub use_monotonic_raw: bool,
-    /// Secondary tracefs instance; empty for the top level.
+    /// The secondary tracefs instance; empty for the top level.
     pub instance: String,
-    /// Kernel probes and which way they fire.
+    /// Kernel probes and their kinds.
     pub kprobes: Vec<(String, KprobeKind)>,
-    /// Features for one data source at a time.
+    /// The features that only one data source may use.
     pub exclusive: Exclusive,
 }
 
 impl FtraceOptions {
-    /// Checks a config.
+    /// Validates a config.
     ///
     /// # Errors
     ///
-    /// One bad entry refuses the whole data source.
+    /// Fails if any entry is invalid.
     pub fn new(config: &FtraceConfig) -> Result<Self, ConfigError> {
         let events = config
             .ftrace_events
@@ -216,7 +216,8 @@ impl FtraceOptions {
         })
     }
 
-    /// Time between reads, milliseconds, where the kernel also wakes us at a fill level, or not.
+    /// Returns the time between reads in milliseconds, depending on whether a fill level also
+    /// triggers reads.
     pub fn period_ms(&self, woken_at_fill_level: bool) -> u32 {
         self.drain_period_ms.unwrap_or(match woken_at_fill_level {
             true => WATERMARK_DRAIN_MS,

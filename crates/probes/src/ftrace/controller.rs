@@ -17,9 +17,9 @@ use super::tracefs::Tracefs;
 use super::watermark;
 use crate::PacketSink;
 
-/// Owns the kernel's tracing while any ftrace data source exists.
+/// The owner of the kernel's tracing while any ftrace data source exists.
 ///
-/// Dropping it gives the kernel's state back.
+/// Restores the kernel's state on drop.
 #[derive(Debug, Default)]
 pub struct Controller {
     instances: BTreeMap<String, Instance>,
@@ -28,18 +28,18 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// A controller without data sources; touches nothing.
+    /// Creates a controller without data sources. Does not access the kernel.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets up a data source: takes over its tracefs instance if it is the first there, and enables
-    /// its events. Nothing is recorded before [`Controller::start`].
+    /// Sets up a data source: takes over its tracefs instance for the first data source there, and
+    /// enables its events. Recording starts with [`Controller::start`].
     ///
     /// # Errors
     ///
-    /// When the config, the kernel or another data source does not allow it. The kernel's state is
-    /// then as before.
+    /// Fails if the config, the kernel or another data source prevents it. The kernel's state is
+    /// then restored.
     pub fn set_up(
         &mut self,
         id: u64,
@@ -65,7 +65,7 @@ impl Controller {
     ///
     /// # Errors
     ///
-    /// If tracing could not be turned on; the data source counts as started all the same.
+    /// Fails if tracing cannot be enabled; the data source still counts as started.
     pub fn start(&mut self, id: u64) -> Result<(), KernelError> {
         match self
             .instances
@@ -77,7 +77,8 @@ impl Controller {
         }
     }
 
-    /// Ends a data source: reads its remaining events, then releases settings that only it needed.
+    /// Ends a data source: reads its remaining events, then releases the settings that only it
+    /// used.
     pub fn stop(&mut self, id: u64) {
         if let Some(instance) = self
             .instances
@@ -89,7 +90,7 @@ impl Controller {
         self.close_unused();
     }
 
-    /// Reads a share of the kernel's records. Returns whether there is more to read at once.
+    /// Reads a limited number of pages. Returns true if there is more to read at once.
     pub fn read(&mut self) -> bool {
         let mut more = false;
         for instance in self.instances.values_mut() {
@@ -98,8 +99,8 @@ impl Controller {
         more
     }
 
-    /// Returns the descriptors that become readable when a kernel buffer has filled up to the level
-    /// a data source wants.
+    /// Returns the descriptors that become readable when a kernel buffer fills up to the level that
+    /// a data source requests.
     pub fn watched(&self) -> Vec<BorrowedFd<'_>> {
         self.instances
             .values()
@@ -107,8 +108,8 @@ impl Controller {
             .collect()
     }
 
-    /// Like [`Controller::read`], for the instances with a buffer that has filled up to the level a
-    /// data source wants; `None` if there are none.
+    /// Like [`Controller::read`], for the instances with a buffer that has reached the requested
+    /// level; `None` if there are none.
     pub fn read_filled(&mut self) -> Option<bool> {
         let mut result = None;
         for instance in self.instances.values_mut() {
@@ -123,7 +124,7 @@ impl Controller {
         result
     }
 
-    /// Reads all that was recorded until now; then writes statistics for the data sources `ids` and
+    /// Reads everything recorded so far; then writes statistics for the data sources `ids` and
     /// flushes their writers.
     pub fn flush(&mut self, ids: &[u64]) {
         for instance in self.instances.values_mut() {
@@ -132,7 +133,7 @@ impl Controller {
         }
     }
 
-    /// Hands out the processes seen by reads since the last call, per data source.
+    /// Passes on the metadata since the last call, by data source.
     pub fn take_metadata(&mut self, mut use_it: impl FnMut(u64, &Metadata)) {
         for instance in self.instances.values_mut() {
             for source in instance
@@ -146,8 +147,8 @@ impl Controller {
         }
     }
 
-    /// Returns the time between calls of [`Controller::read`] in milliseconds; `None` while nothing
-    /// runs.
+    /// Returns the time between calls of [`Controller::read`] in milliseconds; `None` if no data
+    /// source is running.
     pub fn drain_period_ms(&self) -> Option<u32> {
         self.instances
             .values()
@@ -179,8 +180,8 @@ impl Controller {
     }
 }
 
-/// Takes an instance over. If another process records at the top level, the kernel keeps an
-/// instance for this one; both see all events then.
+/// Takes over an instance. If another process records at the top level, a separate instance is
+/// created; both receive all events then.
 fn open(fs: Tracefs, options: &FtraceOptions) -> Result<Instance, SetupError> {
     match Instance::open(fs.clone(), options) {
         Err(KernelError::Claimed { .. })

@@ -1,4 +1,4 @@
-//! From a kernel event record to an `FtraceEvent` payload.
+//! Translation of kernel event records to `FtraceEvent` payloads.
 
 mod short;
 
@@ -39,7 +39,7 @@ pub enum Mark {
     Instant = 3,
 }
 
-/// One field of a [`EventDecoder`].
+/// A field of an [`EventDecoder`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FieldDecoder {
     name: Box<str>,
@@ -66,18 +66,18 @@ enum Shape {
 /// Translates the records of one event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventDecoder {
-    /// Directory under `events/`.
+    /// The directory under `events/`.
     pub group: Box<str>,
-    /// Directory under the group.
+    /// The directory under the group.
     pub name: Box<str>,
-    /// Event id on this kernel.
+    /// The event id on this kernel.
     pub id: u16,
     /// Field number in `FtraceEvent`.
     pub number: u32,
-    /// Records shorter than this are refused.
+    /// The minimum size of valid records.
     pub min_size: usize,
-    /// For events without a message of their own: the encoded entry of
-    /// `FtraceEventBundle.generic_event_descriptors` that describes them.
+    /// The encoded entry of `FtraceEventBundle.generic_event_descriptors`, for events without a
+    /// dedicated message.
     pub descriptor: Option<Box<[u8]>>,
     shape: Shape,
     fields: Box<[FieldDecoder]>,
@@ -85,7 +85,7 @@ pub struct EventDecoder {
 }
 
 impl EventDecoder {
-    /// A decoder for an event with a message of its own.
+    /// Creates a decoder for an event with a dedicated message.
     pub fn known(event: &KnownEvent, format: &EventFormat) -> Self {
         let mut fields = Vec::new();
         for target in event.fields() {
@@ -104,7 +104,7 @@ impl EventDecoder {
                 continue;
             };
             let op = match kernel_type {
-                // Written by the event's shape, not field by field.
+                // Written as part of the event's shape.
                 KernelType::SyscallArgs(_) if event.number == SYS_ENTER => Op::U64,
                 _ => match Op::select(kernel_type, target.ty) {
                     Some(op) => op,
@@ -136,7 +136,7 @@ impl EventDecoder {
         )
     }
 
-    /// A decoder for any other event, under a number chosen at run time.
+    /// Creates a decoder for any other event, with a field number assigned at run time.
     pub fn generic(group: &str, format: &EventFormat, number: u32) -> Self {
         let mut fields = Vec::new();
         let mut described = Vec::new();
@@ -175,7 +175,7 @@ impl EventDecoder {
         )
     }
 
-    /// A decoder for a kernel probe created by this program.
+    /// Creates a decoder for a kernel probe created by this program.
     pub fn kprobe(group: &str, format: &EventFormat, mark: Mark) -> Self {
         let shape = Shape::Kprobe(mark);
         Self::new(
@@ -218,7 +218,7 @@ impl EventDecoder {
         }
     }
 
-    /// The message field carrying `name`, if it is carried.
+    /// Returns the message field for `name`, if it is supported.
     pub fn field_number(&self, name: &str) -> Option<u32> {
         self.fields
             .iter()
@@ -226,7 +226,7 @@ impl EventDecoder {
             .map(|field| field.number)
     }
 
-    /// Offset of the text that runs to the end of the record, if there is one.
+    /// Returns the offset of the text that extends to the end of the record, if there is one.
     pub(crate) fn trailing_text(&self) -> Option<usize> {
         self.fields
             .iter()
@@ -234,26 +234,26 @@ impl EventDecoder {
             .map(|field| field.offset)
     }
 
-    /// Offset of the field of this name, if it has so many bytes.
+    /// Returns the offset of the field with this name, if it has this size in bytes.
     pub(super) fn offset_of(&self, name: &str, size: usize) -> Option<usize> {
         let mut fields = self.fields.iter();
         let field = fields.find(|field| &*field.name == name && field.size == size);
         field.map(|field| field.offset)
     }
 
-    /// The quick way of writing records of this event, if there is one.
+    /// Returns the fast path for records of this event, if there is one.
     #[inline]
     pub(super) fn short(&self) -> Option<&ShortEvent> {
         self.short.as_ref()
     }
 
-    /// Returns true if this is `task/task_rename`, after which a process has another name.
+    /// Returns true for `task/task_rename`, which changes the name of a process.
     pub(crate) fn renames_task(&self) -> bool {
         self.number == TASK_RENAME
     }
 
-    /// Writes the event's own message. Returns `false` if the record does not fit the format; the
-    /// fields written so far stay.
+    /// Writes the event's dedicated message. Returns `false` if the record does not match the
+    /// format; the fields written so far stay.
     pub(crate) fn encode(&self, record: &[u8], env: &mut Env<'_>, out: &mut Out<'_>) -> bool {
         match self.shape {
             Shape::Plain => {
@@ -274,7 +274,7 @@ impl EventDecoder {
         }
     }
 
-    /// Writes the older, name and value form of an event without a message of its own.
+    /// Writes the legacy form of an event without a dedicated message: names and values.
     pub(crate) fn encode_legacy(
         &self,
         record: &[u8],
@@ -330,19 +330,19 @@ impl EventDecoder {
     }
 }
 
-/// The context that the fields of a record need besides its bytes.
+/// The context of a record.
 #[derive(Debug)]
 pub(crate) struct Env<'a> {
     pub(crate) strings: &'a StringTable,
     pub(crate) metadata: &'a mut Metadata,
-    /// The pid of the task that was running.
+    /// The process id of the running task.
     pub(crate) common_pid: i32,
-    /// Numbers of the system calls that return a new file descriptor.
+    /// The numbers of the system calls that return a new file descriptor.
     pub(crate) opening_syscalls: &'a [i64],
 }
 
 impl FieldDecoder {
-    /// `None`: the value lies outside the record.
+    /// Writes the field. `None` if the value is outside the record.
     #[inline]
     fn encode(&self, record: &[u8], env: &mut Env<'_>, out: &mut Out<'_>) -> Option<()> {
         match self.op {
@@ -437,7 +437,8 @@ impl FieldDecoder {
         })
     }
 
-    /// The bytes a `__data_loc` word points at: offset in its low half, length in its high half.
+    /// Returns the bytes that a `__data_loc` word refers to: offset in its low half, length in its
+    /// high half.
     fn located<'a>(&self, record: &'a [u8]) -> Option<&'a [u8]> {
         let word = u32::from_le_bytes(self.chunk(record)?);
         let (offset, length) = ((word & 0xffff) as usize, (word >> 16) as usize);
@@ -448,13 +449,14 @@ impl FieldDecoder {
     }
 }
 
-/// A kernel device number as `stat` would show it.
+/// Converts a kernel device number to the format of `stat`.
 fn user_device(dev: u64) -> u64 {
     let (major, minor) = (dev >> 20, dev & 0xf_ffff);
     (major & 0xffff_f000) << 32 | (major & 0xfff) << 8 | (minor & 0xffff_ff00) << 12 | minor & 0xff
 }
 
-/// The entry of `generic_event_descriptors`: number, a `google.protobuf.DescriptorProto`, group.
+/// Returns the entry of `generic_event_descriptors`: number, a `google.protobuf.DescriptorProto`,
+/// group.
 fn describe(group: &str, name: &str, number: u32, fields: &[(&str, u32, MessageType)]) -> Vec<u8> {
     use ferretto_proto::fields::ftrace_event_bundle::generic_event_descriptor as entry;
     // Field numbers of google.protobuf.DescriptorProto and FieldDescriptorProto.

@@ -1,8 +1,8 @@
-//! Kernel events that a recording makes: probes at functions of the kernel and of programs.
+//! Dynamic kernel events: probes at functions of the kernel and of programs.
 //!
-//! Such events belong to the whole kernel, not to a tracefs instance. Their group has the number of
-//! the process that made them, so that recordings do not share them, and what a killed process left
-//! behind is known.
+//! Such events belong to the whole kernel, not to a tracefs instance. Their group contains the id
+//! of the process that created them, so that recordings do not share them, and the remains of a
+//! killed process are recognised.
 
 use std::fmt;
 use std::io;
@@ -10,18 +10,18 @@ use std::path::{Path, PathBuf};
 
 use super::tracefs::{Tracefs, TracefsError};
 
-/// Groups of this program are called so, with the process id behind.
+/// The prefix of this program's groups, before the process id.
 const PREFIX: &str = "ferretto_";
 
-/// The longest name that the kernel takes.
+/// The longest name that the kernel accepts.
 const MAX_NAME: usize = 60;
 
-/// The place of a probe.
+/// The location of a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// A function of the kernel.
     Kernel(String),
-    /// A place in a file, in bytes from its beginning.
+    /// An offset in a file, in bytes.
     Program(PathBuf, u64),
 }
 
@@ -34,8 +34,8 @@ pub struct DynamicEvent {
 }
 
 impl DynamicEvent {
-    /// Returns an event for a place, or for the return from there. Its name is like `called`, with
-    /// all but letters and digits replaced.
+    /// Creates an event at a location, or at the return from it. Its name is `called` with all
+    /// characters but letters and digits replaced.
     pub fn new(called: &str, place: Place, is_return: bool) -> Self {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
         let mut name: String = called.chars().take(MAX_NAME).map(plain).collect();
@@ -49,7 +49,7 @@ impl DynamicEvent {
         }
     }
 
-    /// Returns the file that lists events of its kind.
+    /// Returns the file that lists events of this kind.
     fn list(&self) -> &'static str {
         match self.place {
             Place::Kernel(_) => KPROBES,
@@ -57,7 +57,7 @@ impl DynamicEvent {
         }
     }
 
-    /// Returns the line that makes it.
+    /// Returns the line that creates the event.
     fn line(&self, group: &str) -> String {
         let kind = if self.is_return { 'r' } else { 'p' };
         let name = &self.name;
@@ -73,16 +73,16 @@ impl DynamicEvent {
 const KPROBES: &str = "kprobe_events";
 const UPROBES: &str = "uprobe_events";
 
-/// Why an event cannot be made.
+/// The reason why an event cannot be created.
 #[derive(Debug)]
 pub enum DynamicError {
-    /// There is no tracefs for this user.
+    /// This user has no access to a tracefs.
     Tracefs(TracefsError),
-    /// The kernel has none of its kind.
+    /// The kernel does not support events of this kind.
     Absent(&'static str),
-    /// The kernel refused it.
+    /// The kernel rejected the event.
     Refused(String, io::Error),
-    /// The path of a program cannot be told to the kernel.
+    /// The path of a program cannot be passed to the kernel.
     BadPath(PathBuf),
 }
 
@@ -115,7 +115,7 @@ pub fn dynamic_group() -> String {
     format!("{PREFIX}{}", std::process::id())
 }
 
-/// Returns the names of events, as `group/name`. Several of one name are numbered.
+/// Returns the names of events, as `group/name`. Duplicates are numbered.
 pub fn dynamic_names(events: &[DynamicEvent]) -> Vec<String> {
     let group = dynamic_group();
     unique(events)
@@ -123,7 +123,7 @@ pub fn dynamic_names(events: &[DynamicEvent]) -> Vec<String> {
         .collect()
 }
 
-/// Returns the events with names of their own.
+/// Returns the events with unique names.
 fn unique(events: &[DynamicEvent]) -> impl Iterator<Item = DynamicEvent> {
     events.iter().enumerate().map(|(place, event)| {
         let mut event = event.clone();
@@ -136,7 +136,7 @@ fn unique(events: &[DynamicEvent]) -> impl Iterator<Item = DynamicEvent> {
     })
 }
 
-/// Kernel events made by this process, removed when dropped.
+/// Kernel events created by this process, removed on drop.
 #[derive(Debug)]
 pub struct DynamicEvents {
     fs: Tracefs,
@@ -144,11 +144,11 @@ pub struct DynamicEvents {
 }
 
 impl DynamicEvents {
-    /// Makes events. Events of killed processes are removed first.
+    /// Creates events, after removing those of killed processes.
     ///
     /// # Errors
     ///
-    /// If the kernel has no such events or refuses one; none of them is left then.
+    /// Fails if the kernel does not support or rejects one of the events; then none is created.
     pub fn create(events: &[DynamicEvent]) -> Result<Self, DynamicError> {
         let fs = Tracefs::find_or_mount().map_err(DynamicError::Tracefs)?;
         remove_orphans(&fs);
@@ -159,7 +159,7 @@ impl DynamicEvents {
         let group = dynamic_group();
         for event in unique(events) {
             if let Place::Program(path, _) = &event.place
-                && !can_be_told(path)
+                && !is_parsable(path)
             {
                 return Err(DynamicError::BadPath(path.clone()));
             }
@@ -188,18 +188,18 @@ impl Drop for DynamicEvents {
     }
 }
 
-/// Returns true if the kernel can read a path in its list.
-fn can_be_told(path: &Path) -> bool {
+/// Returns true if the kernel can parse a path in its list.
+fn is_parsable(path: &Path) -> bool {
     let text = path.to_str();
     text.is_some_and(|text| !text.contains(|c: char| c.is_whitespace() || c.is_control()))
 }
 
 fn remove(fs: &Tracefs, list: &str, event: &str) {
-    // The kernel refuses while somebody has it enabled; the next recording tries again.
+    // The kernel refuses while the event is enabled elsewhere; the next recording tries again.
     let _ = fs.append(list, &format!("-:{event}"));
 }
 
-/// Removes the events of processes that are gone.
+/// Removes the events of ended processes.
 pub(super) fn remove_orphans(fs: &Tracefs) {
     for list in [KPROBES, UPROBES] {
         let text = fs.read(list).unwrap_or_default();
@@ -211,13 +211,13 @@ pub(super) fn remove_orphans(fs: &Tracefs) {
     }
 }
 
-/// Returns the event of a line, `group/name`: lines are like `p:group/name place`.
+/// Returns the event of a line, `group/name`. Lines have the form `p:group/name place`.
 fn event_of(line: &str) -> Option<&str> {
     let (_, rest) = line.split_once(':')?;
     rest.split_whitespace().next()
 }
 
-/// Returns the process that made an event.
+/// Returns the process that created an event.
 fn owner(event: &str) -> Option<u32> {
     let (group, _) = event.split_once('/')?;
     group.strip_prefix(PREFIX)?.parse().ok()
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_have_names_of_their_own_and_their_owner_in_the_group() {
+    fn events_have_unique_names_and_their_owner_in_the_group() {
         let of = |called| DynamicEvent::new(called, Place::Kernel("f".to_owned()), false);
         let names = dynamic_names(&[of("a::b<T>"), of("0x12"), of("a::b<T>")]);
         let group = dynamic_group();
@@ -248,8 +248,8 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_the_kernel_cannot_read_are_refused() {
-        assert!(can_be_told(Path::new("/usr/bin/app")));
-        assert!(!can_be_told(Path::new("/usr/bin/my app")));
+    fn paths_that_the_kernel_cannot_parse_are_rejected() {
+        assert!(is_parsable(Path::new("/usr/bin/app")));
+        assert!(!is_parsable(Path::new("/usr/bin/my app")));
     }
 }

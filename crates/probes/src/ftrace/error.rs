@@ -1,22 +1,22 @@
-//! Why a data source cannot run.
+//! Errors of starting a data source.
 
 use super::config::ConfigError;
 use super::kernel_state::KernelError;
 use super::tracefs::TracefsError;
 
-/// Why an ftrace data source cannot run.
+/// The reason why an ftrace data source cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// The config has a bad entry.
+    /// The config is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// There is no tracefs to use.
+    /// No tracefs is available.
     #[error(transparent)]
     Tracefs(#[from] TracefsError),
-    /// The kernel refused.
+    /// The kernel refused a setting.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// Exclusive features were asked for while others record.
+    /// Exclusive features were requested while others record.
     #[error(
         "Attempted to start an ftrace session with advanced features while another session was active."
     )]

@@ -40,7 +40,7 @@ pub(super) enum KernelType {
 }
 
 impl KernelType {
-    /// Classifies a field; the first matching rule wins. `None`: the field cannot be carried.
+    /// Classifies a field; the first matching rule decides. `None` if the field is not supported.
     pub(super) fn infer(field: &FormatField) -> Option<Self> {
         let decl = field.declaration.as_str();
         let size = field.size;
@@ -101,7 +101,7 @@ impl KernelType {
         }
     }
 
-    /// The message type a generic event's field of this kernel type gets.
+    /// Returns the message type for a generic event's field of this kernel type.
     pub(super) fn generic_type(self) -> Option<MessageType> {
         Some(match self {
             Self::FixedString | Self::TrailingString | Self::StringPointer | Self::DataLocText => {
@@ -182,7 +182,7 @@ pub(super) enum Op {
 }
 
 impl Op {
-    /// The operation for a pair of types; `None` when the pair is not carried.
+    /// Returns the operation for a pair of types; `None` if the pair is not supported.
     pub(super) fn select(from: KernelType, to: MessageType) -> Option<Self> {
         use KernelType as K;
         use MessageType as M;

@@ -26,13 +26,13 @@ pub struct EventFormat {
     pub name: String,
     /// The number at the start of each record of this event.
     pub id: u16,
-    /// The fields every event has; their names start with `common_`.
+    /// The common fields of all events; their names start with `common_`.
     pub common: Vec<FormatField>,
     /// The event's own fields in record order.
     pub fields: Vec<FormatField>,
 }
 
-/// Longest declaration taken from a field line, in bytes.
+/// The longest declaration of a field, in bytes.
 const MAX_DECLARATION: usize = 127;
 
 impl EventFormat {
@@ -75,17 +75,17 @@ impl EventFormat {
         })
     }
 
-    /// The event's own field of that name.
+    /// Returns the event's own field of that name.
     pub fn field(&self, name: &str) -> Option<&FormatField> {
         self.fields.iter().find(|field| field.name == name)
     }
 
-    /// The common field of that name.
+    /// Returns the common field of that name.
     pub fn common_field(&self, name: &str) -> Option<&FormatField> {
         self.common.iter().find(|field| field.name == name)
     }
 
-    /// The shortest record that holds every field.
+    /// Returns the shortest record that holds every field.
     pub fn min_size(&self) -> usize {
         self.common
             .iter()
@@ -96,9 +96,10 @@ impl EventFormat {
     }
 }
 
-/// Width of the commit word of a ring-buffer page, from the text of `events/header_page`.
+/// Returns the width of the commit word of a ring-buffer page, from the text of
+/// `events/header_page`.
 ///
-/// 8 on 64-bit kernels, 4 on 32-bit ones. `None` when the text does not say.
+/// 8 on 64-bit kernels, 4 on 32-bit ones. `None` if the text lacks it.
 pub fn parse_commit_size(text: &str) -> Option<usize> {
     text.lines()
         .filter_map(|line| parse_field(line).flatten())
@@ -107,7 +108,8 @@ pub fn parse_commit_size(text: &str) -> Option<usize> {
         .filter(|size| matches!(size, 4 | 8))
 }
 
-/// Outer `None`: not a field line. Inner `None`: a field without a usable name, dropped.
+/// Parses a line. Outer `None`: not a field line. Inner `None`: a field without a usable name,
+/// which is dropped.
 fn parse_field(line: &str) -> Option<Option<FormatField>> {
     let rest = line.strip_prefix('\t')?.strip_prefix("field:")?;
     let (declaration, rest) = rest.split_once(';')?;
@@ -135,7 +137,7 @@ fn attribute<'a>(text: &'a str, key: &str) -> Option<(u16, &'a str)> {
     Some((value.parse().ok()?, rest))
 }
 
-/// The identifier after the last space and before any array bounds.
+/// Returns the identifier after the last space and before any array bounds.
 fn declared_name(declaration: &str) -> Option<&str> {
     let without_bounds = declaration
         .split_once('[')

@@ -25,13 +25,13 @@ use super::watermark::Watermark;
 use crate::PacketSink;
 use crate::clock::boottime_ns;
 
-/// Pages read before they are parsed: few enough to stay in the cache.
+/// The number of pages to read before parsing: few enough to stay in the cache.
 const BATCH_PAGES: usize = 32;
 
-/// Pages read from one CPU before others get their turn.
+/// The number of pages to read from one CPU before moving on to the next.
 pub(crate) const TICK_PAGES: usize = 256;
 
-/// Notes how to undo what an event needs beside being on.
+/// Logs how to undo the changes for an event, apart from enabling it.
 fn note_made(taken: &mut Taken, (group, name): &EventKey) {
     if group == KPROBE_GROUP || group == KRETPROBE_GROUP {
         taken.note(Undo::Append("kprobe_events", &format!("-:{group}/{name}")));
@@ -64,7 +64,7 @@ pub(crate) struct Instance {
     syscall_filter: String,
     exclusive: bool,
     sources: Vec<Source>,
-    /// Made for this use alone, and removed with it.
+    /// Set if the instance was created for this use, and is removed with it.
     own: Option<OwnInstance>,
 }
 
@@ -88,7 +88,7 @@ impl Instance {
         })
     }
 
-    /// Takes over an instance that was made for this use.
+    /// Takes over an instance that was created for this use.
     pub(crate) fn open_own(
         fs: Tracefs,
         own: OwnInstance,
@@ -111,21 +111,20 @@ impl Instance {
         self.sources.iter().any(|source| source.id == id)
     }
 
-    /// Shortest drain period of the data sources that run, milliseconds.
+    /// Returns the shortest drain period of the running data sources, in milliseconds.
     pub(crate) fn drain_period_ms(&self) -> Option<u32> {
         let running = self.sources.iter().filter(|source| source.started);
         let woken = self.watermark.is_set();
         running.map(|source| source.options.period_ms(woken)).min()
     }
 
-    /// Returns the descriptors that can be read when a buffer has filled up to the level the data
-    /// sources want.
+    /// Returns the descriptors that become readable when a buffer fills up to the requested level.
     pub(crate) fn watched(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let readers = self.readers.iter().filter(|_| self.watermark.is_set());
         readers.map(|(_, file)| file.as_fd())
     }
 
-    /// Has the kernel wake us at the lowest fill level a running data source wants.
+    /// Makes the kernel wake us at the lowest requested fill level of the running data sources.
     fn set_watermark(&mut self) -> Result<(), KernelError> {
         let running = self.sources.iter().filter(|source| source.started);
         let wanted = running.filter_map(|source| source.options.drain_buffer_percent);
@@ -185,7 +184,7 @@ impl Instance {
         };
         if self.readers.is_empty() {
             for &cpu in &self.cpus {
-                // A CPU that cannot be opened is one whose events are missing, no more.
+                // If a CPU cannot be opened, only its events are missing.
                 if let Ok(file) = self.fs.open_raw(cpu) {
                     self.readers.push((cpu, file));
                 }
@@ -207,7 +206,7 @@ impl Instance {
         turned_on.and(watermark)
     }
 
-    /// Removes a data source, after its remaining events have been read.
+    /// Removes a data source after reading its remaining events.
     pub(crate) fn remove(&mut self, id: u64, scratch: &mut Scratch) {
         if self
             .sources
@@ -232,7 +231,7 @@ impl Instance {
             self.taken.turn_off();
             self.readers.clear();
         }
-        // Sources that remain and asked for a level were told at the start if it cannot be set.
+        // The remaining sources were told at their start if no level can be set.
         let _ = self.set_watermark();
         if source.options.exclusive.is_used() {
             self.taken.restore_exclusive();
@@ -256,7 +255,7 @@ impl Instance {
         kprobes::remove(&self.fs, &key.0, &key.1);
     }
 
-    /// Gives the instance back to the system.
+    /// Restores the instance.
     pub(crate) fn close(mut self) {
         let left: Vec<EventKey> = self.enabled.keys().cloned().collect();
         for key in left {
@@ -275,7 +274,7 @@ impl Instance {
             return;
         }
         for event in ["sys_enter", "sys_exit"] {
-            // If refused, more is recorded than asked for, nothing less.
+            // If rejected, more system calls are recorded than requested.
             let _ = self
                 .fs
                 .write(&format!("events/raw_syscalls/{event}/filter"), &filter);
@@ -283,7 +282,7 @@ impl Instance {
         self.syscall_filter = filter;
     }
 
-    /// Reads up to `max_pages` from each CPU. Whether any CPU has more.
+    /// Reads up to `max_pages` from each CPU. Returns true if any CPU has more.
     pub(crate) fn read(&mut self, max_pages: usize, scratch: &mut Scratch) -> bool {
         if !self.sources.iter().any(|source| source.started) {
             return false;
@@ -335,7 +334,7 @@ impl Instance {
         true
     }
 
-    /// Reads everything that was in the buffers when the call began.
+    /// Reads everything that was in the buffers at the start of the call.
     pub(crate) fn drain(&mut self, scratch: &mut Scratch) {
         let pages = self.taken.buffer_pages.max(read_buffer_pages(&self.fs));
         self.read(pages, scratch);
@@ -401,7 +400,7 @@ impl Source {
     }
 }
 
-/// The outcome of [`read_pages`].
+/// The result of [`read_pages`].
 struct PagesRead<'a> {
     pages: Vec<ParsedPage<'a>>,
     error: Option<ParseStatus>,
@@ -409,8 +408,8 @@ struct PagesRead<'a> {
 
 /// Reads pages until `buffer` is full or the reader has caught up with the kernel.
 ///
-/// Having caught up shows in a page less than half full; only the first page of a pass may be the
-/// rest of one read before.
+/// A page less than half full shows that the reader has caught up; only the first page of a pass
+/// may be the rest of a page read before.
 fn read_pages<'a>(
     file: &File,
     buffer: &'a mut [u8],
@@ -447,7 +446,7 @@ fn read_pages<'a>(
     PagesRead { pages, error: None }
 }
 
-/// Nothing to read, a busy or an offline CPU are normal.
+/// Returns the status for a read error. No data, and busy or offline CPUs are not errors.
 fn read_error(error: Errno) -> Option<ParseStatus> {
     match error {
         Errno::AGAIN | Errno::NOMEM | Errno::BUSY | Errno::NODEV => None,
@@ -461,7 +460,7 @@ mod tests {
 
     use super::*;
 
-    /// A page whose payload has that many bytes.
+    /// Returns a page whose payload has that many bytes.
     fn page(size: u64) -> Vec<u8> {
         let mut page = vec![0; 4096];
         page[8..16].copy_from_slice(&size.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Taking over a tracefs instance and giving it back as it was.
+//! Taking over a tracefs instance and restoring it.
 
 use std::io;
 
@@ -19,7 +19,7 @@ const LARGE_MACHINE: u64 = 7 << 30;
 pub enum TraceClock {
     /// Boottime, the clock of the rest of the trace.
     Boot = 0,
-    /// One this program does not know.
+    /// A clock that this program does not know.
     Unknown = 1,
     /// The scheduler's clock, made monotonic between CPUs.
     Global = 2,
@@ -41,21 +41,21 @@ impl TraceClock {
     }
 }
 
-/// Why an instance could not be taken over.
+/// The reason why an instance could not be taken over.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
     /// Another program uses ftrace.
     #[error("ftrace is in use by something else: {root}/current_tracer is {tracer}, not nop")]
     InUse {
-        /// Directory of the instance.
+        /// The directory of the instance.
         root: String,
-        /// The tracer that is active.
+        /// The active tracer.
         tracer: String,
     },
-    /// Another process records there.
+    /// Another process records in the instance.
     #[error("{root} is in use by {}, which records kernel events", user(.pid))]
     Claimed {
-        /// Directory of the instance.
+        /// The directory of the instance.
         root: String,
         /// The process, if it is known.
         pid: Option<u32>,
@@ -66,12 +66,12 @@ pub enum KernelError {
          drain_period_ms only"
     )]
     NoWatermark,
-    /// A file could not be read or written.
+    /// Reading or writing a file failed.
     #[error("{path}: {error}")]
     File {
-        /// File under the instance's directory.
+        /// The file under the instance's directory.
         path: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: io::Error,
     },
 }
@@ -88,7 +88,7 @@ fn failed(path: &str) -> impl FnOnce(io::Error) -> KernelError {
     move |error| KernelError::File { path, error }
 }
 
-/// The state of the instance before, so that it can be given back.
+/// The state of a taken instance, and its previous state.
 #[derive(Debug)]
 pub(super) struct Taken {
     fs: Tracefs,
@@ -99,11 +99,11 @@ pub(super) struct Taken {
     claim: Claim,
     /// The clock in use now.
     pub clock: TraceClock,
-    /// Pages per CPU that were asked for; 0 when left as it was.
+    /// The requested pages per CPU; 0 for no change.
     pub buffer_pages: usize,
 }
 
-/// State that is not touched when the buffer is to be preserved.
+/// The previous state, which is not touched if the buffer is to be preserved.
 #[derive(Debug)]
 struct Before {
     clock: Option<String>,
@@ -119,13 +119,13 @@ struct ExclusiveBefore {
 }
 
 impl Taken {
-    /// Stops the instance, empties it and sets clock and size.
+    /// Stops and clears the instance, and sets its clock and size.
     ///
     /// # Errors
     ///
-    /// If another tracer is active, or `tracing_on` cannot be written.
+    /// Fails if another tracer is active, or if `tracing_on` cannot be written.
     pub(super) fn take(fs: &Tracefs, options: &FtraceOptions) -> Result<Self, KernelError> {
-        // First, as it undoes what a killed process has changed.
+        // First, since it undoes the changes of a killed process.
         let claim = Claim::take(fs).map_err(|Claimed { pid }| KernelError::Claimed {
             root: fs.root().display().to_string(),
             pid,
@@ -164,7 +164,7 @@ impl Taken {
         });
         taken.note_rest();
         fs.write("tracing_on", "0").map_err(failed("tracing_on"))?;
-        // May be refused by access rules; events that are on then stay on but are filtered out.
+        // Access rules may forbid this; then enabled events stay enabled but are filtered out.
         let _ = fs.write("events/enable", "0");
         let _ = fs.clear();
         taken.clock = choose_clock(fs, &clocks, current.as_deref(), options.use_monotonic_raw);
@@ -173,14 +173,14 @@ impl Taken {
         Ok(taken)
     }
 
-    /// Notes that the instance records again as it did, at the end.
+    /// Logs that recording must be enabled again at the end.
     fn note_switch(&mut self) {
         if self.tracing_on {
             self.claim.note(Undo::Write("tracing_on", "1"));
         }
     }
 
-    /// Notes how all else was before.
+    /// Logs the rest of the previous state.
     fn note_rest(&mut self) {
         let Some(before) = &self.rest else { return };
         for event in before.events.lines() {
@@ -202,7 +202,7 @@ impl Taken {
         }
     }
 
-    /// Notes how to undo a change that others make.
+    /// Logs how to undo a change.
     pub(super) fn note(&mut self, undo: Undo<'_>) {
         self.claim.note(undo);
     }
@@ -211,7 +211,7 @@ impl Taken {
     ///
     /// # Errors
     ///
-    /// If `tracing_on` cannot be written.
+    /// Fails if `tracing_on` cannot be written.
     pub(super) fn turn_on(&self) -> Result<(), KernelError> {
         self.fs
             .write("tracing_on", "1")
@@ -223,11 +223,11 @@ impl Taken {
         let _ = self.fs.write("tracing_on", "0");
     }
 
-    /// Makes the settings that only one data source may make.
+    /// Applies the settings that only one data source may use.
     ///
     /// # Errors
     ///
-    /// If a value is refused; settings made before it stay until [`Taken::give_back`].
+    /// Fails if a value is rejected; previous settings stay until [`Taken::give_back`].
     pub(super) fn set_exclusive(&mut self, wanted: &Exclusive) -> Result<(), KernelError> {
         let fs = &self.fs;
         if !wanted.tids.is_empty() {
@@ -276,11 +276,11 @@ impl Taken {
         }
     }
 
-    /// Turns the function graph tracer on; a second user only adds functions.
+    /// Enables the function graph tracer; a second user only adds functions.
     ///
     /// # Errors
     ///
-    /// If a function is unknown to the kernel or the tracer is not built in.
+    /// Fails if the kernel does not know a function or lacks the tracer.
     pub(super) fn set_function_graph(&mut self, graph: &FunctionGraph) -> Result<(), KernelError> {
         let fs = &self.fs;
         let first = self.graph_users == 0;
@@ -312,8 +312,8 @@ impl Taken {
         Ok(())
     }
 
-    /// Gives the instance back as it was. All raw pipes must be closed by now, as the kernel does
-    /// not let the tracer be changed under them.
+    /// Restores the instance. All raw pipes must be closed, since the kernel does not change the
+    /// tracer while they are open.
     pub(super) fn give_back(&mut self) {
         let fs = &self.fs;
         self.turn_off();
@@ -349,8 +349,8 @@ impl Taken {
     }
 }
 
-/// The size to write back. A buffer nobody used yet is small; the kernel would have enlarged it for
-/// the next user, but no longer does once a size was written, so that size is written.
+/// Returns the size to restore. The kernel enlarges an unused small buffer for its next user, but
+/// not after a size was written; then the enlarged size is returned.
 fn buffer_kb_to_restore(fs: &Tracefs) -> Option<u32> {
     let text = fs.read("buffer_size_kb").ok()?;
     let (number, expanded) = text.split_once(" (expanded: ").unwrap_or((&text, ""));
@@ -375,7 +375,7 @@ fn choose_clock(fs: &Tracefs, clocks: &[String], current: Option<&str>, raw: boo
     TraceClock::Unknown
 }
 
-/// Pages per CPU for a config on a machine with that much memory.
+/// Returns the pages per CPU for a config on a machine with this much memory.
 pub(super) fn buffer_pages(options: &FtraceOptions, memory: u64) -> usize {
     let default = if memory >= LARGE_MACHINE {
         LARGE_BUFFER_KB
@@ -393,11 +393,11 @@ pub(super) fn buffer_pages(options: &FtraceOptions, memory: u64) -> usize {
 
 fn set_buffer_pages(fs: &Tracefs, pages: usize) {
     let kb = pages * (rustix::param::page_size() / 1024);
-    // If memory is short the buffer stays as it is, which the stats packet shows.
+    // If memory is short the size does not change, which the stats packet shows.
     let _ = fs.write("buffer_size_kb", &kb.to_string());
 }
 
-/// Pages per CPU as the kernel reports them.
+/// Reads the pages per CPU that the kernel reports.
 pub(super) fn read_buffer_pages(fs: &Tracefs) -> usize {
     let text = fs.read("buffer_size_kb").unwrap_or_default();
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();

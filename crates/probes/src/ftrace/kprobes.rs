@@ -10,18 +10,18 @@ use super::selection::{EventKey, KPROBE_GROUP, KRETPROBE_GROUP};
 use super::stats::SetupReport;
 use super::tracefs::Tracefs;
 
-/// The probes that can be used, and how to decode them.
+/// The usable probes and their decoders.
 pub(crate) type Decoders = BTreeMap<EventKey, Arc<EventDecoder>>;
 
-/// Why a probe cannot be used.
+/// The reason why a probe cannot be used.
 enum Unusable {
-    /// The kernel does not allow it.
+    /// The kernel rejects it.
     Refused,
-    /// Its format is missing, or not understood.
+    /// Its format is missing or malformed.
     Unknown,
 }
 
-/// Creates the probes `options` asks for.
+/// Creates the probes in `options`.
 pub(crate) fn install(options: &FtraceOptions, fs: &Tracefs, report: &mut SetupReport) -> Decoders {
     decoders(options, report, |group, name| {
         if !create(fs, group, name) {
@@ -31,7 +31,7 @@ pub(crate) fn install(options: &FtraceOptions, fs: &Tracefs, report: &mut SetupR
     })
 }
 
-/// The probes `options` asks for as they are, without creating any.
+/// Returns the existing probes in `options`, without creating any.
 pub(crate) fn existing(
     options: &FtraceOptions,
     fs: &Tracefs,
@@ -103,7 +103,7 @@ pub(crate) fn remove(fs: &Tracefs, group: &str, name: &str) {
     }
 }
 
-/// Sums of the hit and miss counters of this program's probes.
+/// Returns the sums of the hit and miss counters of this program's probes.
 pub(crate) fn profile(fs: &Tracefs) -> (i64, i64) {
     let text = fs.top().read("kprobe_profile").unwrap_or_default();
     let counts = text.lines().filter_map(|line| {

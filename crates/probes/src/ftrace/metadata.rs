@@ -1,10 +1,10 @@
-//! Facts that one read pass over the ring buffers learnt besides the events themselves.
+//! Metadata collected in one read pass over the ring buffers.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::throttle::Throttle;
 
-/// Pids below this are remembered in a bitmap so that repeats cost nothing.
+/// Process ids below this are kept in a bitmap, so that repetitions are cheap.
 const SMALL_PID: usize = 32768;
 
 /// Pids, renames, opened files and kernel addresses seen in one read pass of one data source.
@@ -16,15 +16,15 @@ pub struct Metadata {
     fds: Vec<(i32, u64)>,
     /// Devices and inodes of files.
     files: FxHashSet<(u64, u64)>,
-    /// Those that the event at hand has named last.
+    /// Device and inode of the current event.
     device: Option<u64>,
     inode: Option<u64>,
     own_pid: Option<i32>,
     addresses: FxHashMap<u64, u32>,
     address_list: Vec<u64>,
-    /// The memory of processes, as last told. Stays from pass to pass.
+    /// The latest sizes of processes' memory. Kept between passes.
     pub(super) throttle: Throttle,
-    /// The number of addresses that have had their name written in this pass.
+    /// The number of addresses whose names have been written in this pass.
     pub(crate) symbols_written: usize,
 }
 
@@ -32,7 +32,7 @@ impl Metadata {
     /// Notes a pid or thread id.
     #[inline]
     pub fn add_pid(&mut self, pid: i32) {
-        // Negative ones are beyond all others.
+        // Negative ids exceed all others.
         let index = pid as u32 as usize;
         match self.seen.get_mut(index / 64) {
             Some(word) if *word & 1 << (index % 64) != 0 => {}
@@ -80,8 +80,8 @@ impl Metadata {
         self.inode = Some(inode);
     }
 
-    /// Ends an event of this task: device and inode in it are of one file. Events of this process
-    /// itself are left out.
+    /// Ends an event of this task: its device and inode belong to one file. Events of this process
+    /// itself are ignored.
     #[inline]
     pub(super) fn end_event(&mut self, pid: i32) {
         if let (Some(device), Some(inode)) = (self.device.take(), self.inode.take()) {
@@ -94,9 +94,9 @@ impl Metadata {
         }
     }
 
-    /// The number that stands for a kernel address in the trace: 1 for the first one seen.
+    /// Returns the index of a kernel address in the trace: 1 for the first one.
     ///
-    /// Real addresses never reach a trace: they would reveal the kernel's random layout.
+    /// Real addresses are never written: they would reveal the kernel's random layout.
     #[inline]
     pub fn address_index(&mut self, address: u64) -> u32 {
         let next = self.address_list.len() as u32 + 1;
@@ -106,32 +106,32 @@ impl Metadata {
         })
     }
 
-    /// The addresses seen, the one numbered 1 first.
+    /// Returns the addresses, starting with index 1.
     pub fn addresses(&self) -> &[u64] {
         &self.address_list
     }
 
-    /// Pids seen, each once as far as cheap, in order of appearance.
+    /// Returns the process ids in order of appearance, with few duplicates.
     pub fn pids(&self) -> &[i32] {
         &self.pids
     }
 
-    /// Tasks that were renamed.
+    /// Returns the renamed tasks.
     pub fn renamed(&self) -> &[i32] {
         &self.renamed
     }
 
-    /// Pairs of pid and file descriptor.
+    /// Returns pairs of process id and file descriptor.
     pub fn fds(&self) -> &[(i32, u64)] {
         &self.fds
     }
 
-    /// Files that events named, as pairs of device and inode.
+    /// Returns the files in events, as pairs of device and inode.
     pub fn files(&self) -> impl Iterator<Item = (u64, u64)> {
         self.files.iter().copied()
     }
 
-    /// Forgets everything; called after each read pass. Keeps its memory.
+    /// Clears everything after a read pass. Keeps the memory.
     pub fn clear(&mut self) {
         for pid in self.pids.drain(..) {
             let index = pid as usize;

@@ -1,4 +1,4 @@
-//! Names in a config that select nothing on this machine: most often they are misspelt.
+//! Names in a config that match nothing on this machine, usually misspelt.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,19 +9,19 @@ use super::config::{EventPattern, FtraceOptions};
 use super::table;
 use super::tracefs::Tracefs;
 
-/// A name that selects nothing.
+/// A name that matches nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Misnamed {
-    /// The name, as the config has it.
+    /// The name in the config.
     pub name: String,
-    /// The names there are, to find a similar one.
+    /// The existing names, among which to find a similar one.
     pub known: Vec<String>,
-    /// The kind of thing it should name: `kernel event` or `category`.
+    /// The kind of the name: `kernel event` or `category`.
     pub kind: &'static str,
 }
 
-/// The events and categories of a config that this machine does not have; none where tracefs cannot
-/// be read.
+/// Returns the events and categories of a config that this machine does not have; none if tracefs
+/// cannot be read.
 pub fn misnamed(config: &FtraceConfig) -> Vec<Misnamed> {
     let (Ok(options), Ok(tracefs)) = (FtraceOptions::new(config), Tracefs::find()) else {
         return Vec::new();
@@ -30,7 +30,7 @@ pub fn misnamed(config: &FtraceConfig) -> Vec<Misnamed> {
     if groups.is_empty() {
         return Vec::new();
     }
-    // Those of probes are made for the recording.
+    // Events of probes are created for the recording.
     let is_made = |group: &str| group.starts_with("perfetto_k");
     let mut found = Vec::new();
     for pattern in &options.events {
@@ -64,7 +64,7 @@ pub fn misnamed(config: &FtraceConfig) -> Vec<Misnamed> {
     found
 }
 
-/// Returns the names of all events of this kernel, `group/name`, in ascending order; none where
+/// Returns the names of all events of this kernel, `group/name`, in ascending order; none if
 /// tracefs cannot be read.
 pub fn kernel_events() -> Vec<String> {
     let Ok(tracefs) = Tracefs::find() else {

@@ -1,8 +1,8 @@
 //! `linux.ftrace`: the kernel's own trace events.
 //!
-//! [`Controller`] owns the kernel side: it takes tracefs over, enables events, reads raw pages and
-//! gives everything back. [`Bundler`] is the other half: it turns raw pages into packets and
-//! touches nothing else, so that it can be tested and fuzzed with bytes alone.
+//! [`Controller`] manages the kernel: it takes over tracefs, enables events, reads raw pages and
+//! restores everything. [`Bundler`] turns raw pages into packets and accesses nothing else, so that
+//! it can be tested and fuzzed with bytes alone.
 
 mod bundle;
 mod bytes;

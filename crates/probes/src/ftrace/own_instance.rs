@@ -1,4 +1,4 @@
-//! A tracefs instance for one process alone.
+//! A private tracefs instance.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::tracefs::{Tracefs, TracefsError};
 
-/// Instances of this program are called so, with the process id behind.
+/// The prefix of this program's instances, before the process id.
 const PREFIX: &str = "ferretto-";
 
-/// The instances that this process has made.
+/// The number of instances that this process has created.
 static MADE: AtomicU32 = AtomicU32::new(0);
 
-/// A tracefs instance made by this process, removed when dropped.
+/// A tracefs instance created by this process, removed on drop.
 ///
-/// Its buffers and settings are its own, so it neither loses events to other users of the kernel's
-/// tracing nor disturbs them (kernel documentation: ftrace, "Instances"). Messages that programs
-/// write to `trace_marker` go to the top level only.
+/// It has separate buffers and settings, so it neither loses events because of other users of the
+/// kernel's tracing nor disturbs them (kernel documentation: ftrace, "Instances"). Messages that
+/// programs write to `trace_marker` only reach the top level.
 #[derive(Debug)]
 pub struct OwnInstance {
     path: PathBuf,
@@ -24,18 +24,18 @@ pub struct OwnInstance {
 }
 
 impl OwnInstance {
-    /// Makes the instance; tracefs is mounted first if it is nowhere. Instances that a killed
-    /// process has left behind are removed.
+    /// Creates an instance. Mounts tracefs first if it is not mounted, and removes the instances of
+    /// killed processes.
     ///
     /// # Errors
     ///
-    /// If there is no tracefs, or this user may not make instances.
+    /// Fails if there is no tracefs, or if this user may not create instances.
     pub fn create() -> Result<Self, TracefsError> {
         let fs = Tracefs::find_or_mount()?;
         let instances = fs.root().join("instances");
         super::claim::reap();
         remove_orphans(&instances);
-        // Which no instance has enabled any more.
+        // No instance has these events enabled any more.
         super::dynamic::remove_orphans(&fs);
         let name = match MADE.fetch_add(1, Ordering::Relaxed) {
             0 => format!("{PREFIX}{}", std::process::id()),
@@ -48,7 +48,7 @@ impl OwnInstance {
         }
     }
 
-    /// Its name, as `FtraceConfig.instance_name` wants it.
+    /// Returns the name for `FtraceConfig.instance_name`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -61,7 +61,7 @@ impl Drop for OwnInstance {
     }
 }
 
-/// Removes the instances of processes that are gone. Those that are still in use cannot be removed.
+/// Removes the instances of ended processes. Instances in use cannot be removed.
 fn remove_orphans(instances: &Path) {
     let Ok(entries) = fs::read_dir(instances) else {
         return;
@@ -79,7 +79,7 @@ fn remove_orphans(instances: &Path) {
     }
 }
 
-/// Returns true if there is a process of this number.
+/// Returns true if there is a process with this id.
 pub(super) fn is_alive(pid: u32) -> bool {
     Path::new("/proc").join(pid.to_string()).exists()
 }

@@ -4,7 +4,7 @@
 //! holding a 5-bit type or length and a 27-bit time delta (`include/linux/ring_buffer.h`). All
 //! functions here are total: any bytes give records or a [`ParseStatus`].
 
-/// Why a page, or the rest of it, could not be understood. Numbers are those of
+/// The reason why a page, or the rest of it, is malformed. The numbers are those of
 /// `FtraceParseStatus` in the trace format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -63,18 +63,18 @@ pub struct Page<'a> {
     pub payload: &'a [u8],
 }
 
-/// A page whose header makes no sense.
+/// A page with an invalid header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InvalidHeader {
-    /// The timestamp if there was one, else 0.
+    /// The timestamp if there is one, otherwise 0.
     pub timestamp: u64,
 }
 
-/// A page of the kernel, or the reason why it is none.
+/// A parsed page, or an invalid header.
 pub type ParsedPage<'a> = Result<Page<'a>, InvalidHeader>;
 
 impl<'a> Page<'a> {
-    /// Reads the headers of pages that lie back to back, as [`parse`](Self::parse) does.
+    /// Parses the headers of consecutive pages, like [`parse`](Self::parse).
     pub fn parse_all(bytes: &'a [u8], page_size: usize, commit_size: usize) -> Vec<ParsedPage<'a>> {
         let pages = bytes.chunks(page_size.max(1));
         pages.map(|page| Self::parse(page, commit_size)).collect()
@@ -109,7 +109,7 @@ impl<'a> Page<'a> {
         })
     }
 
-    /// Walks the data records. After an error the walk is over.
+    /// Iterates over the data records. The iterator ends after an error.
     #[inline]
     pub fn records(&self) -> Records<'a> {
         Records {

@@ -1,4 +1,4 @@
-//! From the events a config asks for to group and name pairs.
+//! Resolution of a config's events to pairs of group and name.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,14 @@ pub(super) type EventKey = (String, String);
 
 static CATEGORIES: &str = include_str!("../../data/categories.tsv");
 
-/// Groups that only this program may fill.
+/// The groups that are reserved for this program.
 pub(crate) const KPROBE_GROUP: &str = "perfetto_kprobes";
 /// See [`KPROBE_GROUP`].
 pub(crate) const KRETPROBE_GROUP: &str = "perfetto_kretprobes";
 
-/// Every event `options` asks for, on this kernel where groups are meant.
+/// Returns every event in `options`, with groups resolved on this kernel.
 ///
-/// A name without a group that is in no table is dropped. `missing` collects those.
+/// A name without a group that is in no table is added to `missing` instead.
 pub(super) fn select(
     options: &FtraceOptions,
     fs: &Tracefs,
@@ -74,13 +74,13 @@ fn supports_throttled_rss(fs: &Tracefs) -> bool {
         && fs.is_writable("events/kmem/rss_stat/trigger")
 }
 
-/// The names of all categories.
+/// Returns the names of all categories.
 pub(super) fn categories() -> impl Iterator<Item = &'static str> {
     let rows = CATEGORIES.lines().filter(|line| !line.starts_with('#'));
     rows.filter_map(|row| Some(row.split_once('\t')?.0))
 }
 
-/// The events of a category that this kernel has.
+/// Returns the events of a category that this kernel has.
 fn category_events(category: &str, fs: &Tracefs) -> Vec<EventKey> {
     let row = CATEGORIES
         .lines()

@@ -1,4 +1,4 @@
-//! One running `linux.ftrace` data source.
+//! A running `linux.ftrace` data source.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -52,9 +52,9 @@ pub(crate) struct Enabled {
     pub(crate) report: SetupReport,
 }
 
-/// Looks up and enables every event `options` asks for, and plans how to translate them.
+/// Looks up and enables every event in `options`, and plans its translation.
 ///
-/// `already` says whether another data source has enabled an event.
+/// `already` returns true if another data source has enabled an event.
 pub(crate) fn enable(
     options: &FtraceOptions,
     fs: &Tracefs,
@@ -65,7 +65,7 @@ pub(crate) fn enable(
     let mut report = SetupReport::default();
     let kprobes = kprobes::install(options, fs, &mut report);
     let turn_on = |key: &EventKey| {
-        // Events of the group `ftrace` are always on and have no switch.
+        // Events of the group `ftrace` are always enabled.
         if key.0 == "ftrace" || already(key) {
             return true;
         }
@@ -76,12 +76,12 @@ pub(crate) fn enable(
 }
 
 impl Plan {
-    /// Plans how to translate the events `config` asks for, from the `events` folder under `fs`,
+    /// Plans the translation of the events in `config`, from the `events` directory under `fs`,
     /// without enabling or changing anything.
     ///
     /// # Errors
     ///
-    /// If the config has a bad entry.
+    /// Fails if the config has an invalid entry.
     pub fn from_formats(config: &FtraceConfig, fs: &Tracefs) -> Result<Self, ConfigError> {
         let options = FtraceOptions::new(config)?;
         let mut translator = Translator::new(fs);
@@ -96,8 +96,7 @@ impl Plan {
     }
 }
 
-/// Looks up the events that `options` asks for; `turn_on` enables one event and says whether that
-/// worked.
+/// Looks up the events in `options`; `turn_on` enables one event and returns true on success.
 fn prepare(
     options: &FtraceOptions,
     fs: &Tracefs,
@@ -231,19 +230,19 @@ const TRIGGERS: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// Returns the trigger that a synthetic event needs, and the file that it belongs to.
+/// Returns the trigger of a synthetic event, and its file.
 pub(crate) fn trigger(group: &str, name: &str) -> Option<(&'static str, &'static str)> {
     let mut triggers = TRIGGERS.iter().filter(|_| group == "synthetic");
     let found = triggers.find(|(known, ..)| *known == name);
     found.map(|(_, file, text)| (*file, *text))
 }
 
-/// Installs or removes the trigger a synthetic event needs; other events need none.
+/// Installs or removes the trigger of a synthetic event; does nothing for other events.
 pub(crate) fn set_trigger(fs: &Tracefs, key: &EventKey, on: bool) {
     let Some((file, text)) = trigger(&key.0, &key.1) else {
         return;
     };
-    // A trigger that is already there, or not supported, shows as an event that never fires.
+    // With an existing or unsupported trigger, the event never fires.
     let _ = if on {
         fs.append(file, text)
     } else {

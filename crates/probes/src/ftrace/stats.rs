@@ -11,7 +11,7 @@ use super::bytes::Out;
 use super::page::ParseStatus;
 use super::tracefs::{CpuStats, Tracefs};
 
-/// When a sample was taken, with the numbers of `FtraceStats.Phase`.
+/// The time of a sample, with the numbers of `FtraceStats.Phase`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Right after the start.
@@ -20,18 +20,18 @@ pub(super) enum Phase {
     End = 2,
 }
 
-/// Counters of all CPUs at one moment.
+/// The counters of all CPUs at one moment.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sample {
     /// One entry per CPU.
     pub cpus: Vec<CpuStats>,
-    /// Kernel symbols known, and their memory in KiB.
+    /// The number of known kernel symbols, and their memory in KiB.
     pub symbols: (u32, u32),
     /// Hits and misses of kernel probes.
     pub kprobes: (i64, i64),
-    /// Pages per CPU as the kernel has it.
+    /// The actual number of pages per CPU.
     pub buffer_pages: usize,
-    /// Pages per CPU as configured.
+    /// The configured number of pages per CPU.
     pub configured_pages: usize,
 }
 
@@ -90,12 +90,12 @@ impl Sample {
         );
     }
 
-    /// The packet with the counters at the start and the settings that failed.
+    /// Returns the packet with the counters at the start and the failed settings.
     pub(super) fn start_packet(&self, report: &SetupReport) -> Vec<u8> {
         packet(Phase::Start, |out| self.encode(Some(report), out))
     }
 
-    /// The packet with the counters at a flush and the errors met in pages.
+    /// Returns the packet with the counters at a flush and the errors in pages.
     pub(super) fn end_packet(&self, errors: &BTreeSet<ParseStatus>) -> Vec<u8> {
         packet(Phase::End, |out| {
             self.encode(None, out);
@@ -106,7 +106,7 @@ impl Sample {
     }
 }
 
-/// The packet that says that events from before the start are meant to be there.
+/// Returns the packet that marks events from before the start as intended.
 pub(super) fn preserve_packet() -> Vec<u8> {
     packet(Phase::Start, |out| {
         out.bool(stats::PRESERVE_FTRACE_BUFFER, true)

@@ -9,10 +9,10 @@ use ferretto_symbols::{KernelSymbols, LoadError};
 use super::bytes::Out;
 use super::metadata::Metadata;
 
-/// The kernel's symbols, if a data source wants them, or why there are none.
+/// The requested kernel symbols, or the error of loading them.
 pub(crate) type Wanted = Option<Result<Arc<KernelSymbols>, LoadError>>;
 
-/// Writes the names of the addresses that were numbered since the last call in this pass.
+/// Writes the names of the addresses added since the last call in this pass.
 pub(crate) fn write_new(symbols: &KernelSymbols, metadata: &mut Metadata, packet: &mut Out<'_>) {
     let first = metadata.symbols_written;
     let named: Vec<(usize, String)> = metadata.addresses()[first..]

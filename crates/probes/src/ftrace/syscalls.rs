@@ -1,13 +1,13 @@
-//! System call names and numbers, and the kernel filter made of them.
+//! Names and numbers of system calls, and the kernel filters made of them.
 
 use std::collections::BTreeSet;
 
 use ferretto_format::kernel_names::Architecture;
 
-/// System calls that return a new file descriptor.
+/// The system calls that return a new file descriptor.
 const OPENING: [&str; 6] = ["open", "openat", "socket", "dup", "dup2", "dup3"];
 
-/// The number of `sys_<name>` on this machine.
+/// Returns the number of `sys_<name>` on this machine.
 pub(super) fn number(event: &str) -> Option<i64> {
     let wanted = event.strip_prefix("sys_")?;
     number_of(wanted)
@@ -24,20 +24,20 @@ pub(super) fn opening() -> Vec<i64> {
     OPENING.iter().filter_map(|name| number_of(name)).collect()
 }
 
-/// The system calls that one data source, or all of them together, want.
+/// The system calls of one data source, or of all together.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Wanted {
-    /// Does not record system calls.
+    /// No system calls.
     #[default]
     None,
-    /// Only these numbers; empty when every name asked for is unknown.
+    /// Only these numbers; empty if all names are unknown.
     Only(BTreeSet<i64>),
-    /// All of them.
+    /// All system calls.
     All,
 }
 
 impl Wanted {
-    /// Returns the calls that both together want.
+    /// Returns the union of two sets.
     pub fn union(self, other: &Self) -> Self {
         match (self, other) {
             (Self::All, _) | (_, Self::All) => Self::All,
@@ -47,7 +47,7 @@ impl Wanted {
         }
     }
 
-    /// Text for the kernel's `filter` files; `0` removes a filter.
+    /// Returns the text for the kernel's `filter` files; `0` removes a filter.
     pub fn filter(&self) -> String {
         match self {
             Self::None | Self::All => "0".to_owned(),
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     #[cfg(target_arch = "x86_64")]
-    fn numbers_are_the_machines() {
+    fn numbers_are_those_of_this_machine() {
         assert_eq!(number("sys_openat"), Some(257));
         assert_eq!(number("sys_read"), Some(0));
         assert_eq!(number("openat"), None);

@@ -1,8 +1,8 @@
-//! The events that have their own message in the trace format.
+//! The events with a dedicated message in the trace format.
 //!
 //! `data/events.tsv` lists them; only the rows of requested events are ever parsed.
 
-/// Type of a message field as far as translation is concerned.
+/// The type of a message field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MessageType {
     /// `int32`
@@ -32,7 +32,7 @@ impl MessageType {
         })
     }
 
-    /// The number of the type in `google.protobuf.FieldDescriptorProto.Type`.
+    /// Returns the number of the type in `google.protobuf.FieldDescriptorProto.Type`.
     pub fn descriptor_type(self) -> u64 {
         match self {
             Self::Int64 => 3,
@@ -48,7 +48,7 @@ impl MessageType {
 /// One field of an event's message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageField {
-    /// Name, equal to the kernel field it is filled from.
+    /// The name, equal to that of the kernel field.
     pub name: &'static str,
     /// Field number in the event's message.
     pub number: u32,
@@ -56,7 +56,7 @@ pub struct MessageField {
     pub ty: MessageType,
 }
 
-/// One event with a message of its own.
+/// An event with a dedicated message.
 #[derive(Debug, Clone, Copy)]
 pub struct KnownEvent {
     /// Directory under `events/`.
@@ -69,7 +69,7 @@ pub struct KnownEvent {
 }
 
 impl KnownEvent {
-    /// The fields of the event's message, in the order they are written.
+    /// Returns the fields of the event's message, in the order in which they are written.
     pub fn fields(&self) -> impl Iterator<Item = MessageField> + use<> {
         self.fields.split(' ').filter_map(|field| {
             let mut parts = field.split(':');
@@ -96,7 +96,7 @@ impl KnownEvent {
 
 static EVENTS: &str = include_str!("../../data/events.tsv");
 
-/// Every event with a message of its own.
+/// Iterates over the events with a dedicated message.
 pub fn known_events() -> impl Iterator<Item = KnownEvent> {
     EVENTS
         .lines()
@@ -104,12 +104,12 @@ pub fn known_events() -> impl Iterator<Item = KnownEvent> {
         .filter_map(KnownEvent::parse)
 }
 
-/// The known event with that group and name.
+/// Returns the known event with that group and name.
 pub fn find(group: &str, name: &str) -> Option<KnownEvent> {
     known_events().find(|event| event.group == group && event.name == name)
 }
 
-/// The first known event with that name in any group.
+/// Returns the first known event with that name in any group.
 pub(super) fn find_by_name(name: &str) -> Option<KnownEvent> {
     known_events().find(|event| event.name == name)
 }

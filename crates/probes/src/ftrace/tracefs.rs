@@ -8,21 +8,21 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use rustix::mount::MountFlags;
 
-/// The folders where tracefs is mounted, in order of preference.
+/// The directories where tracefs is mounted, in order of preference.
 pub(super) const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// Why tracefs cannot be used.
+/// The reason why tracefs cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TracefsError {
     /// No mount was found.
     #[error("tracefs is not mounted")]
     NotMounted,
-    /// A mount exists but this user may not use it.
+    /// This user has no permission for the mount.
     #[error("{path}: {error}")]
     NotPermitted {
         /// The file that could not be opened.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: io::Error,
     },
     /// The name of an instance is not a plain directory name.
@@ -33,13 +33,13 @@ pub enum TracefsError {
     NoSuchInstance(String),
 }
 
-/// One tracing instance: the top level of tracefs, or a directory under `instances/`.
+/// A tracing instance: the top level of tracefs, or a directory under `instances/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tracefs {
     root: PathBuf,
 }
 
-/// Counters of one per-CPU ring buffer, as the kernel prints them in `per_cpu/cpuN/stats`.
+/// The counters of one per-CPU ring buffer, in `per_cpu/cpuN/stats`.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CpuStats {
     /// CPU number.
@@ -93,11 +93,11 @@ impl CpuStats {
 }
 
 impl Tracefs {
-    /// The tracefs mount, if it can be read and written.
+    /// Returns the tracefs mount, if it can be read and written.
     ///
     /// # Errors
     ///
-    /// When it is not mounted, or not for this user.
+    /// Fails if it is not mounted, or if this user has no permission.
     pub fn find() -> Result<Self, TracefsError> {
         let mut refused = None;
         for mount in MOUNTS {
@@ -114,13 +114,13 @@ impl Tracefs {
         Err(refused.unwrap_or(TracefsError::NotMounted))
     }
 
-    /// Like [`Tracefs::find`], but mounts tracefs at its usual place first if it is nowhere.
+    /// Like [`Tracefs::find`], but mounts tracefs at its usual place if it is not mounted.
     ///
-    /// The mount stays, as it is part of any usual system set-up.
+    /// The mount stays, since it is part of a normal system set-up.
     ///
     /// # Errors
     ///
-    /// As [`Tracefs::find`].
+    /// See [`Tracefs::find`].
     pub fn find_or_mount() -> Result<Self, TracefsError> {
         match Self::find() {
             Err(TracefsError::NotMounted) => {}
@@ -132,16 +132,17 @@ impl Tracefs {
         Self::find()
     }
 
-    /// An instance at any directory; nothing is checked.
+    /// Creates an instance at any directory, without checks.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
-    /// The secondary instance of that name; the empty name is the top level.
+    /// Returns the secondary instance with this name; the empty name is the top level.
     ///
     /// # Errors
     ///
-    /// If the name is not a plain directory name, or there is no such instance. None is created.
+    /// Fails if the name is not a plain directory name, or if there is no such instance. Does not
+    /// create an instance.
     pub fn instance(&self, name: &str) -> Result<Self, TracefsError> {
         if name.is_empty() {
             return Ok(self.clone());
@@ -159,13 +160,12 @@ impl Tracefs {
         Ok(Self { root })
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The top level, of which this may be an instance: there alone are the files of events that
-    /// belong to the whole kernel.
+    /// Returns the top level, which has the files of events that belong to the whole kernel.
     #[must_use]
     pub fn top(&self) -> Self {
         let folder = self
@@ -190,7 +190,7 @@ impl Tracefs {
     ///
     /// The error of the kernel.
     pub fn read(&self, path: &str) -> io::Result<String> {
-        // Some files are only readable in one go.
+        // Some files are only readable in one call.
         const FIRST_READ: usize = 64 << 10;
         let mut file = File::open(self.root.join(path))?;
         let mut bytes = vec![0; FIRST_READ];
@@ -251,7 +251,7 @@ impl Tracefs {
             .is_ok()
     }
 
-    /// Numbers of the CPUs that have a ring buffer, ascending.
+    /// Returns the numbers of the CPUs with a ring buffer, ascending.
     pub fn cpus(&self) -> Vec<u32> {
         let mut cpus: Vec<u32> = names_in(&self.root.join("per_cpu"))
             .iter()
@@ -273,7 +273,7 @@ impl Tracefs {
             .open(self.root.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw")))
     }
 
-    /// Counters of one CPU; all zero if unreadable.
+    /// Returns the counters of one CPU; all zero if unreadable.
     pub fn cpu_stats(&self, cpu: u32) -> CpuStats {
         CpuStats::parse(
             cpu,
@@ -283,7 +283,7 @@ impl Tracefs {
         )
     }
 
-    /// Names of the events of a group, ascending.
+    /// Returns the names of the events of a group, ascending.
     pub fn events_of(&self, group: &str) -> Vec<String> {
         let path = self.root.join("events").join(group);
         let mut names = names_in(&path);
@@ -292,7 +292,7 @@ impl Tracefs {
         names
     }
 
-    /// Text of an event's `format` file.
+    /// Returns the text of an event's `format` file.
     ///
     /// # Errors
     ///
@@ -301,7 +301,7 @@ impl Tracefs {
         self.read(&format!("events/{group}/{name}/format"))
     }
 
-    /// Turns an event on or off, through its own file or else through the common list.
+    /// Enables or disables an event, through its own file or else through the common list.
     ///
     /// # Errors
     ///
@@ -319,11 +319,11 @@ impl Tracefs {
         self.append("set_event", &entry)
     }
 
-    /// Drops everything in the ring buffers, also those of CPUs that are offline.
+    /// Clears the ring buffers, including those of offline CPUs.
     ///
     /// # Errors
     ///
-    /// When the buffers of the online CPUs could not be cleared.
+    /// Fails if the buffers of the online CPUs cannot be cleared.
     pub fn clear(&self) -> io::Result<()> {
         let cleared = self.truncate("trace");
         let offline = fs::read_to_string("/sys/devices/system/cpu/offline");
@@ -332,13 +332,13 @@ impl Tracefs {
             Err(_) => self.cpus(),
         };
         for cpu in cpus {
-            // Absent files belong to CPUs that can never come online.
+            // CPUs that can never come online have no file.
             let _ = self.truncate(&format!("per_cpu/cpu{cpu}/trace"));
         }
         cleared
     }
 
-    /// Clocks on offer and the one in use, from `trace_clock`.
+    /// Returns the available clocks and the current one, from `trace_clock`.
     pub fn clocks(&self) -> (Vec<String>, Option<String>) {
         let text = self.read("trace_clock").unwrap_or_default();
         let mut current = None;
@@ -352,7 +352,7 @@ impl Tracefs {
         (all.collect(), current)
     }
 
-    /// Size of one ring-buffer page in bytes, header included.
+    /// Returns the size of a ring-buffer page in bytes, including its header.
     pub fn page_size(&self) -> usize {
         self.read("buffer_subbuf_size_kb")
             .ok()
@@ -372,7 +372,7 @@ fn names_in(path: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Numbers in a list such as `0,2-4`. Absurd ranges are cut.
+/// Parses a list such as `0,2-4`. Excessive ranges are cut.
 pub(crate) fn parse_cpu_list(text: &str) -> Vec<u32> {
     const MAX_CPUS: u32 = 8192;
     let mut cpus = Vec::new();
@@ -386,12 +386,12 @@ pub(crate) fn parse_cpu_list(text: &str) -> Vec<u32> {
     cpus
 }
 
-/// Stops and empties the kernel's tracing at every mount, even if another program set it up: for
+/// Stops and clears the kernel's tracing at every mount, even if another program set it up: for
 /// recovery after a crash.
 ///
 /// # Errors
 ///
-/// If no mount could be reset, which needs root or ownership of the mount.
+/// Fails if no mount could be reset, which requires root or ownership of the mount.
 pub fn hard_reset() -> Result<(), TracefsError> {
     let mut result = Err(TracefsError::NotMounted);
     for mount in MOUNTS {
@@ -402,7 +402,7 @@ pub fn hard_reset() -> Result<(), TracefsError> {
         let reset = fs
             .write("tracing_on", "0")
             .and(fs.write("buffer_size_kb", "4"));
-        // These matter less: absent files must not make the rest fail.
+        // Less important: missing files must not prevent the rest.
         let _ = fs.write("events/enable", "0");
         let _ = fs.write("events/raw_syscalls/filter", "0");
         let _ = fs.write("current_tracer", "nop");

@@ -1,4 +1,4 @@
-//! The events of one tracefs instance and how to translate them.
+//! The events of one tracefs instance and their translation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use super::format::{EventFormat, parse_commit_size};
 use super::table;
 use super::tracefs::Tracefs;
 
-/// Events without a message of their own are numbered from here.
+/// The first field number of events without a dedicated message.
 pub(super) const FIRST_GENERIC: u32 = 65536;
-/// And up to here.
+/// The end of these field numbers.
 const LAST_GENERIC: u32 = 131_072;
 
-/// The kernel's `ftrace/print` as it has always been, for when its format is not readable.
+/// The format of the kernel's `ftrace/print`, used if it cannot be read. It has never changed.
 const PRINT_FORMAT: &str = "name: print\nID: 5\nformat:\n\
     \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
     \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
@@ -22,18 +22,18 @@ const PRINT_FORMAT: &str = "name: print\nID: 5\nformat:\n\
     \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
     \tfield:char buf[];\toffset:16;\tsize:0;\tsigned:0;\n";
 
-/// The facts about an event that was asked for.
+/// The result of looking up an event.
 #[derive(Debug, Clone)]
 pub(super) enum Lookup {
-    /// It can be translated.
+    /// The event can be translated.
     Found(Arc<EventDecoder>),
-    /// It exists, but has no message of its own and the config refuses those.
+    /// The event exists but has no dedicated message, and the config excludes such events.
     Generic,
-    /// This kernel does not have it.
+    /// The kernel does not have the event.
     Missing,
 }
 
-/// Reads event formats from tracefs and remembers how to translate them.
+/// Reads event formats from tracefs and caches their translations.
 #[derive(Debug)]
 pub(super) struct Translator {
     fs: Tracefs,
@@ -79,7 +79,7 @@ impl Translator {
             (group == "ftrace" && name == "print").then(|| EventFormat::parse(PRINT_FORMAT))?
         });
         let Some(format) = format else {
-            // Not remembered: events can appear later, with modules and probes.
+            // Not cached: modules and probes can add events later.
             return Lookup::Missing;
         };
         self.common_pid = self.common_pid.or_else(|| common_pid(&format));
@@ -96,22 +96,22 @@ impl Translator {
         Lookup::Found(decoder)
     }
 
-    /// Width of the commit word of a page.
+    /// Returns the width of the commit word of a page.
     pub(super) fn commit_size(&self) -> usize {
         self.commit_size
     }
 
-    /// Offset of the pid common to all records.
+    /// Returns the offset of the process id in all records.
     pub(super) fn common_pid(&self) -> Option<usize> {
         self.common_pid
     }
 
-    /// The compact scheduling layout, if this kernel's records fit it.
+    /// Returns the compact scheduling layout, if this kernel's records match it.
     pub(super) fn compact(&self) -> Option<CompactFormat> {
         self.compact
     }
 
-    /// Text of kernel string addresses.
+    /// Returns the texts of kernel string addresses.
     pub(super) fn strings(&self) -> &Arc<StringTable> {
         &self.strings
     }

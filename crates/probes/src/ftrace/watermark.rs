@@ -1,4 +1,4 @@
-//! Being woken when the kernel's buffers fill up (kernel documentation: ftrace, `buffer_percent`).
+//! Wake-ups when the kernel's buffers fill up (kernel documentation: ftrace, `buffer_percent`).
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,10 +10,10 @@ use super::tracefs::Tracefs;
 
 const FILE: &str = "buffer_percent";
 
-/// First kernel whose `poll` on raw pipes heeds the fill level.
+/// The first kernel whose `poll` on raw pipes supports the fill level.
 const FIRST_KERNEL: (u32, u32) = (6, 9);
 
-/// The fill level of an instance at which its raw pipes become readable for `poll`.
+/// The fill level of an instance from which its raw pipes are readable for `poll`.
 #[derive(Debug)]
 pub(super) struct Watermark {
     fs: Tracefs,
@@ -22,7 +22,7 @@ pub(super) struct Watermark {
 }
 
 impl Watermark {
-    /// Leaves the kernel's level as it is.
+    /// Creates a watermark that does not change the kernel's level.
     pub(super) fn new(fs: &Tracefs) -> Self {
         Self {
             fs: fs.clone(),
@@ -31,16 +31,16 @@ impl Watermark {
         }
     }
 
-    /// Returns true if the kernel wakes us at a level that we have set.
+    /// Returns true if a level is set.
     pub(super) fn is_set(&self) -> bool {
         self.percent.is_some()
     }
 
-    /// Sets the level for `readers`, the raw pipes; `None` restores the earlier level.
+    /// Sets the level for `readers`, the raw pipes; `None` restores the previous level.
     ///
     /// # Errors
     ///
-    /// If the kernel cannot wake readers, or refuses the level. Then no level is set.
+    /// Fails if the kernel cannot wake readers, or rejects the level. Then no level is set.
     pub(super) fn set<'a>(
         &mut self,
         percent: Option<u32>,
@@ -81,7 +81,7 @@ impl Watermark {
         self.fs.write(FILE, &wanted.to_string()).map_err(failed)
     }
 
-    /// Gives back the level that was before.
+    /// Restores the previous level.
     pub(super) fn clear(&mut self) {
         self.percent = None;
         if let Some(before) = self.before.take() {
@@ -90,11 +90,11 @@ impl Watermark {
     }
 }
 
-/// Returns true if a raw pipe can be read now, which is from the fill level on.
+/// Returns true if a raw pipe is readable, that is, filled up to the level.
 ///
 /// # Errors
 ///
-/// If the kernel cannot tell.
+/// Fails if `poll` fails.
 pub(super) fn state(reader: BorrowedFd<'_>) -> io::Result<bool> {
     let mut fds = [PollFd::new(&reader, PollFlags::IN)];
     let now = Timespec {
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kernels_before_6_9_do_not_wake_readers() {
+    fn kernels_before_6_9_do_not_support_watermarks() {
         for good in ["6.9.0", "6.18.44-x", "7.0", "6.10-rc1"] {
             assert!(wakes_readers(good), "{good}");
         }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_refuses_leaves_the_level_as_it_was() {
+    fn a_rejected_level_changes_nothing() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut watermark = Watermark::new(&Tracefs::at(folder.path()));
         let refused = watermark.set(Some(10), std::iter::empty());

@@ -30,7 +30,7 @@ const MEMORY: [(&str, u32); 14] = [
     ("SwapPss", process::SMR_SWAP_PSS_KB),
 ];
 
-/// The counters that were last written of a process.
+/// The last written counters of a process.
 #[derive(Debug, Default)]
 pub(super) struct Cached {
     values: HashMap<u32, u64>,
@@ -38,7 +38,7 @@ pub(super) struct Cached {
 }
 
 impl Cached {
-    /// Writes a value unless it is the one written last.
+    /// Writes a value if it has changed.
     fn write(&mut self, field: u32, value: u64, out: &mut Vec<u8>) {
         if self.values.insert(field, value) != Some(value) {
             Encoder::new(out).varint(field, value);
@@ -47,8 +47,8 @@ impl Cached {
 }
 
 impl ProcessStats {
-    /// Reads the counters of every process and writes those that changed; then describes processes
-    /// that are new.
+    /// Reads the counters of every process and writes those that changed; then describes new
+    /// processes.
     pub(super) fn read_counters(&mut self) {
         let started = boottime_ns();
         let pids = self.proc.pids();
@@ -71,7 +71,7 @@ impl ProcessStats {
         }
     }
 
-    /// An id that is free can be given to another process, which is then to be described.
+    /// Forgets ended processes, since their ids can be reused.
     fn forget_ended(&mut self, pids: &[i32]) {
         let alive: HashSet<i32> = pids.iter().copied().collect();
         self.seen.retain(|_, tgid| alive.contains(tgid));
@@ -79,7 +79,7 @@ impl ProcessStats {
         self.cache.retain(|pid, _| alive.contains(pid));
     }
 
-    /// Writes the counters of a process. Returns true if anything could be read.
+    /// Writes the counters of a process. Returns true if any could be read.
     fn write_counters(&mut self, pid: i32, out: &mut Vec<u8>) -> bool {
         let mut found = false;
         if self.options.runtime {
@@ -103,7 +103,7 @@ impl ProcessStats {
         match self.write_memory(pid, "status", out) {
             None => return found,
             Some(false) => {
-                // A kernel thread: not asked again.
+                // A kernel thread: not read again.
                 self.without_memory.insert(pid);
                 return found;
             }
@@ -120,7 +120,7 @@ impl ProcessStats {
         true
     }
 
-    /// `None`: unreadable. `Some(false)`: no memory counters.
+    /// Writes the memory counters. `None`: unreadable. `Some(false)`: no memory counters.
     fn write_memory(&mut self, pid: i32, file: &str, out: &mut Vec<u8>) -> Option<bool> {
         let text = self.proc.read(pid, file);
         if text.is_empty() {

@@ -29,10 +29,10 @@ const MIN_POLL_MS: u32 = 100;
 pub struct ProcessStats {
     proc: Proc,
     options: Options,
-    /// Thread ids that have been described, and their process.
+    /// The thread ids that have been described, and their processes.
     seen: HashMap<i32, i32>,
     cache: HashMap<i32, Cached>,
-    /// Processes without memory counters: kernel threads.
+    /// The processes without memory counters: kernel threads.
     without_memory: HashSet<i32>,
     polls_since_clear: u32,
     state_cleared: bool,
@@ -80,7 +80,7 @@ impl Options {
 }
 
 impl DataSource for ProcessStats {
-    /// Describes every process if the config asks for it.
+    /// Describes every process if the config requests it.
     fn start(&mut self) {
         if self.options.scan_at_start {
             self.scan_all();
@@ -127,12 +127,12 @@ impl ProcessStats {
         has_incremental_state: true,
     };
 
-    /// A data source that reads the `/proc` of this process.
+    /// Creates a data source that reads the `/proc` of this process.
     pub fn new(config: &ProcessStatsConfig, sink: Box<dyn PacketSink>) -> Self {
         Self::with_root("/proc", config, sink)
     }
 
-    /// A data source that reads another `/proc`, for example of another pid namespace.
+    /// Creates a data source that reads another `/proc`, for example of another pid namespace.
     pub fn with_root(
         root: impl Into<std::path::PathBuf>,
         config: &ProcessStatsConfig,
@@ -151,20 +151,20 @@ impl ProcessStats {
         }
     }
 
-    /// Returns true if the config wants file descriptors resolved.
+    /// Returns true if the config requests the targets of file descriptors.
     pub fn resolves_fds(&self) -> bool {
         self.options.fds
     }
 
-    /// Describes those of `pids` that have not been described yet. To be called with the ids seen
-    /// in kernel events.
+    /// Describes those of `pids` that have not been described yet. Called with the ids in kernel
+    /// events.
     pub fn on_pids(&mut self, pids: &[i32]) {
         if self.options.on_demand {
             self.describe(pids);
         }
     }
 
-    /// Forgets that these were described, as their names changed.
+    /// Forgets the descriptions of renamed tasks.
     pub fn on_renamed(&mut self, pids: &[i32]) {
         if self.options.on_demand {
             for pid in pids {
@@ -181,7 +181,7 @@ impl ProcessStats {
         let started = boottime_ns();
         let mut message = Vec::new();
         for &(tid, fd) in fds {
-            // The fds of a thread nobody knows are found by the next poll.
+            // The descriptors of an unknown thread are found by the next poll.
             let Some(&pid) = self.seen.get(&tid) else {
                 continue;
             };

@@ -8,7 +8,7 @@ use crate::clock::boottime_ns;
 use crate::procfs::{Status, Times};
 
 impl ProcessStats {
-    /// Describes every process and thread that exists, including those described before.
+    /// Describes every process and thread, including those described before.
     pub(super) fn scan_all(&mut self) {
         let started = boottime_ns();
         let mut message = Vec::new();
@@ -44,7 +44,7 @@ impl ProcessStats {
         self.finish_stats(started, message);
     }
 
-    /// Describes those of `ids` that were not described yet.
+    /// Describes those of `ids` that have not been described yet.
     pub(super) fn describe(&mut self, ids: &[i32]) {
         let started = boottime_ns();
         let mut message = Vec::new();
@@ -52,7 +52,7 @@ impl ProcessStats {
             if id == 0 || self.seen.contains_key(&id) {
                 continue;
             }
-            // Gone already, perhaps: tried again if it is seen again.
+            // It may have ended: tried again if it is seen again.
             let Some(status) = self.status(id) else {
                 continue;
             };
@@ -79,7 +79,7 @@ impl ProcessStats {
     }
 
     fn write_process(&mut self, status: &Status, pid: i32, message: &mut Vec<u8>) {
-        // The id may have become that of a thread of another process since it was listed.
+        // The id may have been reused by a thread of another process since it was listed.
         if status.tgid != pid {
             return;
         }
@@ -118,7 +118,7 @@ impl ProcessStats {
         self.seen.insert(pid, pid);
     }
 
-    /// Describes a thread; without its status only where it belongs.
+    /// Describes a thread; without its status only by its process.
     fn write_thread(
         &mut self,
         tid: i32,

@@ -1,4 +1,4 @@
-//! `linux.sys_stats`: counters of the whole machine, polled.
+//! `linux.sys_stats`: polled counters of the whole machine.
 
 mod parse;
 mod sysfs;
@@ -23,13 +23,13 @@ pub const SYS_STATS: &str = "linux.sys_stats";
 
 /// Shortest period, milliseconds.
 const MIN_PERIOD_MS: u32 = 10;
-/// Largest file taken in whole, bytes; longer ones are cut.
+/// The maximum size of a file in bytes; longer files are truncated.
 const MAX_FILE: usize = 1 << 20;
 
-/// A file that is read again and again.
+/// A file that is read periodically.
 #[derive(Debug)]
 struct Polled {
-    /// Every how many ticks; 0 for never.
+    /// The period in ticks; 0 for never.
     every: u32,
     path: PathBuf,
     file: Option<File>,
@@ -45,7 +45,7 @@ impl Polled {
         is_due(self.every, tick)
     }
 
-    /// Reads the file from its start. One that fails is not tried again.
+    /// Reads the file from its start. A file that fails is not tried again.
     fn read<'a>(&mut self, buffer: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         let file = self.file.as_ref()?;
         buffer.resize(64 << 10, 0);
@@ -116,7 +116,7 @@ impl Periods {
         }
     }
 
-    /// Every how many ticks something with this period is due; 0 for never.
+    /// Returns the period in ticks; 0 for never.
     fn every(self, period: Option<u32>) -> u32 {
         match period {
             Some(ms) if ms > 0 && self.consistent => ms.max(MIN_PERIOD_MS) / self.tick_ms,
@@ -126,12 +126,12 @@ impl Periods {
 }
 
 impl SysStats {
-    /// A data source for this machine. `log` is told of a config that cannot work.
+    /// Creates a data source for this machine. An invalid config is reported to `log`.
     pub fn new(config: &SysStatsConfig, sink: Box<dyn PacketSink>, log: &dyn Fn(&str)) -> Self {
         Self::with_root(Path::new("/"), config, sink, log)
     }
 
-    /// A data source that reads `proc` and `sys` under another directory.
+    /// Creates a data source that reads `proc` and `sys` under another directory.
     pub fn with_root(
         root: &Path,
         config: &SysStatsConfig,
@@ -205,7 +205,7 @@ impl SysStats {
         }
     }
 
-    /// Files that were asked for but cannot be read.
+    /// Returns the requested files that cannot be read.
     pub fn unreadable(&self) -> impl Iterator<Item = &Path> {
         let single = [
             &self.meminfo.0,

@@ -1,5 +1,5 @@
-//! Parsers of the files the system counters come from. Each appends fields of `SysStats` for the
-//! lines it understands and ignores the rest.
+//! Parsers of the files with system counters. Each appends fields of `SysStats` for the lines that
+//! it understands and ignores the rest.
 
 use ferretto_format::kernel_names;
 use ferretto_proto::fields::sys_stats as field;
@@ -13,7 +13,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|&byte| byte == b'\n')
 }
 
-/// Keys that have a counter; the first has number 1.
+/// The keys that have a counter; the first has number 1.
 #[derive(Debug)]
 pub(super) struct Keys {
     wanted: Vec<(&'static str, u64)>,
@@ -74,7 +74,7 @@ fn key_values(text: &[u8], keys: &Keys, fields: (u32, u32, u32), out: &mut Out<'
     }
 }
 
-/// The parts of `/proc/stat` that are written.
+/// The requested parts of `/proc/stat`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StatParts {
     pub(super) cpu_times: bool,
@@ -134,7 +134,7 @@ fn cpu_times<'a>(
     });
 }
 
-/// Fields for the total and each single count, and whether zero counts are written.
+/// The fields for the total and each single count, and whether zero counts are written.
 const IRQ: (u32, u32, bool) = (field::NUM_IRQ_TOTAL, field::NUM_IRQ, false);
 /// See [`IRQ`].
 const SOFTIRQ: (u32, u32, bool) = (field::NUM_SOFTIRQ_TOTAL, field::NUM_SOFTIRQ, true);
@@ -183,7 +183,7 @@ pub(super) fn buddyinfo(text: &[u8], out: &mut Out<'_>) {
 /// `/proc/diskstats`.
 pub(super) fn diskstats(text: &[u8], out: &mut Out<'_>) {
     use field::disk_stat as disk;
-    // Word on the line, field.
+    // Index of the word in the line, and field.
     const COLUMNS: [(usize, u32); 8] = [
         (5, disk::READ_SECTORS),
         (6, disk::READ_TIME_MS),
@@ -210,7 +210,7 @@ pub(super) fn diskstats(text: &[u8], out: &mut Out<'_>) {
     }
 }
 
-/// `/proc/pressure/*`: `resource` is the number of the `some` line, `full` has the next.
+/// `/proc/pressure/*`: `resource` is the field of the `some` line; `full` has the next one.
 pub(super) fn pressure(text: &[u8], resource: u64, out: &mut Out<'_>) {
     use field::psi_sample::{RESOURCE, TOTAL_NS};
     for line in lines(text) {
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_make_a_parser_panic() {
+    fn parsers_never_panic() {
         let texts: [&[u8]; 8] = [
             b"cpu0 1 2\ncpu\ncpux 1\nintr\nintr 1 2 3\nsoftirq 99999999999999999999999\nprocesses\n",
             b"Node 0, zone DMA 1 2\nNode,\n,zone\nNode 0,zone\n",

@@ -1,4 +1,4 @@
-//! Counters spread over many small files under `/sys`.
+//! Counters in many small files under `/sys`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::procfs::{number, words};
 
 type Out<'a> = Encoder<'a, Vec<u8>>;
 
-/// The ticks between two readings of each kind; 0 for never.
+/// The number of ticks between readings of each kind; 0 for never.
 #[derive(Debug)]
 pub(super) struct Sysfs {
     pub(super) root: PathBuf,
@@ -49,7 +49,7 @@ impl Sysfs {
         self.root.join(format!("devices/system/cpu/cpu{cpu}"))
     }
 
-    /// One more than the highest CPU number there is.
+    /// Returns one more than the highest CPU number.
     fn cpu_count(&self) -> u32 {
         let names = sorted(&self.root.join("devices/system/cpu"));
         let ids = names
@@ -123,7 +123,7 @@ impl Sysfs {
         }
     }
 
-    /// The frequency of the first GPU whose driver says it.
+    /// Returns the frequency of the first GPU whose driver reports it.
     fn gpu_mhz(&self) -> Option<u64> {
         let class = self.root.join("class");
         if let Some(hz) = read_number(&class.join("kgsl/kgsl-3d0/devfreq/cur_freq")) {
@@ -132,7 +132,7 @@ impl Sysfs {
         if let Some(mhz) = read_number(&class.join("drm/card0/gt_act_freq_mhz")) {
             return Some(mhz);
         }
-        // Lines such as `1: 700Mhz *`, the star on the one in use.
+        // Lines such as `1: 700Mhz *`, with a star on the current one.
         let levels = fs::read(class.join("drm/card0/device/pp_dpm_sclk")).ok()?;
         let mut lines = levels.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
         let current = lines.find(|line| line.ends_with(b"*"))?;
@@ -151,7 +151,7 @@ fn read_number(path: &Path) -> Option<u64> {
     number(read(path)?.as_bytes())
 }
 
-/// Names in a directory, ascending.
+/// Returns the names in a directory, ascending.
 fn sorted(path: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(path) else {
         return Vec::new();

@@ -10,7 +10,7 @@ use ferretto_probes::PacketSink;
 use ferretto_probes::ftrace::Tracefs;
 use ferretto_proto::{FtraceEventBundle, FtraceStats, Message, TracePacket};
 
-/// Packets of one data source, kept in memory and shared with the test.
+/// The packets of a data source, kept in memory and shared with the test.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Packets(Arc<Mutex<Vec<Vec<u8>>>>);
 
@@ -58,7 +58,7 @@ fn stats_of(packet: &TracePacket) -> Option<FtraceStats> {
     }
 }
 
-/// A tracefs instance of its own for a test; removed at the end.
+/// A private tracefs instance for a test, removed on drop.
 pub(crate) struct TestInstance {
     pub(crate) name: String,
     pub(crate) fs: Tracefs,
@@ -66,7 +66,8 @@ pub(crate) struct TestInstance {
 }
 
 impl TestInstance {
-    /// `None`, with the reason printed, where the kernel or the user does not allow it.
+    /// Creates an instance; `None`, with the reason printed, if the kernel or the user does not
+    /// allow it.
     pub(crate) fn new(test: &str) -> Option<Self> {
         let top = match Tracefs::find_or_mount() {
             Ok(top) => top,

@@ -1,6 +1,6 @@
-//! Builds ring-buffer pages by hand.
+//! A builder of ring-buffer pages.
 
-/// Event formats as a kernel prints them: common fields, then these.
+/// Returns an event format as a kernel prints it: the common fields, then these.
 pub(crate) fn format(name: &str, id: u16, fields: &[(&str, u16, u16, u8)]) -> String {
     let mut text = format!("name: {name}\nID: {id}\nformat:\n");
     let common = [
@@ -35,7 +35,7 @@ impl PageBuilder {
         }
     }
 
-    /// As a 32-bit kernel writes it.
+    /// Uses the layout of a 32-bit kernel.
     pub(crate) fn narrow(mut self) -> Self {
         self.commit_size = 4;
         self
@@ -57,7 +57,7 @@ impl PageBuilder {
         self.words(&[delta << 5 | type_len])
     }
 
-    /// A data record with its length in the leading word.
+    /// Appends a data record with its length in the leading word.
     pub(crate) fn record(self, delta: u32, data: &[u8]) -> Self {
         let words = data.len().div_ceil(4);
         let mut page = self.header(words as u32, delta);
@@ -67,7 +67,7 @@ impl PageBuilder {
         page
     }
 
-    /// A data record with its length in a word of its own.
+    /// Appends a data record with its length in a separate word.
     pub(crate) fn long_record(self, delta: u32, data: &[u8]) -> Self {
         let mut page = self.header(0, delta).words(&[data.len() as u32 + 4]);
         page.payload.extend_from_slice(data);
@@ -93,7 +93,7 @@ impl PageBuilder {
             .words(&[(time >> 27) as u32])
     }
 
-    /// The page with a size field of its own choosing.
+    /// Builds the page with this size field.
     pub(crate) fn build_sized(self, size: u64) -> Vec<u8> {
         let commit = (size | self.flags).to_le_bytes();
         let mut page = self.timestamp.to_le_bytes().to_vec();
@@ -109,7 +109,7 @@ impl PageBuilder {
     }
 }
 
-/// The start of a record: id, flags, preempt count, pid.
+/// Returns the start of a record: id, flags, preempt count, pid.
 pub(crate) fn common(id: u16, pid: i32) -> Vec<u8> {
     let mut record = id.to_le_bytes().to_vec();
     record.extend([0, 0]);

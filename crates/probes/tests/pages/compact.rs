@@ -1,4 +1,4 @@
-//! Scheduling events in compact form.
+//! Tests of scheduling events in compact form.
 
 use super::support::*;
 

@@ -1,4 +1,4 @@
-//! Events without a message of their own.
+//! Tests of events without a dedicated message.
 
 use super::support::*;
 

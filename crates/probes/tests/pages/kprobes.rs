@@ -1,4 +1,4 @@
-//! Kernel probes, with formats as a kernel with them prints them.
+//! Tests of kernel probes, with formats as printed by a kernel that supports them.
 
 use ferretto_probes::ftrace::Tracefs;
 use ferretto_proto::FtraceConfig;

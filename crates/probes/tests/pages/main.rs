@@ -1,4 +1,4 @@
-//! Ring-buffer pages made by hand: layout, time, errors, bundles.
+//! Tests with hand-made ring-buffer pages: layout, time, errors, bundles.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -15,7 +15,7 @@ use generic::generic_plan;
 use support::*;
 
 #[test]
-fn no_bytes_make_the_parser_panic() {
+fn the_parser_never_panics() {
     let mut seed = 0x9e37_79b9_7f4a_7c15u64;
     let mut random = || {
         seed ^= seed << 13;

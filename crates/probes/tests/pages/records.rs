@@ -1,4 +1,4 @@
-//! Headers, records and bundles.
+//! Tests of headers, records and bundles.
 
 use super::support::*;
 
@@ -231,7 +231,7 @@ fn probes_034_035_036_text_devices_and_negative_numbers() {
         }
         other => panic!("{other:?}"),
     }
-    // Ten bytes, as all negative numbers have.
+    // Ten bytes, as for all negative numbers.
     let extended = [
         0x18, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01,
     ];

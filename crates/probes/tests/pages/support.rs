@@ -1,4 +1,4 @@
-//! Events and pages the tests are made of.
+//! Events and pages for the tests.
 
 pub(super) use std::collections::BTreeSet;
 pub(super) use std::sync::Arc;
@@ -98,7 +98,7 @@ pub(super) fn freed(event: &FtraceEvent) -> Option<i32> {
     }
 }
 
-/// Numbers in the messages of all events of one kind in a bundle.
+/// Returns the numbers in the messages of all events of one kind in a bundle.
 pub(super) fn numbers(packet: &[u8], event: u32) -> Vec<Vec<(u32, u64)>> {
     use ferretto_wire::{Field, Fields};
     fn inside(bytes: &[u8], number: u32) -> impl Iterator<Item = Field<'_>> {

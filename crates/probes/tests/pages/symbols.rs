@@ -1,4 +1,4 @@
-//! Kernel addresses.
+//! Tests of kernel addresses.
 
 use ferretto_symbols::KernelSymbols;
 
@@ -24,7 +24,7 @@ fn probes_053_and_054_addresses_become_small_numbers() {
         [[(1, 1), (2, 2)], [(1, 1), (2, 2)]]
     );
 
-    // Names come with the first packet of a pass, which says so.
+    // Names come with the first packet of a pass, which has the flag of cleared state.
     let symbols = format!("{address:x} T do_it\n");
     plan.symbols = Some(Arc::new(KernelSymbols::parse(symbols.as_bytes()).unwrap()));
     let packets = Packets::default();

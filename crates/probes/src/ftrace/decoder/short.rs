@@ -1,5 +1,5 @@
-//! Events whose messages are short for any record. They are written in place: their lengths take
-//! one byte each, so nothing is moved when they are known.
+//! A fast path for events whose messages are always short. They are written in place: their lengths
+//! take one byte each, so nothing needs to be moved.
 
 use ferretto_proto::fields::{ftrace_event, ftrace_event_bundle as bundle};
 use ferretto_wire::{MAX_VARINT_LENGTH, short_varint_bits, varint_bits};
@@ -8,10 +8,10 @@ use super::FieldDecoder;
 use crate::ftrace::field_type::Op;
 use crate::ftrace::metadata::Metadata;
 
-/// The longest message whose length takes one byte.
+/// The longest message with a one-byte length.
 const SHORT: usize = 0x7f;
-/// Room for the tag, the length and the message of an event, and for writing sixteen bytes wherever
-/// the last of them are.
+/// The size of the buffer for the tag, the length and the message of an event, including the slack
+/// of sixteen-byte writes.
 const ROOM: usize = 160;
 /// Width of a task's name.
 const COMM: usize = 16;
@@ -19,7 +19,7 @@ const COMM: usize = 16;
 const VARINT: u32 = 0;
 const LENGTH_DELIMITED: u32 = 2;
 
-/// The tag of a field, as it is written, and its length.
+/// An encoded tag and its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Tag {
     bits: u64,
@@ -36,7 +36,7 @@ impl Tag {
 
     fn new(number: u32, wire_type: u32) -> Self {
         let (bits, length) = varint_bits(u64::from(number) << 3 | u64::from(wire_type));
-        // A field number has 29 bits, so that its tag has five bytes at most.
+        // A field number has 29 bits, so that its tag has at most five bytes.
         Self {
             bits: bits as u64,
             length,
@@ -44,20 +44,20 @@ impl Tag {
     }
 }
 
-/// A number in a record. It is loaded with the bytes before it, eight together: that is one load
-/// for every size, and the head of a record is longer than eight bytes.
+/// A number in a record. It is loaded together with the preceding bytes, eight in total: one load
+/// for every size, since the header of a record is longer than eight bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Number {
-    /// The start of the eight bytes, which end where the number does.
+    /// The start of the eight bytes, which end with the number.
     from: usize,
-    /// Bits of these before the number.
+    /// The number of bits before the number.
     before: u32,
-    /// The sign bit of a signed number shorter than the eight bytes, else 0.
+    /// The sign bit of a signed number shorter than eight bytes, otherwise 0.
     sign: u64,
 }
 
 impl Number {
-    /// `None` if it is something else than a number.
+    /// Returns `None` if the field is not a number.
     fn of(op: Op, offset: usize) -> Option<Self> {
         let (size, signed) = match op {
             Op::U8 => (1, false),
@@ -81,7 +81,7 @@ impl Number {
         })
     }
 
-    /// The value as varints carry it: a signed one extended to 64 bits.
+    /// Returns the value as encoded in varints: a signed one extended to 64 bits.
     #[inline(always)]
     fn load(self, record: &[u8]) -> Option<u64> {
         let bytes = record.get(self.from..)?.first_chunk()?;
@@ -89,7 +89,7 @@ impl Number {
         Some((value ^ self.sign).wrapping_sub(self.sign))
     }
 
-    /// The most bytes that it takes, without the tag.
+    /// Returns the maximum size without the tag, in bytes.
     fn most(self) -> usize {
         match (self.sign, self.before) {
             (0, 56) => 2,
@@ -100,18 +100,18 @@ impl Number {
     }
 }
 
-/// The value that is read from a record.
+/// A value to be loaded from a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Load {
     Number(Number),
-    /// A number that is as often short as it is long.
+    /// A number that is as often short as long.
     Pid(Number),
     /// A task's name at this offset.
     Comm(usize),
 }
 
 impl Load {
-    /// `None` if it is something else than a number or a task's name.
+    /// Returns `None` if the field is neither a number nor a task's name.
     fn of(field: &FieldDecoder) -> Option<Self> {
         let offset = field.offset;
         match field.op {
@@ -121,7 +121,7 @@ impl Load {
         }
     }
 
-    /// The most bytes that its encoding takes, without the tag.
+    /// Returns the maximum encoded size without the tag, in bytes.
     fn most(self) -> usize {
         match self {
             Self::Number(number) | Self::Pid(number) => number.most(),
@@ -144,7 +144,8 @@ pub(in crate::ftrace) struct ShortEvent {
 }
 
 impl ShortEvent {
-    /// For a message with this number and these fields; `None` if it is not always short.
+    /// Creates the writer for a message with this number and these fields; `None` if it is not
+    /// always short.
     pub(in crate::ftrace) fn new(number: u32, fields: &[FieldDecoder]) -> Option<Self> {
         let tag = Tag::new(number, LENGTH_DELIMITED);
         let fields: Option<Box<[Field]>> = fields
@@ -170,8 +171,8 @@ impl ShortEvent {
         (head + tag.length + 1 + most.sum::<usize>() <= SHORT).then_some(Self { tag, fields })
     }
 
-    /// Appends the event of a record to a bundle; `None`, and nothing, if a field lies outside the
-    /// record. `pid` is the task's that was running.
+    /// Appends the event of a record to a bundle. Returns `None`, without any effect, if a field is
+    /// outside the record. `pid` is the running task.
     #[inline]
     pub(in crate::ftrace) fn write(
         &self,
@@ -212,7 +213,7 @@ impl ShortEvent {
     }
 }
 
-/// The memory that an event is written into.
+/// The buffer that an event is written into.
 struct Room<'a> {
     bytes: &'a mut [u8; ROOM],
     at: usize,
@@ -222,7 +223,8 @@ impl Room<'_> {
     /// Writes the lowest `length` bytes.
     #[inline(always)]
     fn put(&mut self, bits: u128, length: usize) {
-        // An event is short, so that nothing is masked away, and there is room for all sixteen.
+        // An event is short, so the mask changes nothing, and there is room for all sixteen
+        // bytes.
         let at = self.at & SHORT;
         self.bytes[at..at + 16].copy_from_slice(&bits.to_le_bytes());
         self.at += length;
@@ -236,7 +238,7 @@ impl Room<'_> {
         self.at += length;
     }
 
-    /// Writes a number that is nearly always less than 128.
+    /// Writes a number that is usually less than 128.
     #[inline(always)]
     fn number(&mut self, tag: Tag, value: u64) {
         if value < 0x80 {
@@ -246,7 +248,7 @@ impl Room<'_> {
         self.long_number(tag, value);
     }
 
-    /// Writes any number, without a branch on how long it is.
+    /// Writes any number without a branch on its size.
     #[inline(always)]
     fn long_number(&mut self, tag: Tag, value: u64) {
         self.put_word(tag.bits, tag.length);
@@ -281,7 +283,7 @@ impl Room<'_> {
     }
 }
 
-/// Returns the number of bytes, of sixteen, before the first zero.
+/// Returns the number of the sixteen bytes before the first zero.
 #[inline]
 pub(in crate::ftrace) fn length_until_nul(bytes: u128) -> usize {
     const LOW: u64 = u64::from_le_bytes([0x01; 8]);
@@ -315,7 +317,7 @@ mod tests {
         decoder("sched_switch", format)
     }
 
-    /// As it is written for all other events.
+    /// Writes a record by the path of all other events.
     fn written(decoder: &EventDecoder, time: u64, pid: i32, record: &[u8]) -> Vec<u8> {
         let (mut bytes, mut metadata) = (Vec::new(), Metadata::default());
         let mut env = Env {
@@ -335,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn short_events_are_written_as_all_others_are() {
+    fn the_fast_path_writes_the_same_bytes() {
         let waking = include_str!("../../../tests/data/sched/events/sched/sched_waking/format");
         let mut random = 1u64;
         for decoder in [switches(), decoder("sched_waking", waking)] {
@@ -346,7 +348,7 @@ mod tests {
                     random = random
                         .wrapping_mul(6_364_136_223_846_793_005)
                         .wrapping_add(1);
-                    // Numbers of all lengths, names that end anywhere or nowhere.
+                    // Numbers of all lengths, and names with and without NUL.
                     *byte = if random >> 60 < round % 16 {
                         0
                     } else {
@@ -367,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_ends_too_early_leaves_no_trace() {
+    fn a_truncated_record_writes_nothing() {
         let decoder = switches();
         let short = decoder.short().expect("it is short");
         let record = vec![7; decoder.min_size - 1];
