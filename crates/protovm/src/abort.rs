@@ -1,51 +1,50 @@
-//! The early ends of a program's run.
+//! Errors and aborts of a program's run.
 
 use std::fmt;
 
-/// The reason why a run stops for good: program and data contradict each other, or there is no
-/// memory left.
+/// The reason for an abort: program and data contradict each other, or a limit is exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// An instruction without an operation, or one this version does not know.
+    /// An instruction has no operation, or an unknown one.
     NoOperation,
-    /// A path has something else where a field number must be.
+    /// A path component has no field number where one is required.
     NoField,
-    /// A field of the patch was to be made.
+    /// A field would have to be created in the patch.
     CreateInPatch,
     /// An element was looked up by key in the patch.
     KeyInPatch,
-    /// Elements were to be gone through on both sides at once.
+    /// A loop would have to iterate over both sides at once.
     LoopOverBoth,
-    /// An element was looked up with no register named.
+    /// An element was looked up by key without a register.
     NoRegisterNamed,
-    /// There is no such register.
+    /// The register does not exist.
     BadRegister(u8),
     /// The register was never loaded.
     EmptyRegister(u8),
-    /// A number is where a message is wanted.
+    /// A number was found instead of a message.
     NumberForMessage,
-    /// Something else is where a number is wanted.
+    /// Another value was found instead of a number.
     NoNumber,
-    /// A list is where one value is wanted.
+    /// A list was found instead of a single value.
     ListForValue(u32),
-    /// A list that is looked up by key was used by index, or changed as a whole.
+    /// A list with keys was accessed by index, or changed as a whole.
     KeyedList,
-    /// An index behind the end of a list.
+    /// An index is beyond the end of a list.
     IndexBehindEnd(u32),
     /// An element has no number in its key field.
     NoKey(u32),
-    /// The value that is there cannot be replaced by the one in the patch.
+    /// The value in the state cannot be replaced by that of the patch.
     Incompatible,
-    /// The value that the state's cursor pointed at was deleted.
+    /// The value at the state's cursor was deleted.
     Deleted,
     /// The select around a deletion did not move the state's cursor.
     DeleteNotSelected,
-    /// An instruction failed that must not.
+    /// An instruction failed that must not fail.
     ErrorNotAllowed,
-    /// The state would be larger than its limit.
+    /// The state would exceed its memory limit.
     OutOfMemory,
-    /// The patch takes too many steps.
+    /// The patch exceeds its step limit.
     TooManySteps,
 }
 
@@ -74,11 +73,11 @@ ferretto_wire::error_text! {
     }
 }
 
-/// Why a patch was given up, and where in the program.
+/// The reason of an abort, and its position in the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Abort {
     reason: Reason,
-    /// Indices of the instructions, innermost first.
+    /// The indices of the instructions, innermost first.
     trail: Vec<u32>,
 }
 
@@ -88,8 +87,8 @@ impl Abort {
         self.reason
     }
 
-    /// Returns the index of the instruction in the program, then of those nested in it, down to the
-    /// one that failed.
+    /// Returns the index of the instruction in the program, followed by those of nested
+    /// instructions, down to the one that failed.
     pub fn path(&self) -> impl Iterator<Item = u32> {
         self.trail.iter().rev().copied()
     }
@@ -111,13 +110,13 @@ impl std::error::Error for Abort {}
 /// The early end of a list of instructions.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// The data is not of the expected shape; an enclosing instruction may go on.
+    /// The data does not have the expected shape; an enclosing instruction may continue.
     Error,
     Abort(Box<Abort>),
 }
 
 impl Stop {
-    /// Notes the index of the instruction that did not succeed.
+    /// Adds the index of the failed instruction.
     pub(crate) fn at(mut self, index: usize) -> Self {
         if let Self::Abort(abort) = &mut self {
             // Programs have far fewer instructions.

@@ -1,24 +1,24 @@
-//! The memory that a state may take, and the steps of each patch.
+//! The memory limit of a state, and the step limit of each patch.
 
 use crate::abort::Reason;
 
-/// Bytes counted for an entry of a message or list: its place and its value. Two elements of 48
-/// bytes in upstream's tree, so that limits that suit programs there suit them here; an entry takes
-/// less here.
+/// The accounted bytes of an entry of a message or list: its slot and its value. Two elements of 48
+/// bytes in upstream's tree, so that limits for upstream's machine also suit this one, whose
+/// entries are smaller.
 pub(crate) const ENTRY: u64 = 96;
 
-/// Steps each patch may take for each entry of the state, so that programs may go through all of
-/// it.
+/// The steps allowed for each patch per entry of the state, so that programs can iterate over all
+/// of it.
 const STEPS_PER_ENTRY: u64 = 4;
 
-/// Memory and steps, each with its bound.
+/// Memory and steps, each with its limit.
 #[derive(Clone, Debug)]
 pub(crate) struct Account {
     used: u64,
     limit: u64,
-    /// Steps that are left to the patch.
+    /// The remaining steps of the patch.
     steps: u64,
-    /// Steps that all patches took.
+    /// The steps of all patches.
     taken: u64,
 }
 
@@ -32,12 +32,12 @@ impl Account {
         }
     }
 
-    /// Bytes counted now.
+    /// Returns the accounted bytes.
     pub(crate) fn used(&self) -> u64 {
         self.used
     }
 
-    /// Steps taken until now.
+    /// Returns the steps taken so far.
     pub(crate) fn taken(&self) -> u64 {
         self.taken
     }
@@ -55,12 +55,12 @@ impl Account {
         self.used = self.used.saturating_sub(bytes);
     }
 
-    /// Allows so many steps from now on, and some for each entry of the state.
+    /// Allows `steps` steps from now on, plus some for each entry of the state.
     pub(crate) fn allow(&mut self, steps: u64) {
         self.steps = steps.saturating_add(self.used / ENTRY * STEPS_PER_ENTRY);
     }
 
-    /// Allows the steps of an entry that was only bytes until now.
+    /// Allows the steps for a newly decoded entry of the state.
     pub(crate) fn allow_entry(&mut self) {
         self.steps = self.steps.saturating_add(STEPS_PER_ENTRY);
     }

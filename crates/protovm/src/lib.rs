@@ -1,19 +1,19 @@
-//! ProtoVM: folds packets that patch a large message into one state.
+//! ProtoVM: folds packets that patch a large message into its state.
 //!
-//! Some data sources describe a large object (a tree of windows, a table of resources) by one
-//! snapshot and small patches behind it. In a ring buffer the snapshot is overwritten first, and
-//! the patches that are left mean nothing. A data source of that kind brings a [`Program`]:
-//! instructions that say how a patch changes the state. Before a packet is overwritten, a [`Vm`]
-//! applies it, so that the state at the beginning of the remaining packets is always known; a
-//! reader begins with that state and applies the patches that are left.
+//! Some data sources describe a large object (a tree of windows, a table of resources) by a
+//! snapshot followed by small patches. In a ring buffer the snapshot is overwritten first, which
+//! makes the remaining patches useless. Such a data source provides a [`Program`]: instructions
+//! that apply a patch to the state. Before a packet is overwritten, a [`Vm`] applies it, so that
+//! the state before the remaining packets is always known. A reader starts with that state and
+//! applies the remaining patches.
 //!
-//! The machine knows nothing of the schema. It has a cursor in the patch, one in the state and 32
+//! The machine does not know the schema. It has a cursor in the patch, one in the state and 32
 //! registers, and instructions that move the cursors (`select`), load a number (`reg_load`), and
-//! write (`set`, `merge`, `del`). There are no jumps and no arithmetic, and loops only over the
-//! elements of fields.
+//! write (`set`, `merge`, `del`). There are no jumps and no arithmetic, and the only loops are over
+//! the elements of fields.
 //!
-//! Patches and programs may come from anyone: nothing panics. Programs are bounded in size and
-//! depth ([`ProgramError`]), the state by the limit given to [`Vm::new`], and each patch in the
+//! Patches and programs are not trusted: no input causes a panic. Programs are bounded in size and
+//! depth ([`ProgramError`]), the state by the limit given to [`Vm::new`], and each patch by its
 //! number of steps.
 //!
 //! ```

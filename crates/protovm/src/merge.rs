@@ -9,8 +9,8 @@ use crate::source::{Source, fields};
 use crate::tree::Node;
 
 impl Node {
-    /// Merges a message into this one: fields it has replace those of the same number, repeated
-    /// fields as a whole; all others stay. One level deep.
+    /// Merges a message into this one: its fields replace those of the same number, repeated fields
+    /// as a whole; all others stay. One level deep.
     pub(crate) fn merge(
         &mut self,
         message: &[u8],
@@ -25,7 +25,8 @@ impl Node {
         }
         account.step(message.len() as u64 / 64)?;
         let map = self.message(account)?;
-        // Fields that have a value of this merge already, to which more are added.
+        // Fields that already have a value from this merge, to which further values are
+        // appended.
         let mut begun = BTreeSet::new();
         for field in fields(message) {
             account.step(1)?;
@@ -65,10 +66,10 @@ impl Node {
         Ok(())
     }
 
-    /// Replaces the present value.
+    /// Replaces the current value.
     fn replace(&mut self, value: Source<'_>, account: &mut Account) -> Result<(), Reason> {
         let node = Self::of(value);
-        // Both exist for a moment.
+        // Both values exist for a moment.
         account.charge(node.cost())?;
         account.release(self.cost());
         *self = node;

@@ -1,4 +1,4 @@
-//! Programs, decoded.
+//! Decoding of programs.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use ferretto_proto::fields::{
 
 use crate::source::fields;
 
-/// Instructions a program may have, nested ones included.
+/// The largest number of instructions in a program, including nested ones.
 pub const MAX_INSTRUCTIONS: usize = 4096;
-/// Steps all paths of a program may have together.
+/// The largest number of steps in all paths of a program.
 pub const MAX_STEPS: usize = 16_384;
-/// Levels of instructions and steps of their paths inside each other.
+/// The largest nesting of instructions and steps of their paths.
 pub const MAX_DEPTH: usize = 128;
 
-/// Why a program is not run.
+/// The reason why a program is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProgramError {
@@ -23,7 +23,7 @@ pub enum ProgramError {
     TooManyInstructions,
     /// There are more than [`MAX_STEPS`].
     TooManySteps,
-    /// It is nested deeper than [`MAX_DEPTH`].
+    /// The program is nested deeper than [`MAX_DEPTH`].
     TooDeep,
 }
 
@@ -35,7 +35,7 @@ ferretto_wire::error_text! {
     }
 }
 
-/// A `VmProgram`, ready to be run. Copies share their memory.
+/// A decoded `VmProgram`. Clones share their memory.
 #[derive(Clone, Debug)]
 pub struct Program(Arc<Decoded>);
 
@@ -47,11 +47,11 @@ struct Decoded {
 }
 
 impl Program {
-    /// Decodes a `VmProgram`. Malformed parts are left out, as protobuf leaves out unknown fields:
-    /// that shows when the program is run.
+    /// Decodes a `VmProgram`. Malformed parts are ignored, like unknown fields in protobuf; they
+    /// show when the program is executed.
     ///
     /// # Errors
-    /// If it is larger than any real program.
+    /// Fails if the program exceeds a limit.
     pub fn parse(bytes: &[u8]) -> Result<Self, ProgramError> {
         let mut room = Room {
             instructions: MAX_INSTRUCTIONS,
@@ -65,7 +65,7 @@ impl Program {
         })))
     }
 
-    /// Returns the bytes it was decoded from.
+    /// Returns the encoded program.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0.bytes
     }
@@ -74,7 +74,7 @@ impl Program {
         &self.0.instructions
     }
 
-    /// Returns the number of instructions, nested ones included.
+    /// Returns the number of instructions, including nested ones.
     pub(crate) fn count(&self) -> usize {
         self.0.count
     }
@@ -87,12 +87,12 @@ pub(crate) struct Instruction {
     pub(crate) nested: Vec<Self>,
 }
 
-/// The treatment of an instruction that failed with an error.
+/// The behaviour after an error of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnError {
-    /// The next one is run.
+    /// Continue with the next instruction.
     Continue,
-    /// The list it is in fails, too.
+    /// Fail the list that contains the instruction.
     Fail,
     Abort,
 }
@@ -107,21 +107,21 @@ pub(crate) enum Operation {
     Unknown,
 }
 
-/// The way a message of the patch is merged.
+/// The options of a merge.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Merge {
-    /// Messages that were entered before are left alone.
+    /// Set to skip messages that were entered before.
     pub(crate) skip_messages: bool,
-    /// Empty values delete.
+    /// Set to delete fields whose new value is empty.
     pub(crate) empty_deletes: bool,
 }
 
-/// The cursor that is meant.
+/// The cursor that an instruction uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Patch,
     State,
-    /// Both, or none: only the state's moves, and there are no loops.
+    /// Both or none: only the cursor in the state moves, and loops are not possible.
     Other,
 }
 
@@ -142,7 +142,7 @@ pub(crate) enum Step {
         field: u32,
         index: u32,
     },
-    /// The element of the list `field` that has the register's value in its field `key`.
+    /// The element of the list `field` whose field `key` equals the register's value.
     Keyed {
         field: u32,
         key: u32,
@@ -151,7 +151,7 @@ pub(crate) enum Step {
     Invalid,
 }
 
-/// The instructions and steps that a program may still have.
+/// The remaining instructions and steps that a program may have.
 struct Room {
     instructions: usize,
     steps: usize,
@@ -193,8 +193,8 @@ impl Room {
         })
     }
 
-    /// The operation of an instruction. One may come with several, of which the first in this order
-    /// counts.
+    /// Returns the operation of an instruction. If there are several, the first in this order is
+    /// used.
     fn operation(&mut self, bytes: &[u8]) -> Result<Operation, ProgramError> {
         use vm_instruction::{DEL, MERGE, REG_LOAD, SELECT, SET};
         let of = |field| messages(bytes, field).last();
@@ -240,7 +240,7 @@ impl Room {
     }
 }
 
-/// The step that begins with a component, and whether the next one belongs to it.
+/// Returns the step that starts with a component, and true if it includes the next component.
 fn step(component: &[u8], next: Option<&[u8]>) -> (Step, bool) {
     use vm_op_select::path_component::{
         ARRAY_INDEX, FIELD_ID, IS_REPEATED, MAP_KEY_FIELD_ID, REGISTER_TO_MATCH,
@@ -277,7 +277,7 @@ fn side(cursor: Option<u64>) -> Side {
     }
 }
 
-/// Upstream's machine takes the low eight bits.
+/// Upstream's machine uses the low eight bits.
 fn register(id: u64) -> u8 {
     id as u8
 }

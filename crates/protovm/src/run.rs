@@ -1,4 +1,4 @@
-//! Running a program.
+//! Execution of a program.
 
 use crate::abort::{Reason, Stop};
 use crate::account::Account;
@@ -6,12 +6,12 @@ use crate::program::{Instruction, OnError, Operation, Select, Side, Step};
 use crate::source::{Source, fields};
 use crate::tree::Node;
 
-/// Registers there are.
+/// The number of registers.
 pub(crate) const REGISTERS: usize = 32;
 
 type Run = Result<(), Stop>;
 
-/// The parts that instructions work with besides the cursors.
+/// The state of a run apart from the cursors.
 pub(crate) struct Machine<'a> {
     pub(crate) registers: &'a mut [Option<u64>; REGISTERS],
     pub(crate) account: &'a mut Account,
@@ -20,11 +20,11 @@ pub(crate) struct Machine<'a> {
 /// The cursor in the state.
 pub(crate) struct Place<'a> {
     node: &'a mut Node,
-    /// Deleting it makes it empty; deleting another node removes it from its parent.
+    /// Set for the root: deletion makes it empty. Other nodes are removed from their parent.
     root: bool,
-    /// The innermost select has moved it.
+    /// Set if the innermost select has moved the cursor.
     moved: bool,
-    /// It was deleted; the instruction that selected it takes it out.
+    /// Set if the node was deleted; the instruction that selected it removes it.
     deleted: bool,
 }
 
@@ -45,7 +45,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// The selected part of the state.
+    /// Returns the selected part of the state.
     fn node(&mut self) -> Result<&mut Node, Reason> {
         if self.deleted {
             return Err(Reason::Deleted);
@@ -55,7 +55,7 @@ impl<'a> Place<'a> {
 }
 
 impl Machine<'_> {
-    /// Runs instructions one after the other.
+    /// Executes a list of instructions.
     pub(crate) fn list(
         &mut self,
         list: &[Instruction],
@@ -137,7 +137,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Runs instructions with one of the cursors moved.
+    /// Executes instructions with one of the cursors moved.
     fn select(
         &mut self,
         select: &Select,
@@ -158,7 +158,7 @@ impl Machine<'_> {
         self.in_state(select, &select.path, nested, patch, node)
     }
 
-    /// Goes along a path in the patch.
+    /// Follows a path in the patch.
     fn in_patch(
         &mut self,
         path: &[Step],
@@ -197,7 +197,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Goes along a path of at least one step in the state.
+    /// Follows a path of at least one step in the state.
     fn in_state(
         &mut self,
         select: &Select,
@@ -273,7 +273,8 @@ impl Machine<'_> {
         result
     }
 
-    /// Goes on at a place of the state: along the rest of the path, then with the instructions.
+    /// Continues at a node of the state: follows the rest of the path, then executes the
+    /// instructions.
     fn onward(
         &mut self,
         select: &Select,

@@ -22,7 +22,7 @@ impl Scalar {
     }
 }
 
-/// A position in the patch: a value of it.
+/// A position in the patch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source<'a> {
     Bytes(&'a [u8]),
@@ -40,13 +40,13 @@ impl<'a> From<Value<'a>> for Source<'a> {
     }
 }
 
-/// The fields of a message, up to the first malformed one.
+/// Returns the fields of a message, up to the first malformed one.
 pub(crate) fn fields(message: &[u8]) -> impl Iterator<Item = Field<'_>> {
     Fields::new(message).map_while(Result::ok)
 }
 
 impl<'a> Source<'a> {
-    /// The occurrence of this index of a field; an error if there is none.
+    /// Returns the occurrence of a field with this index; an error if there is none.
     pub(crate) fn enter(self, field: u32, index: u32, account: &mut Account) -> Result<Self, Stop> {
         let mut left = index;
         for (seen, found) in (1..).zip(fields(self.message()?)) {
@@ -59,12 +59,12 @@ impl<'a> Source<'a> {
             }
             left -= 1;
         }
-        // Scanning is quick; a quarter of a step for each field of the shortest kind.
+        // Scanning is fast: a quarter of a step for each field of the shortest kind.
         account.step(self.message()?.len() as u64 / 8)?;
         Err(Stop::Error)
     }
 
-    /// The bytes of a message, a string or the like.
+    /// Returns the bytes of a length-delimited value.
     pub(crate) fn message(self) -> Result<&'a [u8], Reason> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),

@@ -1,4 +1,4 @@
-//! The state: a message that is taken apart as far as programs have entered it.
+//! The state: a message that is decoded only as far as programs have entered it.
 
 use ferretto_wire::Encoder;
 
@@ -6,24 +6,24 @@ use crate::abort::Reason;
 use crate::account::{Account, ENTRY};
 use crate::source::{Scalar, Source, fields};
 
-/// A part of the state.
+/// A node of the state.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Node {
-    /// A place for something: does not appear in the message.
+    /// A created but unset node, which is not encoded.
     #[default]
     Empty,
     Scalar(Scalar),
-    /// A string, or a message nobody has entered yet.
+    /// A string, or a message that has not been entered yet.
     Bytes(Box<[u8]>),
-    /// By field number.
+    /// A message, by field number.
     Message(Map),
-    /// The elements of a repeated field by index. Those behind a deleted one keep theirs.
+    /// The elements of a repeated field by index. Elements after a deleted one keep their index.
     Indexed(Map),
-    /// The elements of a repeated field by the number in one of their fields.
+    /// The elements of a repeated field by the number in their key field.
     Keyed(Map),
 }
 
-/// Nodes in the order of their keys.
+/// Nodes sorted by key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Map(Vec<(u64, Node)>);
 
@@ -32,10 +32,10 @@ impl Map {
         self.0.len()
     }
 
-    /// The position of a key, or the one it belongs at.
+    /// Returns the position of a key, or the position where it can be inserted.
     pub(crate) fn find(&self, key: u64) -> Result<usize, usize> {
         match self.0.last() {
-            // Most come in order.
+            // Most keys are appended in order.
             Some((last, _)) if *last < key => Err(self.0.len()),
             _ => self.0.binary_search_by_key(&key, |(key, _)| *key),
         }
@@ -57,20 +57,20 @@ impl Map {
         node: Node,
         account: &mut Account,
     ) -> Result<(), Reason> {
-        // As many entries are moved in the time of a step.
+        // Moving this many entries takes one step.
         account.step((self.0.len() - position) as u64 / 32)?;
         account.charge(ENTRY + node.cost())?;
         self.0.insert(position, (key, node));
         Ok(())
     }
 
-    /// Inserts a new entry behind all others.
+    /// Appends a new entry.
     pub(crate) fn push(&mut self, node: Node, account: &mut Account) -> Result<(), Reason> {
         let key = self.0.len() as u64;
         match self.find(key) {
             Err(position) => self.insert(position, key, node, account),
-            // Behind a deleted element the number is taken: as with upstream, this one is then
-            // lost.
+            // The index after a deleted element can be in use. As in upstream, the new element
+            // is then lost.
             Ok(_) => Ok(()),
         }
     }
@@ -78,13 +78,13 @@ impl Map {
     pub(crate) fn remove(&mut self, position: usize, account: &mut Account) {
         let (_, node) = self.0.remove(position);
         account.release(ENTRY + node.cost());
-        // Memory that is not counted any more must not be kept.
+        // Memory that is no longer accounted must not be kept.
         if self.0.len() < self.0.capacity() / 4 {
             self.0.shrink_to(self.0.len() * 2);
         }
     }
 
-    /// The position of a key, whose node is made if need be.
+    /// Returns the position of a key. Creates its node if necessary.
     pub(crate) fn find_or_insert(
         &mut self,
         key: u64,
@@ -105,7 +105,7 @@ impl Map {
 }
 
 impl Node {
-    /// Bytes counted for its content.
+    /// Returns the accounted bytes of the content.
     pub(crate) fn cost(&self) -> u64 {
         match self {
             Self::Empty | Self::Scalar(_) => 0,
@@ -125,7 +125,7 @@ impl Node {
         account.release(std::mem::take(self).cost());
     }
 
-    /// Writes a value of the patch over this one.
+    /// Replaces the node by a value of the patch.
     pub(crate) fn set(&mut self, value: Source<'_>, account: &mut Account) -> Result<(), Reason> {
         let fits = match value {
             Source::Scalar(_) => matches!(self, Self::Empty | Self::Scalar(_)),
@@ -136,7 +136,7 @@ impl Node {
         }
         if let Source::Bytes(bytes) = value {
             account.step(bytes.len() as u64 / 64)?;
-            // Both exist for a moment.
+            // Both values exist for a moment.
             account.charge(bytes.len() as u64)?;
         }
         account.release(self.cost());
@@ -144,13 +144,13 @@ impl Node {
         Ok(())
     }
 
-    /// Takes a message apart, one level deep. A malformed part is lost, with all behind it.
+    /// Decodes a message one level deep. A malformed field is dropped, with all following ones.
     pub(crate) fn message(&mut self, account: &mut Account) -> Result<&mut Map, Reason> {
         match self {
             Self::Empty => *self = Self::Message(Map::default()),
             Self::Bytes(bytes) => {
                 let used = account.used();
-                match take_apart(bytes, account) {
+                match decode_fields(bytes, account) {
                     Ok(map) => {
                         account.release(bytes.len() as u64);
                         *self = Self::Message(map);
@@ -170,7 +170,7 @@ impl Node {
         }
     }
 
-    /// Makes a repeated field one whose elements have indices. A single value is a list of one.
+    /// Converts a repeated field to a list with indices. A single value becomes a list of one.
     pub(crate) fn indexed(&mut self, account: &mut Account) -> Result<&mut Map, Reason> {
         match self {
             Self::Keyed(_) => return Err(Reason::KeyedList),
@@ -187,8 +187,8 @@ impl Node {
         }
     }
 
-    /// Makes a repeated field one whose elements are found by the number in their field `key`. Of
-    /// several with the same number the first stays.
+    /// Converts a repeated field to a list with keys, the numbers in the field `key` of the
+    /// elements. Of elements with the same key the first stays.
     pub(crate) fn keyed(&mut self, key: u32, account: &mut Account) -> Result<&mut Map, Reason> {
         match self {
             Self::Keyed(_) => {}
@@ -217,7 +217,7 @@ impl Node {
                         return Err(reason);
                     }
                 };
-                // Equal ones keep their order.
+                // A stable sort keeps the order of equal keys.
                 keyed.sort_by_key(|(number, _)| *number);
                 keyed.dedup_by(|next, first| {
                     let again = next.0 == first.0;
@@ -235,7 +235,7 @@ impl Node {
         }
     }
 
-    /// The number in a field of a message.
+    /// Returns the number in a field of a message.
     fn number(&self, field: u32) -> Result<u64, Reason> {
         let found = match self {
             Self::Bytes(bytes) => fields(bytes)
@@ -281,8 +281,8 @@ impl Node {
     }
 }
 
-/// Returns the fields of a message. The cost is not given back if it fails.
-fn take_apart(message: &[u8], account: &mut Account) -> Result<Map, Reason> {
+/// Decodes the fields of a message. On failure, the cost is not refunded.
+fn decode_fields(message: &[u8], account: &mut Account) -> Result<Map, Reason> {
     let mut map = Map::default();
     for field in fields(message) {
         account.allow_entry();

@@ -1,4 +1,4 @@
-//! The machine with its state.
+//! The virtual machine and its state.
 
 use ferretto_wire::encode;
 
@@ -9,29 +9,29 @@ use crate::run::{Machine, Place, REGISTERS};
 use crate::source::Source;
 use crate::tree::Node;
 
-/// The largest limit of a state: more does not fit a packet of a trace.
+/// The largest limit of a state: a larger state does not fit into a packet of a trace.
 pub const MAX_STATE: u64 = 255 << 20;
 
-/// Steps each patch may take, however small it is ...
+/// The steps allowed for each patch, whatever its size ...
 const STEPS: u64 = 1024;
-/// ... and for each instruction of the program ...
+/// ... plus the steps for each instruction of the program ...
 const STEPS_PER_INSTRUCTION: u64 = 4;
-/// ... and for each byte of the patch.
+/// ... plus the steps for each byte of the patch.
 const STEPS_PER_BYTE: u64 = 64;
 
 /// The result of a patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is in the state now.
+    /// The patch has been applied to the state.
     Applied,
-    /// It is not for this program. Writes before that was found stay.
+    /// The patch is not for this program. Its writes so far stay.
     Rejected,
-    /// It contradicts the program, or the state would become too large. Writes before that was
-    /// found stay.
+    /// The patch contradicts the program, or the state would become too large. Its writes so far
+    /// stay.
     Aborted(Box<Abort>),
 }
 
-/// A program with the state it has made.
+/// A program with its state.
 #[derive(Clone, Debug)]
 pub struct Vm {
     program: Program,
@@ -41,8 +41,8 @@ pub struct Vm {
 }
 
 impl Vm {
-    /// Makes a machine whose state is empty, and may take `limit` bytes: its content, and 96 bytes
-    /// for each field. More than [`MAX_STATE`] is that.
+    /// Creates a machine with an empty state of at most `limit` bytes: its content, and 96 bytes
+    /// for each field. The limit is at most [`MAX_STATE`].
     pub fn new(program: Program, limit: u64) -> Self {
         Self {
             program,
@@ -52,7 +52,7 @@ impl Vm {
         }
     }
 
-    /// Makes a machine that goes on from the state of another. A state larger than the limit is
+    /// Creates a machine that continues from the state of another. A state larger than the limit is
     /// ignored.
     pub fn with_state(program: Program, limit: u64, state: &[u8]) -> Self {
         let mut vm = Self::new(program, limit);
@@ -86,18 +86,17 @@ impl Vm {
         &self.program
     }
 
-    /// Returns the state, encoded: fields in the order of their numbers, elements in that of their
-    /// indices or keys.
+    /// Returns the encoded state: fields ordered by number, elements by index or key.
     pub fn state(&self) -> Vec<u8> {
         encode(|message| self.root.encode(message))
     }
 
-    /// Returns the number of steps that all patches took until now: a measure of work.
+    /// Returns the number of steps of all patches so far: a measure of work.
     pub fn steps_taken(&self) -> u64 {
         self.account.taken()
     }
 
-    /// Returns the bytes of memory counted: the program, and the used part of the limit.
+    /// Returns the number of accounted bytes: the program, and the used part of the limit.
     pub fn memory_usage(&self) -> u64 {
         self.program.as_bytes().len() as u64 + self.account.used()
     }

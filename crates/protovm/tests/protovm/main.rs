@@ -1,4 +1,4 @@
-//! The machine's rules, one by one. Numbers are those of `docs/rules/protovm.md`.
+//! Tests of the machine's rules. The numbers are those of `docs/rules/protovm.md`.
 
 mod data;
 mod machine;

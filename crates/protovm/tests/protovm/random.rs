@@ -1,4 +1,4 @@
-//! Programs and patches nobody has written.
+//! Tests with random programs and patches.
 
 use ferretto_protovm::{Outcome, Program, Vm};
 use proptest::prelude::*;
@@ -59,7 +59,7 @@ fn message() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Returns true if the state is within its bounds, as counted and as encoded.
+/// Checks that the state is within its limits, as accounted and as encoded.
 fn holds(vm: &Vm) {
     let program = vm.program().as_bytes().len() as u64;
     assert!(vm.memory_usage() <= LIMIT + program);

@@ -1,4 +1,4 @@
-//! Programs, written down.
+//! Builders of programs and messages.
 
 use ferretto_protovm::{Outcome, Program, Reason, Vm};
 use ferretto_wire::{Encoder, encode};
@@ -37,18 +37,18 @@ impl Instruction {
         }
     }
 
-    /// With instructions that are run after it.
+    /// Adds instructions to be executed after this one.
     pub(crate) fn with(mut self, nested: &[Self]) -> Self {
         self.nested = nested.to_vec();
         self
     }
 
-    /// The next one is run if this one fails.
+    /// Continues after an error of this instruction.
     pub(crate) fn skip(self) -> Self {
         self.level(1)
     }
 
-    /// Must not fail.
+    /// Aborts on an error of this instruction.
     pub(crate) fn strict(self) -> Self {
         self.level(3)
     }
@@ -69,7 +69,7 @@ impl Instruction {
     }
 }
 
-/// An instruction without an operation.
+/// Returns an instruction without an operation.
 pub(crate) fn nothing() -> Instruction {
     Instruction {
         operation: Vec::new(),
@@ -175,12 +175,12 @@ pub(crate) fn program(instructions: &[Instruction]) -> Program {
     Program::parse(&program_bytes(instructions)).unwrap()
 }
 
-/// A machine with room enough.
+/// Creates a machine with enough memory.
 pub(crate) fn vm(instructions: &[Instruction]) -> Vm {
     Vm::new(program(instructions), 1 << 20)
 }
 
-/// A machine that goes on from this state.
+/// Creates a machine that continues from this state.
 pub(crate) fn vm_with(instructions: &[Instruction], state: &[u8]) -> Vm {
     Vm::with_state(program(instructions), 1 << 20, state)
 }
@@ -194,12 +194,12 @@ pub(crate) fn aborted(outcome: Outcome) -> Reason {
     }
 }
 
-/// Messages of numbers and messages.
+/// Encodes a message.
 pub(crate) fn msg(write: impl FnOnce(&mut Encoder<'_, Vec<u8>>)) -> Vec<u8> {
     encode(write)
 }
 
-/// A message of number fields.
+/// Encodes a message of number fields.
 pub(crate) fn nums(fields: &[(u32, u64)]) -> Vec<u8> {
     encode(|out| {
         fields
@@ -208,12 +208,12 @@ pub(crate) fn nums(fields: &[(u32, u64)]) -> Vec<u8> {
     })
 }
 
-/// A message of one field that is a message.
+/// Encodes a message with one message field.
 pub(crate) fn inside(field: u32, message: &[u8]) -> Vec<u8> {
     encode(|out| out.bytes(field, message))
 }
 
-/// Some messages one behind the other.
+/// Concatenates messages.
 pub(crate) fn all(messages: &[Vec<u8>]) -> Vec<u8> {
     messages.concat()
 }
