@@ -1,12 +1,12 @@
-//! Text of messages and for people.
+//! Text formats of messages, and safe output on terminals.
 //!
 //! - [`schema`]: the descriptors of all messages, as tables.
 //! - [`print`]: messages as protobuf text format.
-//! - [`config`]: trace configs in text format, with diagnostics that name the place and the nearest
-//!   name.
-//! - [`terminal`]: text of others on a terminal.
+//! - [`config`]: trace configs in text format, with diagnostics that give the position and the
+//!   nearest name.
+//! - [`terminal`]: output of untrusted text on a terminal.
 //!
-//! All input is treated as hostile.
+//! All input is untrusted.
 #![forbid(unsafe_code)]
 
 pub mod config;

@@ -1,7 +1,7 @@
-//! The schema as tables, for code that is driven by descriptors.
+//! The schema as tables, for descriptor-driven code.
 //!
-//! Parsed straight from an encoded `FileDescriptorSet`, from which all names are borrowed. It holds
-//! only the parts that text printing and parsing need: no options except `packed`, no defaults, no
+//! Parsed from an encoded `FileDescriptorSet`, from which all names are borrowed. Contains only the
+//! parts that printing and parsing of text need: no options except `packed`, no defaults, no
 //! services.
 
 use std::collections::HashMap;
@@ -9,11 +9,11 @@ use std::sync::OnceLock;
 
 use ferretto_wire::{DecodeError, Field, Fields};
 
-/// Why a descriptor set was refused.
+/// The reason why a descriptor set is rejected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaError {
-    /// It is not well-formed protobuf.
+    /// The bytes are malformed.
     #[error("the descriptor set is malformed: {0}")]
     Malformed(#[from] DecodeError),
     /// Messages are nested too deeply.
@@ -34,14 +34,14 @@ pub enum SchemaError {
     },
 }
 
-/// The depth to which messages may be declared inside each other.
+/// The maximum nesting of message declarations.
 const MAX_DEPTH: usize = 32;
 
-/// Names a message of one [`Schema`].
+/// The id of a message in a [`Schema`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MessageId(u32);
 
-/// Names an enum of one [`Schema`].
+/// The id of an enum in a [`Schema`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EnumId(u32);
 
@@ -58,10 +58,9 @@ pub struct Schema<'a> {
 pub struct MessageType<'a> {
     /// The name without its package or parent, such as `BufferConfig`.
     pub name: &'a str,
-    /// The name with package and parents, such as
-    /// `perfetto.protos.TraceConfig.BufferConfig`.
+    /// The full name, such as `perfetto.protos.TraceConfig.BufferConfig`.
     pub full_name: String,
-    /// By number, ascending.
+    /// The fields, sorted by number.
     fields: Vec<FieldType<'a>>,
 }
 
@@ -74,11 +73,11 @@ pub struct FieldType<'a> {
     pub number: u32,
     /// The type.
     pub kind: Kind,
-    /// True if there may be many.
+    /// True for repeated fields.
     pub repeated: bool,
-    /// True if many numbers are written as one byte string.
+    /// True for packed fields.
     pub packed: bool,
-    /// The oneof of the message it belongs to, if any.
+    /// The oneof that the field belongs to, if any.
     pub oneof: Option<u32>,
 }
 
@@ -115,7 +114,7 @@ pub struct EnumType<'a> {
 }
 
 impl Schema<'static> {
-    /// The schema of Perfetto, as embedded in this program. Parsed on first use.
+    /// Returns the embedded schema of Perfetto. It is parsed on first use.
     pub fn perfetto() -> &'static Self {
         static SCHEMA: OnceLock<Schema<'static>> = OnceLock::new();
         SCHEMA.get_or_init(|| {
@@ -125,12 +124,12 @@ impl Schema<'static> {
 }
 
 impl<'a> Schema<'a> {
-    /// Reads an encoded `google.protobuf.FileDescriptorSet` that holds every
-    /// file it refers to, in any order.
+    /// Parses an encoded `google.protobuf.FileDescriptorSet` that contains every file it refers to,
+    /// in any order.
     ///
     /// # Errors
     ///
-    /// If the bytes are malformed, or refer to types that they do not hold.
+    /// Fails if the bytes are malformed, or refer to types that they do not contain.
     pub fn parse(file_descriptor_set: &'a [u8]) -> Result<Self, SchemaError> {
         let mut builder = Builder::default();
         for file in Fields::new(file_descriptor_set) {
@@ -139,29 +138,29 @@ impl<'a> Schema<'a> {
         builder.finish()
     }
 
-    /// The message with this full name, such as `perfetto.protos.TracePacket`.
+    /// Returns the message with this full name, such as `perfetto.protos.TracePacket`.
     pub fn message_named(&self, full_name: &str) -> Option<MessageId> {
         self.by_name.get(full_name).copied()
     }
 
-    /// The message type. The id must come from this schema.
+    /// Returns the message type. The id must come from this schema.
     pub fn message(&self, id: MessageId) -> &MessageType<'a> {
         &self.messages[id.0 as usize]
     }
 
-    /// The enum type. The id must come from this schema.
+    /// Returns the enum type. The id must come from this schema.
     pub fn enumeration(&self, id: EnumId) -> &EnumType<'a> {
         &self.enums[id.0 as usize]
     }
 }
 
 impl<'a> MessageType<'a> {
-    /// Its fields, by number.
+    /// Returns the fields, sorted by number.
     pub fn fields(&self) -> &[FieldType<'a>] {
         &self.fields
     }
 
-    /// The field with this number.
+    /// Returns the field with this number.
     pub fn field(&self, number: u32) -> Option<&FieldType<'a>> {
         let at = self
             .fields
@@ -169,14 +168,14 @@ impl<'a> MessageType<'a> {
         at.ok().map(|at| &self.fields[at])
     }
 
-    /// The field with this name.
+    /// Returns the field with this name.
     pub fn field_named(&self, name: &str) -> Option<&FieldType<'a>> {
         self.fields.iter().find(|field| field.name == name)
     }
 }
 
 impl<'a> EnumType<'a> {
-    /// The first name of this number.
+    /// Returns the first name with this number.
     pub fn name_of(&self, number: i32) -> Option<&'a str> {
         self.values
             .iter()
@@ -184,7 +183,7 @@ impl<'a> EnumType<'a> {
             .map(|(name, _)| *name)
     }
 
-    /// The number of this name.
+    /// Returns the number with this name.
     pub fn number_of(&self, name: &str) -> Option<i32> {
         self.values
             .iter()
@@ -193,7 +192,7 @@ impl<'a> EnumType<'a> {
     }
 }
 
-/// A field whose type is still a number and a name.
+/// A field whose type is not resolved yet.
 struct RawField<'a> {
     field: FieldType<'a>,
     type_number: u64,
@@ -240,7 +239,7 @@ fn text<'a>(field: &Field<'a>) -> Result<&'a str, SchemaError> {
     std::str::from_utf8(bytes(field)).map_err(|_| SchemaError::Name)
 }
 
-/// The first string with this number.
+/// Returns the first string field with this number.
 fn name_in(message: &[u8], number: u32) -> Result<&str, SchemaError> {
     Fields::find(number, message).map_or(Ok(""), |field| text(&field))
 }
@@ -322,7 +321,7 @@ impl<'a> Builder<'a> {
         for (mut message, raw_fields) in self.messages {
             message.fields.reserve_exact(raw_fields.len());
             for mut raw in raw_fields {
-                // Full names have a leading dot there.
+                // // Full names have a leading dot in descriptors.
                 let type_name = raw.type_name.trim_start_matches('.');
                 let known = kind(
                     raw.type_number,
@@ -380,7 +379,7 @@ fn raw_field(message: &[u8]) -> Result<RawField<'_>, SchemaError> {
     })
 }
 
-/// The type for a `FieldDescriptorProto.Type`.
+/// Returns the type for a `FieldDescriptorProto.Type`.
 fn kind(
     type_number: u64,
     type_name: &str,

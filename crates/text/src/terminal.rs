@@ -1,12 +1,12 @@
-//! Text of others on a terminal.
+//! Output of untrusted text on a terminal.
 
 use std::borrow::Cow;
 
-/// Text that cannot control the terminal, nor break the line it stands in.
+/// Makes a text safe to print within a line of a terminal.
 ///
-/// Programs choose the names of processes, threads, functions, data sources and the like freely.
-/// Characters that move the cursor, begin a line, change colours or turn the direction of writing
-/// become `?`. To be used for each name, before it is cut or padded.
+/// Programs choose the names of their processes, threads, functions and data sources. Characters
+/// that move the cursor, start a line, change colours or the direction of writing become `?`. Must
+/// be applied to each name before it is truncated or padded.
 pub fn shown(text: &str) -> Cow<'_, str> {
     if !text.contains(controls) {
         return Cow::Borrowed(text);
@@ -15,7 +15,7 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     Cow::Owned(replaced.collect())
 }
 
-/// The same for a text of several lines, indented or not.
+/// Like [`shown`], for a text of several lines, which may be indented.
 pub fn shown_lines(text: &str) -> String {
     let keep = |c: char| matches!(c, '\n' | '\t') || !controls(c);
     text.chars()
@@ -23,12 +23,12 @@ pub fn shown_lines(text: &str) -> String {
         .collect()
 }
 
-/// The same for bytes, which need not be UTF-8.
+/// Like [`shown`], for bytes, which need not be UTF-8.
 pub fn shown_bytes(bytes: &[u8]) -> String {
     shown(&String::from_utf8_lossy(bytes)).into_owned()
 }
 
-/// Returns true if the character does something instead of being seen.
+/// Returns true if the character controls the terminal instead of being visible.
 pub fn controls(c: char) -> bool {
     let separates_lines = matches!(c, '\u{2028}' | '\u{2029}');
     let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_of_a_name_reaches_the_terminal_as_a_command() {
+    fn names_cannot_control_the_terminal() {
         assert_eq!(
             shown("plain ünï 漢字 <T as X>::f()"),
             "plain ünï 漢字 <T as X>::f()"

@@ -1,4 +1,4 @@
-//! Messages printed as text format.
+//! Tests of printing messages in text format.
 
 use std::io;
 
@@ -215,7 +215,7 @@ fn strings_keep_letters_and_escape_the_rest() {
 }
 
 #[test]
-fn malformed_bytes_become_a_comment_behind_the_good_fields() {
+fn malformed_bytes_become_a_comment_after_the_valid_fields() {
     let mut source = encode(|source| source.string(fields::data_source_config::NAME, "x"));
     source.extend_from_slice(&[0x12, 0x50, 1]);
     let bytes = encode(|config| {
@@ -260,7 +260,7 @@ fn unknown_names_have_no_text() {
     assert!(message_to_text("perfetto.protos.Nothing", &[]).is_none());
 }
 
-/// Takes nothing.
+/// A writer without space.
 struct Full;
 
 impl io::Write for Full {

@@ -1,4 +1,4 @@
-//! Errors and warnings with the place they are about.
+//! Errors and warnings with their positions.
 
 use std::fmt;
 
@@ -6,39 +6,39 @@ use ferretto_proto::DecodeError;
 
 use crate::terminal;
 
-/// Only so many errors are shown; later ones tend to follow from them.
+/// The largest number of errors shown; later ones tend to be consequences.
 const MAX_SHOWN: usize = 10;
 
-/// Longer lines are shown in part.
+/// The length of lines, in characters, above which only a part is shown.
 const MAX_COLUMN: usize = 160;
 
-/// Longer words of a text, names and values, are repeated in part.
+/// The length of words above which they are truncated.
 const MAX_WORD: usize = 100;
 
-/// Longer messages end here, in bytes.
+/// The length of messages, in bytes, above which they are truncated.
 const MAX_MESSAGE: usize = 1000;
 
-/// A remark about a place in a text.
+/// A message about a position in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// The name of the text.
     pub name: String,
-    /// Line, from 1.
+    /// The line, from 1.
     pub line: usize,
-    /// Column in characters, from 1.
+    /// The column in characters, from 1.
     pub column: usize,
-    /// The sentence.
+    /// The message.
     pub message: String,
-    /// The line of the text, or the part of it around the place.
+    /// The line of the text, or the part of it around the position.
     source: String,
-    /// Characters of the line before that part.
+    /// The number of characters of the line before that part.
     skipped: usize,
-    /// The number of characters of the line it is about.
+    /// The number of characters that the message is about.
     width: usize,
 }
 
 impl Diagnostic {
-    /// About the bytes `start..end` of `text`.
+    /// Creates a diagnostic about the bytes `start..end` of `text`.
     pub(super) fn new(name: &str, text: &[u8], start: usize, end: usize, message: String) -> Self {
         let start = start.min(text.len());
         let before = &text[..start];
@@ -51,7 +51,7 @@ impl Diagnostic {
             .position(|b| *b == b'\n')
             .map_or(text.len(), |n| start + n);
         let end = end.clamp(start, line_end);
-        // Of a very long line no more is kept than can be shown; a character has at most four
+        // Only as much of a very long line is kept as can be shown; a character has at most four
         // bytes.
         let shown_start = boundary(text, line_start.max(start.saturating_sub(4 * MAX_COLUMN)));
         let shown_end = line_end.min(start.saturating_add(4 * MAX_COLUMN));
@@ -69,13 +69,13 @@ impl Diagnostic {
     }
 }
 
-/// Returns the place where the next character begins.
+/// Returns the position of the next character boundary.
 fn boundary(text: &[u8], at: usize) -> usize {
     let rest = text[at..].iter();
     at + rest.take_while(|byte| **byte & 0xc0 == 0x80).count()
 }
 
-/// A message without the ends of words that are too long, and without its own.
+/// Truncates long words of a message, and the message itself.
 fn shortened(message: &str) -> String {
     let mut shortened = String::new();
     for word in message.split_inclusive(' ') {
@@ -100,7 +100,7 @@ fn shortened(message: &str) -> String {
 }
 
 fn characters(bytes: &[u8]) -> usize {
-    // Without decoding them, as this may be the whole of a long line.
+    // Without decoding, since this may be the whole of a long line.
     bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
 }
 
@@ -121,7 +121,7 @@ impl fmt::Display for Diagnostic {
             c => c,
         };
         let source: String = self.source.chars().map(shown).collect();
-        // Of a very long line, the part around the place.
+        // Of a very long line, the part around the position.
         let before = self.column - 1 - self.skipped;
         let from = if before > MAX_COLUMN {
             before - MAX_COLUMN / 2
@@ -129,23 +129,23 @@ impl fmt::Display for Diagnostic {
             0
         };
         let line: String = source.chars().skip(from).take(MAX_COLUMN).collect();
-        // The same tabs keep the marker below its place.
+        // Tabs are repeated, so that the marker is below its position.
         let blank = |c: char| if c == '\t' { c } else { ' ' };
         let indent: String = line.chars().take(before - from).map(blank).collect();
         write!(f, "  {line}\n  {indent}^{}", "~".repeat(self.width - 1))
     }
 }
 
-/// Why something is not a config.
+/// The reason why a text is not a config.
 #[derive(Debug)]
 pub enum ConfigError {
-    /// The text is wrong in these places: at least one, in the order of the text.
+    /// Errors in the text: at least one, in the order of the text.
     Text(Vec<Diagnostic>),
-    /// It is no text, and not an encoded config either.
+    /// The bytes are neither text nor an encoded config.
     Binary {
         /// The name of the config.
         name: String,
-        /// The fault of its encoding.
+        /// The decoding error.
         error: DecodeError,
     },
 }

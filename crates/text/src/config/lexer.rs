@@ -1,6 +1,6 @@
-//! Text into tokens.
+//! Splitting of text into tokens.
 
-/// A token and the bytes it stands for.
+/// A token and its range of bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Token<'a> {
     pub(super) kind: Kind<'a>,
@@ -10,18 +10,18 @@ pub(super) struct Token<'a> {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kind<'a> {
-    /// Letters, digits and underscores, not beginning with a digit.
+    /// Letters, digits and underscores that do not start with a digit.
     Word(&'a str),
-    /// A word that begins with a digit or a point, whether it is a number or not.
+    /// A word that starts with a digit or a point, whether it is a valid number or not.
     Number(&'a str),
-    /// One string literal, without quotes and escapes.
+    /// A string literal, without quotes and with escapes resolved.
     Literal(Vec<u8>),
     /// Any other character.
     Mark(u8),
     End,
 }
 
-/// The text is not made of tokens.
+/// The text cannot be split into tokens.
 #[derive(Debug)]
 pub(super) struct LexError {
     pub(super) start: usize,
@@ -101,7 +101,7 @@ impl<'a> Lexer<'a> {
         })
     }
 
-    /// ASCII bytes while `belongs`.
+    /// Takes ASCII bytes while `belongs` returns true.
     fn run(&mut self, belongs: impl Fn(u8) -> bool) -> &'a str {
         let start = self.at;
         while self.peek().is_some_and(&belongs) {
@@ -110,7 +110,7 @@ impl<'a> Lexer<'a> {
         std::str::from_utf8(&self.text[start..self.at]).unwrap_or_default()
     }
 
-    /// Everything up to the next blank or mark, with the sign of an exponent.
+    /// Takes everything up to the next blank or mark, including the sign of an exponent.
     fn number(&mut self) -> &'a str {
         let start = self.at;
         self.run(|b| is_word(b) || b == b'.');
@@ -185,7 +185,7 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// One to `most` digits.
+    /// Parses one to `most` digits.
     fn digits(&mut self, start: usize, radix: u32, most: usize) -> Result<u32, LexError> {
         let mut number = 0;
         let mut count = 0;

@@ -1,16 +1,15 @@
 //! Trace configs in protobuf text format.
 //!
-//! [`read`] takes the whole text format language, and beyond it everything
-//! that upstream's own reader takes, with the same result:
+//! [`read`] accepts the whole text format language, and also everything else that upstream's parser
+//! accepts, with the same result:
 //!
 //! * a field name may be followed by no colon or by two;
 //! * strings may span lines;
 //! * `010` is ten: integers have no octal form;
-//! * a decimal fraction for an integer field loses its fraction, and a number
-//!   that is too large for its field is cut to the field's width. Both are
-//!   told in [`Parsed::warnings`].
+//! * a decimal fraction for an integer field is truncated, and a number that is too large for its
+//!   field is cut to the field's width. Both cause [`Parsed::warnings`].
 //!
-//! Text that upstream refuses but the language has is taken too: lists, `<>`,
+//! Texts that upstream rejects although the language allows them are accepted, too: lists, `<>`,
 //! single quotes, hexadecimal, enum numbers, short octal escapes, `key{`.
 //!
 //! The reverse is [`crate::print::message_to_text`].
@@ -28,25 +27,25 @@ use ferretto_proto::{Message, TraceConfig};
 
 pub use diagnostic::{ConfigError, Diagnostic};
 
-/// The message that a config is.
+/// The message type of configs.
 const ROOT: &str = "perfetto.protos.TraceConfig";
 
-/// The treatment of fields unknown to the schema.
+/// The handling of fields unknown to the schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unknown {
     /// Unknown fields, extensions and enum values are errors.
     #[default]
     Refuse,
-    /// They are left out, as `--txt-lossy` wants it.
+    /// Unknown parts are dropped, as with `--txt-lossy`.
     Drop,
 }
 
-/// A config that was understood.
+/// A parsed config.
 #[derive(Debug)]
 pub struct Parsed {
-    /// The encoded message, a `TraceConfig` as a rule.
+    /// The encoded message, usually a `TraceConfig`.
     pub bytes: Vec<u8>,
-    /// Parts that are probably not meant.
+    /// Warnings about parts that are probably not intended.
     pub warnings: Vec<Diagnostic>,
 }
 
@@ -54,20 +53,18 @@ pub struct Parsed {
 ///
 /// # Errors
 ///
-/// All that is wrong with the text, or the first thing after which the rest
-/// cannot be understood.
+/// All errors in the text, or those up to the point where parsing cannot continue.
 pub fn read(name: &str, text: &[u8], unknown: Unknown) -> Result<Parsed, ConfigError> {
     let config = read_message(ROOT, name, text, unknown);
     config.expect("the embedded schema has configs")
 }
 
-/// Parses any message of the schema, such as `perfetto.protos.Trace`; `None` if it has none of that
-/// full name. `name` is the text's name in diagnostics.
+/// Parses any message of the schema, such as `perfetto.protos.Trace`; `None` if the schema does not
+/// have it. `name` is the text's name in diagnostics.
 ///
 /// # Errors
 ///
-/// All that is wrong with the text, or the first thing after which the rest
-/// cannot be understood.
+/// All errors in the text, or those up to the point where parsing cannot continue.
 pub fn read_message(
     message: &str,
     name: &str,
@@ -79,12 +76,11 @@ pub fn read_message(
     Some(parser::parse(schema, root, name, text, unknown))
 }
 
-/// Takes a config in either form: text if it parses as text, binary if it
-/// can be nothing else.
+/// Parses a config in either form: text if it parses as text, binary if it can only be that.
 ///
 /// # Errors
 ///
-/// Those of the form that the bytes look like.
+/// The errors of the form that the bytes look like.
 pub fn load(name: &str, bytes: &[u8], unknown: Unknown) -> Result<Parsed, ConfigError> {
     let as_text = read(name, bytes, unknown);
     if as_text.is_ok() || looks_like_text(bytes) {
@@ -102,8 +98,8 @@ pub fn load(name: &str, bytes: &[u8], unknown: Unknown) -> Result<Parsed, Config
     }
 }
 
-/// Returns true if there are no control characters but blank ones: a binary config
-/// has some in its first bytes.
+/// Returns true if there are no control characters except white space: a binary config has some in
+/// its first bytes.
 fn looks_like_text(bytes: &[u8]) -> bool {
     bytes
         .iter()

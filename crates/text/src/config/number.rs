@@ -6,20 +6,20 @@ use crate::schema::Kind;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Number {
     Integer(u64),
-    /// Has a point: the value, and the digits before the point.
+    /// A number with a decimal point: the value, and the digits before the point.
     Fraction(f64, Option<u64>),
-    /// Has an exponent or a suffix.
+    /// A number with an exponent or a suffix.
     Float(f64),
 }
 
-/// The bits for the wire, and the loss of precision.
+/// The encoded bits, and a warning about lost precision.
 #[derive(Debug, PartialEq)]
 pub(super) struct Fitted {
     pub(super) bits: u64,
     pub(super) warning: Option<String>,
 }
 
-/// Reads a number token; `None` if it is none.
+/// Parses a number token; `None` if it is not a number.
 pub(super) fn read(token: &str) -> Option<Number> {
     if let Some(digits) = token
         .strip_prefix("0x")
@@ -46,7 +46,7 @@ pub(super) fn read(token: &str) -> Option<Number> {
     Some(Number::Float(value))
 }
 
-/// The bits of a number in a floating-point field.
+/// Converts a number to the bits of a floating-point field.
 pub(super) fn float_bits(kind: Kind, number: Number, negative: bool) -> u64 {
     let size = match number {
         Number::Integer(value) => value as f64,
@@ -63,8 +63,8 @@ pub(super) fn float_value_bits(kind: Kind, value: f64) -> u64 {
     }
 }
 
-/// The bits of a number in an integer field, cut to its width as upstream
-/// does; `None` if it is no integer at all.
+/// Converts a number to the bits of an integer field, truncated to its width as in upstream; `None`
+/// if it is not an integer.
 pub(super) fn integer_bits(kind: Kind, number: Number, negative: bool) -> Option<Fitted> {
     let (size, fraction) = match number {
         Number::Integer(value) => (value, false),

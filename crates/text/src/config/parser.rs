@@ -1,4 +1,4 @@
-//! Tokens into an encoded message.
+//! Parsing of tokens to an encoded message.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,13 +10,13 @@ use super::lexer::{Kind as Lexeme, LexError, Lexer, Token};
 use super::number::{self, Number};
 use super::{Parsed, Unknown, suggest};
 
-/// Deeper texts are refused; protobuf's own limit.
+/// The maximum nesting, as in protobuf.
 const MAX_DEPTH: usize = 100;
 
-/// Later errors are not even collected.
+/// The maximum number of collected errors.
 const MAX_ERRORS: usize = 100;
 
-/// Nothing after this place can be understood; the error is recorded.
+/// Parsing cannot continue; the error has been recorded.
 struct Stop;
 
 type Step<T> = Result<T, Stop>;
@@ -28,7 +28,7 @@ struct Parser<'a> {
     text: &'a [u8],
     unknown: Unknown,
     lexer: Lexer<'a>,
-    /// The next token.
+    /// The current token.
     token: Token<'a>,
     depth: usize,
     errors: Vec<Diagnostic>,
@@ -59,7 +59,7 @@ pub(super) fn parse(
         warnings: Vec::new(),
     };
     let mut bytes = Vec::new();
-    // After a stop the error is in the list.
+    // After a stop, the error is in the list.
     let _ = parser.config(&mut bytes);
     if parser.errors.is_empty() {
         Ok(Parsed {
@@ -74,7 +74,7 @@ pub(super) fn parse(
     }
 }
 
-/// A field name and where it stands.
+/// A field name and its position.
 #[derive(Clone, Copy)]
 struct Key<'a> {
     name: &'a str,
@@ -82,20 +82,20 @@ struct Key<'a> {
     end: usize,
 }
 
-/// The end of the message that is being read.
+/// The end of the current message.
 #[derive(Clone, Copy)]
 enum Closer {
     End,
-    /// The mark, the place of the opening one, and the field.
+    /// The closing mark, the position of the opening one, and the field.
     Mark(u8, usize),
 }
 
-/// The fields of a message that were given so far.
+/// The fields of a message so far.
 #[derive(Default)]
 struct Given {
-    /// The first place of each.
+    /// The first position of each field.
     places: HashMap<u32, usize>,
-    /// The values of those that are written as one byte string.
+    /// The values of packed fields, which are written as one byte string.
     packed: BTreeMap<u32, Vec<u8>>,
 }
 
@@ -148,7 +148,7 @@ impl<'a> Parser<'a> {
         Ok(here)
     }
 
-    /// Fields up to and including `closer`.
+    /// Parses fields up to and including `closer`.
     fn message(&mut self, id: MessageId, closer: Closer, out: &mut Vec<u8>) -> Step<()> {
         let mut given = Given::default();
         self.fields(id, closer, &mut given, out)?;
@@ -207,7 +207,7 @@ impl<'a> Parser<'a> {
         out: &mut Vec<u8>,
     ) -> Step<()> {
         let colon = self.take(b':')?;
-        // Upstream's reader overlooks a second colon.
+        // Upstream's parser ignores a second colon.
         let _ = colon && self.take(b':')?;
         let schema = self.schema;
         let message = schema.message(id);
@@ -240,7 +240,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `[a, b]`.
+    /// Parses `[a, b]`.
     fn list(&mut self, field: &FieldType<'_>, key: Key<'a>, out: &mut Vec<u8>) -> Step<()> {
         if !field.repeated {
             let text = format!("{:?} takes one value, not a list", key.name);
@@ -298,7 +298,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Adjacent literals, joined.
+    /// Parses adjacent string literals and joins them.
     fn string(&mut self) -> Step<Vec<u8>> {
         let mut value = Vec::new();
         while let Lexeme::Literal(part) = &self.token.kind {
@@ -308,7 +308,7 @@ impl<'a> Parser<'a> {
         Ok(value)
     }
 
-    /// A number, a boolean or an enum value.
+    /// Parses a number, a boolean or an enum value.
     fn scalar(&mut self, field: &FieldType<'_>, key: Key<'a>, out: &mut Vec<u8>) -> Step<()> {
         let before = self.token.clone();
         let negative = self.take(b'-')?;
@@ -322,7 +322,7 @@ impl<'a> Parser<'a> {
         };
         let Some(bits) = bits else {
             self.token = match self.token.kind {
-                // Points at the minus sign, which is consumed.
+                // Points at the minus sign, which is already consumed.
                 Lexeme::Word(_) | Lexeme::Number(_) => Token {
                     start: before.start,
                     ..self.token.clone()
@@ -347,8 +347,8 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// The bits for a word: `None` if it does not fit the type, `Some(None)`
-    /// if it is to be left out.
+    /// Returns the bits for a word: `None` if it does not fit the type, `Some(None)` if it is to be
+    /// dropped.
     fn word_bits(
         &mut self,
         field: &FieldType<'_>,
@@ -436,7 +436,7 @@ impl<'a> Parser<'a> {
         self.advance().map(drop)
     }
 
-    /// The value is not of the field's type.
+    /// Reports a value that does not fit the field's type.
     fn mismatch(&mut self, field: &FieldType<'_>, key: Key<'a>) -> Step<()> {
         if matches!(
             self.token.kind,
@@ -453,7 +453,7 @@ impl<'a> Parser<'a> {
         );
         self.error(self.token.start, self.token.end, message)?;
         match self.token.kind {
-            // Not the beginning of any value, so its end cannot be found.
+            // Cannot start any value, so its end cannot be found.
             Lexeme::Mark(b':' | b'/') => Err(Stop),
             _ => self.skip_value(),
         }
@@ -477,7 +477,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The next token, for a message.
+    /// Returns a description of the next token for a message.
     fn describe(&self) -> String {
         match &self.token.kind {
             Lexeme::End => "the end of the text".to_owned(),
@@ -486,7 +486,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `[name]` in place of a field name.
+    /// Parses `[name]` in place of a field name.
     fn extension(&mut self) -> Step<()> {
         let start = self.token.start;
         self.advance()?;
@@ -520,7 +520,7 @@ impl<'a> Parser<'a> {
         self.skip_value()
     }
 
-    /// Passes over a value of any type.
+    /// Skips a value of any type.
     fn skip_value(&mut self) -> Step<()> {
         match self.token.kind {
             Lexeme::Literal(_) => self.string().map(drop),
@@ -567,7 +567,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Writes a value as it stands among others of its field.
+/// Appends a packed value.
 fn encode_packed(out: &mut Vec<u8>, field: &FieldType<'_>, bits: u64) {
     let mut alone = Vec::new();
     encode(&mut alone, field, bits);
@@ -585,7 +585,7 @@ fn encode(out: &mut Vec<u8>, field: &FieldType<'_>, bits: u64) {
     }
 }
 
-/// Returns true if the text behind digits looks like a unit, such as `ms`.
+/// Returns true if the text after digits looks like a unit, such as `ms`.
 fn is_unit(rest: &str) -> bool {
     !rest.starts_with(['x', 'X']) && rest.bytes().all(|b| b.is_ascii_alphabetic())
 }

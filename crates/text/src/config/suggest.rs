@@ -4,8 +4,8 @@ use std::collections::{HashSet, VecDeque};
 
 use crate::schema::{EnumType, Kind, MessageId, Schema};
 
-/// Returns the advice on a name that is no field of `message`, such as
-/// `; did you mean "duration_ms"?`, or nothing.
+/// Returns the suggestion for a name that is not a field of `message`, such as `; did you mean
+/// "duration_ms"?`, or an empty string.
 pub(super) fn field(
     schema: &Schema<'_>,
     root: MessageId,
@@ -41,7 +41,7 @@ pub(super) fn field(
         .unwrap_or_default()
 }
 
-/// Returns the advice on a name that is no value of an enum.
+/// Returns the suggestion for a name that is not a value of an enum.
 pub(super) fn value(enumeration: &EnumType<'_>, name: &str) -> String {
     if let Some((near, _)) = nearest(name, enumeration.values.iter().map(|(name, _)| *name)) {
         return format!("; did you mean {near}?");
@@ -58,10 +58,10 @@ pub(super) fn value(enumeration: &EnumType<'_>, name: &str) -> String {
     }
 }
 
-/// The most similar name, if it is similar at all, and how many letters differ.
+/// Returns the most similar name, if any is similar enough, and the number of different letters.
 fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<(&'a str, usize)> {
     let name = name.to_ascii_lowercase();
-    // Comparing takes the product of the lengths; no name is this long.
+    // Comparing takes the product of the lengths; no real name is this long.
     if name.len() > 100 {
         return None;
     }
@@ -78,8 +78,8 @@ fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<
         .min_by_key(|(_, d)| *d)
 }
 
-/// The fields that lead from `from` to the nearest message with a field of
-/// this name, joined by points; empty if `from` has it.
+/// Returns the fields that lead from `from` to the nearest message with a field of this name,
+/// joined by points; empty if `from` has it.
 fn path_to(schema: &Schema<'_>, from: MessageId, name: &str) -> Option<String> {
     let mut seen = HashSet::from([from]);
     let mut queue = VecDeque::from([(from, String::new())]);

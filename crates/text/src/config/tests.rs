@@ -12,7 +12,7 @@ fn config(text: &str) -> TraceConfig {
     TraceConfig::decode_from_slice(&bytes).expect("what was encoded decodes")
 }
 
-/// The first line of each error, `line:column: message`.
+/// Returns the first line of each error, `line:column: message`.
 fn errors(text: &str) -> Vec<String> {
     let error = parse("f", text.as_bytes()).expect_err("not a config");
     let ConfigError::Text(errors) = error else {
@@ -76,7 +76,7 @@ fn an_empty_text_is_an_empty_config() {
 }
 
 #[test]
-fn nested_messages_may_be_written_in_every_way() {
+fn nested_messages_may_be_written_in_all_forms() {
     let plain = "buffers { size_kb: 1 }";
     for text in [
         "buffers{size_kb:1}",
@@ -149,7 +149,7 @@ fn booleans_and_enums_may_be_numbers() {
 }
 
 #[test]
-fn what_upstream_cuts_is_cut_with_a_warning() {
+fn values_that_upstream_truncates_are_truncated_with_a_warning() {
     for (text, same_as, warning) in [
         (
             "duration_ms: 4294967297",
@@ -214,7 +214,7 @@ fn misplaced_fields_are_found() {
 }
 
 #[test]
-fn all_wrong_fields_are_reported_at_once_and_their_values_passed_over() {
+fn all_wrong_fields_are_reported_and_their_values_skipped() {
     let text =
         "aaa { b: [1, {c: '}'}] d < e: -1 > }\nbbb: 'x' \"y\"\nduration_ms: yes\nccc: -2 ddd: inf";
     let lines: Vec<String> = errors(text).iter().map(|e| e[..3].to_owned()).collect();
@@ -222,7 +222,7 @@ fn all_wrong_fields_are_reported_at_once_and_their_values_passed_over() {
 }
 
 #[test]
-fn values_of_the_wrong_type_say_what_is_wanted() {
+fn errors_of_wrong_types_name_the_expected_type() {
     fails(
         "duration_ms: \"10\"",
         r#"1:14: "duration_ms" takes an integer, found a string"#,
@@ -328,7 +328,7 @@ fn cli_032_unbalanced_brackets_are_shown_where_they_open() {
 }
 
 #[test]
-fn what_is_no_token_ends_the_reading() {
+fn invalid_tokens_end_parsing() {
     fails("duration_ms = 5", "1:13: unexpected character '='");
     fails("duration_ms: 5 \u{e9}", "1:16: unexpected character 'é'");
     fails(
@@ -413,7 +413,7 @@ fn cli_030_an_error_shows_row_column_and_line() {
 }
 
 #[test]
-fn many_errors_are_cut_short() {
+fn many_errors_are_truncated() {
     let text = "nope: 1\n".repeat(5000);
     let error = parse("f", text.as_bytes())
         .expect_err("misspelt")
@@ -483,7 +483,7 @@ fn either_form_is_recognised() {
 }
 
 #[test]
-fn numbers_that_are_packed_are_written_as_one_byte_string() {
+fn packed_numbers_are_written_as_one_byte_string() {
     let text = "packet { ftrace_events { cpu: 1 compact_sched {
         switch_timestamp: 300 switch_prev_state: -1 switch_timestamp: [1, 2] } } }";
     let read = super::read_message(

@@ -5,12 +5,12 @@ use ferretto_wire::{Fields, Value};
 use super::scalar;
 use crate::schema::{Kind, MessageId, Schema};
 
-/// Deeper messages are left out.
+/// The maximum nesting; deeper messages are omitted.
 const MAX_DEPTH: usize = 8;
-/// Bytes of a line after which fields are left out.
+/// The length of a line, in bytes, after which fields are omitted.
 const MAX_LINE: usize = 1 << 12;
 
-/// Appends the fields of a message, separated by spaces. Fields unknown to the schema are left out.
+/// Appends the fields of a message, separated by spaces. Unknown fields are omitted.
 pub fn inline_fields(out: &mut Vec<u8>, message: MessageId, bytes: &[u8]) {
     fields(out, Schema::perfetto(), message, bytes, 0);
 }

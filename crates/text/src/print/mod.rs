@@ -1,9 +1,8 @@
-//! Messages as protobuf text format, as `protoc --decode` prints them.
+//! Printing of messages in protobuf text format, like `protoc --decode`.
 //!
-//! Driven by descriptors and straight from the bytes, so fields keep the order
-//! they have in the file and nothing is left out: fields that the schema does
-//! not know are printed by number, and bytes that are no protobuf at all are
-//! printed, escaped, in a comment. Every output is text format again.
+//! Messages are printed from the bytes by the schema, so fields keep their order and none is lost:
+//! unknown fields are printed by number, and malformed bytes are printed, escaped, in a comment.
+//! Every output is valid text format.
 
 use std::io;
 
@@ -17,15 +16,15 @@ mod unknown;
 
 pub use self::inline::inline_fields;
 
-/// Deeper messages are printed as escaped bytes; protobuf's own limit.
+/// The maximum nesting, as in protobuf; deeper messages are printed as escaped bytes.
 const MAX_DEPTH: usize = 100;
 
-/// This much text is held back before it is written.
+/// The size of the output buffer.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Prints packets, one after the other, as the text format of a `Trace`.
+/// Prints packets in the text format of a `Trace`.
 ///
-/// Text is written out while a packet is printed, so that memory stays small for packets of any
+/// Output is written while a packet is printed, so that memory use is small for packets of any
 /// size.
 #[derive(Debug)]
 pub struct TextPrinter<W> {
@@ -34,7 +33,7 @@ pub struct TextPrinter<W> {
 }
 
 impl<W: io::Write> TextPrinter<W> {
-    /// Prints to `writer`.
+    /// Creates a printer that writes to `writer`.
     pub fn new(writer: W) -> Self {
         let schema = Schema::perfetto();
         let packet = schema
@@ -50,7 +49,7 @@ impl<W: io::Write> TextPrinter<W> {
     ///
     /// # Errors
     ///
-    /// Only those of the writer; bytes that are not a packet are printed as a comment.
+    /// Only the writer's errors; malformed packets are printed as a comment.
     pub fn packet(&mut self, packet: &[u8]) -> io::Result<()> {
         self.text.message_field("packet", self.packet, packet);
         self.text.error.take().map_or(Ok(()), Err)
@@ -60,20 +59,20 @@ impl<W: io::Write> TextPrinter<W> {
     ///
     /// # Errors
     ///
-    /// Those of the writer.
+    /// The writer's errors.
     pub fn flush(&mut self) -> io::Result<()> {
         self.text.write_out();
         self.text.error.take().map_or(Ok(()), Err)?;
         self.text.writer.flush()
     }
 
-    /// Returns the writer, without unflushed text.
+    /// Returns the writer. Unflushed text is lost.
     pub fn into_inner(self) -> W {
         self.text.writer
     }
 }
 
-/// One message as text format, such as `perfetto.protos.TraceConfig`.
+/// Converts a message, such as a `perfetto.protos.TraceConfig`, to text format.
 ///
 /// `None` if the embedded schema has no such message.
 pub fn message_to_text(full_name: &str, bytes: &[u8]) -> Option<Vec<u8>> {
@@ -85,14 +84,14 @@ pub fn message_to_text(full_name: &str, bytes: &[u8]) -> Option<Vec<u8>> {
     Some(text.writer)
 }
 
-/// Text under construction.
+/// The text output.
 #[derive(Debug)]
 struct Text<W> {
     schema: &'static Schema<'static>,
     writer: W,
-    /// Not yet written.
+    /// The unwritten output.
     out: Vec<u8>,
-    /// The first error of the writer. Nothing is printed after it.
+    /// The first error of the writer, after which nothing is printed.
     error: Option<io::Error>,
     depth: usize,
 }
@@ -126,7 +125,7 @@ impl<W: io::Write> Text<W> {
         self.out.resize(self.out.len() + 2 * self.depth, b' ');
     }
 
-    /// All fields of a message, each on its own line or lines.
+    /// Prints all fields of a message, each on its own line or lines.
     fn fields(&mut self, message: MessageId, bytes: &[u8]) {
         let message = self.schema.message(message);
         for field in Fields::new(bytes) {
@@ -143,7 +142,7 @@ impl<W: io::Write> Text<W> {
         }
     }
 
-    /// Prints the value if it fits the type that the schema gives. Returns true if it does.
+    /// Prints the value if its wire type matches the schema. Returns true on success.
     fn known(&mut self, known: &FieldType<'_>, field: &Field<'_>) -> bool {
         match (known.kind, field.value) {
             (Kind::Message(id), Value::Bytes(bytes)) => {
@@ -193,7 +192,7 @@ impl<W: io::Write> Text<W> {
         self.end_line();
     }
 
-    /// A number of the type that the field has; `value` is its bits.
+    /// Prints a number of the field's type; `value` contains its bits.
     fn number(&mut self, field: &FieldType<'_>, value: u64) {
         self.key(field.name);
         let name = match field.kind {
@@ -207,7 +206,8 @@ impl<W: io::Write> Text<W> {
         self.end_line();
     }
 
-    /// Bytes that cannot be shown as fields, so that the text stays text format.
+    /// Prints bytes that cannot be shown as fields in a comment, so that the output is valid text
+    /// format.
     fn comment(&mut self, why: &str, bytes: &[u8]) {
         self.indent();
         self.out.extend_from_slice(b"# ");
@@ -217,7 +217,7 @@ impl<W: io::Write> Text<W> {
         self.end_line();
     }
 
-    /// A quoted string, written out in parts if it is long.
+    /// Prints a quoted string, which is written in parts if it is long.
     fn quote(&mut self, bytes: &[u8], text: bool) {
         self.out.push(b'"');
         let mut rest = bytes;
@@ -237,7 +237,7 @@ impl<W: io::Write> Text<W> {
     }
 }
 
-/// The bits of a varint of the type `sint32` or `sint64`.
+/// Decodes a varint of the type `sint32` or `sint64`.
 fn unzigzag(value: u64) -> u64 {
     zigzag_decode(value) as u64
 }

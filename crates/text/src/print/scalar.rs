@@ -1,4 +1,4 @@
-//! Numbers and strings.
+//! Printing of numbers and strings.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use ferretto_wire::Value;
 use super::unzigzag;
 use crate::schema::Kind;
 
-/// The bits of a value, if its wire type is the one of the field's type.
+/// Returns the bits of a value, if its wire type matches the field's type.
 pub(super) fn fit(kind: Kind, value: Value<'_>) -> Option<u64> {
     match (kind, value) {
         (Kind::Double | Kind::Fixed64 | Kind::Sfixed64, Value::Fixed64(value)) => Some(value),
@@ -21,8 +21,8 @@ pub(super) fn fit(kind: Kind, value: Value<'_>) -> Option<u64> {
     }
 }
 
-/// Calls `each` with the values of a packed field; false if the bytes are not
-/// exactly that, possibly after some calls.
+/// Calls `each` with the values of a packed field. Returns false if the bytes are malformed,
+/// possibly after some calls.
 pub(super) fn unpack(kind: Kind, bytes: &[u8], mut each: impl FnMut(u64)) -> bool {
     match kind {
         Kind::String | Kind::Bytes | Kind::Message(_) => false,
@@ -58,8 +58,7 @@ fn unpack_varints(kind: Kind, mut bytes: &[u8], mut each: impl FnMut(u64)) -> bo
     true
 }
 
-/// A number as the text format writes it. Values too wide for their type are
-/// cut to it, as every protobuf reader does.
+/// Prints a number. Values too wide for their type are truncated, as in every protobuf reader.
 pub(super) fn print(out: &mut Vec<u8>, kind: Kind, value: u64) {
     // Writing to a vector cannot fail.
     let _ = match kind {
@@ -75,7 +74,7 @@ pub(super) fn print(out: &mut Vec<u8>, kind: Kind, value: u64) {
     };
 }
 
-/// The shortest digits that read back as the same number.
+/// Prints the shortest digits that are parsed as the same number.
 fn float(out: &mut Vec<u8>, value: f64) -> std::io::Result<()> {
     if value.is_nan() {
         return out.write_all(b"nan");
@@ -98,8 +97,8 @@ fn float32(out: &mut Vec<u8>, value: f32) -> std::io::Result<()> {
     write!(out, "{value}")
 }
 
-/// The length of the first part of a string: at most `most` bytes, and no letter of UTF-8 is cut in
-/// two.
+/// Returns the length of the first part of a string: at most `most` bytes, without splitting a
+/// UTF-8 character.
 pub(super) fn part_length(bytes: &[u8], most: usize) -> usize {
     if bytes.len() <= most {
         return bytes.len();
@@ -108,8 +107,8 @@ pub(super) fn part_length(bytes: &[u8], most: usize) -> usize {
     (most - 3..=most).rev().find(is_begin).unwrap_or(most)
 }
 
-/// The inside of a quoted string. Text keeps its UTF-8 letters; everything else that is not
-/// printable ASCII becomes an escape.
+/// Prints the inside of a quoted string. Text keeps its UTF-8 characters; everything else that is
+/// not printable ASCII is escaped.
 pub(super) fn quote(out: &mut Vec<u8>, bytes: &[u8], text: bool) {
     if text {
         for chunk in bytes.utf8_chunks() {

@@ -1,4 +1,4 @@
-//! Fields that the schema does not know, or whose wire type is not the one it says.
+//! Printing of unknown fields, and of fields with another wire type than in the schema.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use ferretto_wire::{Field, Fields, Value};
 use super::{MAX_DEPTH, Text};
 
 impl<W: io::Write> Text<W> {
-    /// By number; the type is a guess from the wire type, as protoc makes it.
+    /// Prints a field by number. As in protoc, the type is guessed from the wire type.
     pub(super) fn unknown(&mut self, field: &Field<'_>) {
         if let Value::Bytes(bytes) = field.value
             && self.depth < MAX_DEPTH
@@ -48,8 +48,8 @@ impl<W: io::Write> Text<W> {
     }
 }
 
-/// Returns true if bytes are more likely a message than a string: they are well-formed
-/// and are not plain text.
+/// Returns true if bytes are more likely a message than a string: they are well-formed and not
+/// plain text.
 fn looks_like_a_message(bytes: &[u8]) -> bool {
     let printable = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
     let plain_text = std::str::from_utf8(bytes).is_ok_and(|text| text.chars().all(printable));
