@@ -1,4 +1,4 @@
-//! Callstacks of samples as numbers of an [`Interner`].
+//! Interning of callstacks, with lookup of symbols.
 
 use std::sync::Arc;
 
@@ -9,43 +9,43 @@ use rustc_hash::FxHashMap;
 
 use crate::interner::{Interner, MappingOf, MappingRange};
 
-/// The mapping of all frames of the kernel, by which readers of traces know them.
+/// The name of the mapping of all kernel frames, which trace readers recognise.
 const KERNEL: &[u8] = b"kernel";
 
-/// The most that each of the shortcuts to numbers may hold.
+/// The largest number of entries of each cache.
 const MAX_CACHED: usize = 114_688;
 
 /// A frame of a callstack.
 #[derive(Debug)]
 pub enum Frame {
-    /// An address in the kernel. It stays in this process.
+    /// An address in the kernel. It is never written into a trace.
     Kernel(u64),
-    /// A place in a program.
+    /// A frame in user space.
     User(UserFrame),
 }
 
-/// The name of functions that are not to be named.
+/// The name that replaces hidden functions.
 const FILTERED: &[u8] = b"FILTERED";
 
-/// Gives callstacks numbers, and looks up names of frames that are new.
+/// Interns callstacks, and looks up the names of new frames.
 #[derive(Debug)]
 pub struct Frames {
     interner: Interner,
     symbols: Option<Arc<KernelSymbols>>,
-    /// By address in the kernel.
+    /// Frames by kernel address.
     kernel: FxHashMap<u64, u32>,
-    /// By the mapping's own number.
+    /// Mappings by their own id.
     mappings: FxHashMap<u64, u64>,
-    /// By mapping and place in it, for frames whose name follows from these.
+    /// Frames by mapping and offset, for frames whose name follows from these.
     user: FxHashMap<(u64, u64), u32>,
-    /// Functions in files whose paths begin so are not named.
+    /// The prefixes of file paths whose functions are hidden.
     unnamed: Vec<Vec<u8>>,
-    /// Used again for each callstack.
+    /// A buffer for the frames of a callstack.
     numbers: Vec<u32>,
 }
 
 impl Frames {
-    /// Returns one that has seen nothing.
+    /// Creates an empty instance.
     pub fn new() -> Self {
         Self {
             interner: Interner::new(),
@@ -58,7 +58,7 @@ impl Frames {
         }
     }
 
-    /// Forgets everything: numbers mean nothing any more.
+    /// Forgets everything: all previous iids are void.
     pub fn clear(&mut self) {
         self.interner.clear();
         self.kernel.clear();
@@ -66,7 +66,7 @@ impl Frames {
         self.user.clear();
     }
 
-    /// Returns true if it is time to forget everything.
+    /// Returns true if the tables are full and should be cleared.
     pub fn are_full(&self) -> bool {
         self.interner.is_full()
             || self.kernel.len() > MAX_CACHED
@@ -74,7 +74,8 @@ impl Frames {
             || self.user.len() > MAX_CACHED
     }
 
-    /// Functions in files whose paths begin so are not named. To be said before the first frame.
+    /// Sets the prefixes of file paths whose functions are hidden. Must be called before the first
+    /// frame.
     pub fn set_unnamed(&mut self, prefixes: Vec<Vec<u8>>) {
         self.unnamed = prefixes;
     }
@@ -87,14 +88,14 @@ impl Frames {
         self.interner.callstack(&[frame])
     }
 
-    /// Names functions of the kernel from now on.
+    /// Sets the symbols of the kernel for subsequent frames.
     pub fn set_kernel_symbols(&mut self, symbols: Arc<KernelSymbols>) {
         self.symbols = Some(symbols);
         self.kernel.clear();
     }
 
-    /// Returns the iid of a callstack. Its interned data is among the [new
-    /// entries](Self::new_entries) if it is new.
+    /// Returns the iid of a callstack. If it is new, its interned data is among the [new
+    /// entries](Self::new_entries).
     pub fn callstack(&mut self, frames: &[Frame]) -> u64 {
         let mut numbers = std::mem::take(&mut self.numbers);
         numbers.clear();
@@ -109,7 +110,7 @@ impl Frames {
         number
     }
 
-    /// The entries that have to go with the present packet.
+    /// Returns the entries to be written with the current packet.
     pub fn new_entries(&mut self) -> &mut InternedData {
         self.interner.new_entries()
     }

@@ -1,12 +1,13 @@
-//! Shell patterns, as `fnmatch` with `FNM_NOESCAPE` reads them: `*` and `?` match any byte, a slash
-//! too, and a backslash is itself.
+//! Shell patterns, as in `fnmatch` with `FNM_NOESCAPE`: `*` and `?` match any byte, including a
+//! slash, and a backslash matches itself.
 
-/// Returns whether `pattern` matches the whole of `subject`.
+/// Returns true if `pattern` matches the whole of `subject`.
 ///
 /// Takes at most the product of both lengths in steps, for any pattern.
 pub fn matches(pattern: &[u8], subject: &[u8]) -> bool {
     let (mut p, mut s) = (0, 0);
-    // Where to go on if it does not match: behind the last star, with one more byte given to it.
+    // The position to continue from after a mismatch: after the last star, which matches one
+    // more byte.
     let mut retry = None;
     loop {
         if p < pattern.len() && pattern[p] == b'*' {
@@ -33,21 +34,21 @@ pub fn matches(pattern: &[u8], subject: &[u8]) -> bool {
     }
 }
 
-/// The length of the first part of the pattern if it matches this byte.
+/// Returns the length of the first pattern element if it matches this byte.
 fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     match *pattern.first()? {
         b'?' => Some(1),
         b'[' => match bracket(pattern, byte) {
             Some((true, length)) => Some(length),
             Some((false, _)) => None,
-            // Never closed: a bracket like any other byte.
+            // An unclosed bracket matches itself.
             None => (byte == b'[').then_some(1),
         },
         other => (byte == other).then_some(1),
     }
 }
 
-/// Returns whether the bracket expression at the start matches, and its length; `None` if there is
+/// Returns the result of the bracket expression at the start, and its length; `None` if there is
 /// none.
 fn bracket(pattern: &[u8], byte: u8) -> Option<(bool, usize)> {
     let mut at = 1;
@@ -78,7 +79,7 @@ fn bracket(pattern: &[u8], byte: u8) -> Option<(bool, usize)> {
     }
 }
 
-/// Returns whether the class at the start, such as `[:digit:]`, has this byte, and its length.
+/// Returns true if the class at the start, such as `[:digit:]`, contains this byte, and its length.
 fn class(pattern: &[u8], byte: u8) -> Option<(bool, usize)> {
     let rest = pattern.strip_prefix(b"[:")?;
     let end = rest.windows(2).position(|two| two == b":]")?;
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn many_stars_end_soon() {
+    fn patterns_with_many_stars_are_fast() {
         let pattern = b"*a".repeat(200);
         assert!(!matches(&pattern, &b"a".repeat(199)));
         assert!(!matches(&[&pattern[..], b"b"].concat(), &b"a".repeat(500)));

@@ -1,8 +1,8 @@
-//! The socket where processes hand over descriptors of their own maps and memory.
+//! The socket through which processes send descriptors of their own maps and memory.
 //!
-//! For daemons that may not look into every process: a process connects, and sends one byte
-//! together with two descriptors, of its `/proc/self/maps` and its `/proc/self/mem`. The kernel
-//! identifies the process.
+//! For daemons without permission to open these files of every process: a process connects, and
+//! sends one byte together with two descriptors, of its `/proc/self/maps` and its `/proc/self/mem`.
+//! The kernel identifies the process.
 
 use std::fs::{self, File};
 use std::io::{self, IoSliceMut};
@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 use rustix::fs::{PROC_SUPER_MAGIC, fstatfs};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
-/// The most connections that have not sent anything yet.
+/// The largest number of connections that have not sent anything yet.
 const MAX_SILENT: usize = 256;
-/// The time that a connection may take to send something.
+/// The time limit for a connection to send something.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest path of a socket.
+/// The maximum length of a socket path.
 const MAX_PATH: usize = 107;
 
-/// A process has handed over its descriptors.
+/// The descriptors that a process has sent.
 #[derive(Debug)]
 pub struct HandOver {
     /// The process.
@@ -38,7 +38,7 @@ pub struct HandOver {
     pub stream: UnixStream,
 }
 
-/// The socket; its file is removed in the end, if it was made here.
+/// The socket. Its file is removed on drop if it was created here.
 #[derive(Debug)]
 pub struct HandOverSocket {
     listener: UnixListener,
@@ -48,11 +48,11 @@ pub struct HandOverSocket {
 
 impl HandOverSocket {
     /// Listens at `path`, where every user may connect: descriptors are checked. A socket without a
-    /// listener is replaced, any other file is not.
+    /// listener is replaced; any other file is not.
     ///
     /// # Errors
     ///
-    /// If the path is too long, or there is a file or a listener.
+    /// Fails if the path is too long, or if there is another file or a listener.
     pub fn bind(path: &Path) -> io::Result<Self> {
         if path.as_os_str().len() > MAX_PATH {
             let text = format!("the path of a socket is at most {MAX_PATH} bytes");
@@ -83,11 +83,11 @@ impl HandOverSocket {
         })
     }
 
-    /// Listens at a socket that somebody else has bound, and will remove.
+    /// Listens at a socket that another process has bound and will remove.
     ///
     /// # Errors
     ///
-    /// If the descriptor is not that of a socket that is listened at.
+    /// Fails if the descriptor is not a listening socket.
     pub fn from_fd(socket: OwnedFd) -> io::Result<Self> {
         if !rustix::net::sockopt::socket_acceptconn(&socket)? {
             let text = "nothing listens at the socket that was handed over";
@@ -102,19 +102,19 @@ impl HandOverSocket {
         })
     }
 
-    /// Returns the descriptors to wait for.
+    /// Returns the descriptors to be polled.
     pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let silent = self.silent.iter().map(|(stream, _)| stream.as_fd());
         std::iter::once(self.listener.as_fd()).chain(silent)
     }
 
-    /// Returns the time to wait at most.
+    /// Returns the time until the next timeout.
     pub fn due(&self, now: Instant) -> Option<Duration> {
         let ends = self.silent.iter().map(|(_, since)| *since + PATIENCE);
         ends.min().map(|end| end.saturating_duration_since(now))
     }
 
-    /// Takes the descriptors that have arrived. Does not wait.
+    /// Receives the descriptors that have arrived. Does not wait.
     pub fn receive(&mut self, now: Instant) -> Vec<HandOver> {
         while let Ok((stream, _)) = self.listener.accept() {
             if self.silent.len() < MAX_SILENT && stream.set_nonblocking(true).is_ok() {
@@ -137,7 +137,7 @@ impl HandOverSocket {
 
 impl Drop for HandOverSocket {
     fn drop(&mut self) {
-        // Another process may have removed it already.
+        // Another process may have removed the file already.
         if let Some(path) = self.path.as_deref().filter(|path| is_socket(path)) {
             let _ = fs::remove_file(path);
         }
@@ -148,7 +148,7 @@ fn is_socket(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket())
 }
 
-/// The message of a process, not checked.
+/// The unchecked message of a process.
 struct Message {
     byte: u8,
     pid: u32,
@@ -157,7 +157,7 @@ struct Message {
 }
 
 impl Message {
-    /// Reads it; `None` if it is none.
+    /// Receives a message; `None` if it is malformed.
     fn receive(stream: &UnixStream) -> rustix::io::Result<Option<Self>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -201,16 +201,15 @@ impl Message {
     }
 }
 
-/// Returns the numbers of a process in the namespaces that it is in, by one of which its own
-/// `/proc` calls it.
+/// Returns the ids of a process in its namespaces. Its own `/proc` uses one of them.
 fn pids(status: &str) -> impl Iterator<Item = &str> {
     let mut lines = status.lines();
     let line = lines.find_map(|line| line.strip_prefix("NSpid:"));
     line.unwrap_or_default().split_ascii_whitespace()
 }
 
-/// Returns true if it is the file of that name of that process: no other is read, as that could
-/// take for ever.
+/// Returns true if the descriptor is this file of this process. Other files are never read, since
+/// that could block for ever.
 fn is_file_of(fd: &OwnedFd, pids: &[&str], name: &str) -> bool {
     let in_proc = fstatfs(fd).is_ok_and(|status| status.f_type == PROC_SUPER_MAGIC);
     let link = fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_socket_is_never_removed() {
+    fn only_sockets_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("precious");
         fs::write(&path, "text").unwrap();
@@ -274,13 +273,13 @@ mod tests {
         let taken = socket.receive(now);
         assert_eq!(taken.len(), 1);
         assert_eq!((taken[0].pid, taken[0].byte), (std::process::id(), 7));
-        // Other files, the wrong order, nothing at all.
+        // Other files, the wrong order, no descriptors.
         send(&path, ["/proc/self/maps", "/dev/null"]);
         send(&path, ["/proc/self/mem", "/proc/self/maps"]);
         drop(UnixStream::connect(&path).unwrap());
         assert!(socket.receive(now).is_empty());
         assert!(socket.silent.is_empty());
-        // One that says nothing is given up in the end.
+        // A silent connection is closed in the end.
         let silent = UnixStream::connect(&path).unwrap();
         socket.receive(now);
         assert_eq!(socket.silent.len(), 1);
@@ -292,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_was_handed_over_is_used_and_stays() {
+    fn an_inherited_socket_is_used_and_not_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let bound = UnixListener::bind(&path).unwrap();
@@ -306,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_other_processes_are_refused() {
+    fn files_of_other_processes_are_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let mut socket = HandOverSocket::bind(&path).unwrap();
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_has_a_number_in_each_namespace() {
+    fn a_process_has_an_id_in_each_namespace() {
         let status = "Name:\tx\nNSpid:\t4711\t7\nNSpgid:\t4711\t7\n";
         assert_eq!(pids(status).collect::<Vec<_>>(), ["4711", "7"]);
         assert_eq!(pids("Name:\tx\n").count(), 0);

@@ -4,7 +4,7 @@ use ferretto_format::InternedData;
 use ferretto_proto::fields::{callstack, frame, interned_data, mapping};
 use rustc_hash::FxHashMap;
 
-/// The use of a string. Each use has its own table in the trace.
+/// The kind of a string. Each kind has its own table in the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// The bytes of a build id.
@@ -16,10 +16,10 @@ pub enum Role {
 }
 
 impl Role {
-    /// All uses.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::BuildId, Self::Path, Self::Function];
 
-    /// Returns the number of the table in `InternedData`.
+    /// Returns the field of the table in `InternedData`.
     pub fn field(self) -> u32 {
         match self {
             Self::BuildId => interned_data::BUILD_IDS,
@@ -29,14 +29,14 @@ impl Role {
     }
 }
 
-/// The mapping that frames lie in: a file mapped into a process, or less.
+/// The mapping of frames: a file mapped into a process, or only a name.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MappingOf<'a> {
     /// The path of the file, or a name.
     pub path: &'a [u8],
     /// The build id of the file; empty if it is unknown.
     pub build_id: &'a [u8],
-    /// The part of it.
+    /// The range of the mapping.
     pub range: MappingRange,
 }
 
@@ -45,47 +45,47 @@ pub struct MappingOf<'a> {
 pub struct MappingRange {
     /// The first address.
     pub start: u64,
-    /// The address behind it.
+    /// The end address, exclusive.
     pub end: u64,
-    /// The place in the file.
+    /// The offset in the file.
     pub exact_offset: u64,
-    /// The place in the file where it begins to be an ELF file.
+    /// The offset in the file at which the ELF file starts.
     pub start_offset: u64,
-    /// The difference between addresses in the file and places there.
+    /// The difference between addresses and offsets in the file.
     pub load_bias: u64,
 }
 
-/// Entries remembered of each kind, at most: all together take some 25 MiB. The numbers are what
-/// tables hold before they grow.
+/// The largest number of remembered entries of each kind. All together take about 25 MiB. The
+/// values are the capacities of hash tables.
 const MAX_MAPPINGS: usize = 57_344;
 const MAX_FRAMES: usize = 114_688;
 const MAX_NODES: usize = 229_376;
-/// The most bytes of strings that are remembered.
+/// The largest number of remembered bytes of strings.
 const MAX_STRING_BYTES: usize = 6 << 20;
 
-/// Gives numbers, and collects the `InternedData` that explains those that are new.
+/// Assigns iids, and collects the `InternedData` of new entries.
 ///
-/// The parts of a callstack are a tree with the outermost frame at the root, so that stacks share
-/// their common outer frames; a callstack is a node of it.
+/// Callstacks form a tree with the outermost frame at the root, so that they share their common
+/// outer frames. A callstack is a node of the tree.
 #[derive(Debug)]
 pub struct Interner {
-    /// By role.
+    /// Strings by kind.
     strings: [FxHashMap<Box<[u8]>, u64>; 3],
     string_bytes: usize,
     /// Whole paths, which are written in parts.
     paths: FxHashMap<Box<[u8]>, u32>,
-    /// By path, build id and place.
+    /// Mappings by path, build id and range.
     mappings: FxHashMap<(u32, u64, MappingRange), u64>,
     frames: FxHashMap<(u64, u64, u64), u32>,
-    /// By parent node and frame.
+    /// Nodes by parent node and frame.
     nodes: FxHashMap<(u32, u32), u32>,
-    /// For each node, whether it was written as a callstack.
+    /// For each node, true if it was written as a callstack.
     written: Vec<bool>,
-    /// Numbers of strings and mappings never mean anything else on this sequence, even after it was
-    /// cleared.
+    /// The next iids of strings and mappings. They are never reused in the sequence, even after a
+    /// clear.
     next_string: u64,
     next_mapping: u64,
-    /// The entries that have to go with the present packet.
+    /// The entries to be written with the current packet.
     new: InternedData,
 }
 
@@ -99,7 +99,7 @@ impl Default for Interner {
 const ROOT: u32 = 1;
 
 impl Interner {
-    /// Returns one that has given no numbers.
+    /// Creates an empty interner.
     pub fn new() -> Self {
         Self {
             strings: Default::default(),
@@ -120,8 +120,7 @@ impl Interner {
         *self = Self::new();
     }
 
-    /// Returns whether it is time to forget everything, so that a long recording does not take all
-    /// memory.
+    /// Returns true if the interner should be cleared, which bounds the memory of long recordings.
     pub fn is_full(&self) -> bool {
         self.written.len() > MAX_NODES
             || self.frames.len() > MAX_FRAMES
@@ -129,7 +128,7 @@ impl Interner {
             || self.string_bytes > MAX_STRING_BYTES
     }
 
-    /// The entries that have to go with the present packet.
+    /// Returns the entries to be written with the current packet.
     pub fn new_entries(&mut self) -> &mut InternedData {
         &mut self.new
     }
@@ -146,7 +145,7 @@ impl Interner {
         iid
     }
 
-    /// The number of a path.
+    /// Returns the index of a path.
     fn path(&mut self, path: &[u8]) -> u32 {
         if let Some(&number) = self.paths.get(path) {
             return number;
@@ -157,7 +156,7 @@ impl Interner {
         number
     }
 
-    /// Returns the number of a mapping.
+    /// Returns the index of a mapping.
     pub fn mapping(&mut self, of: &MappingOf<'_>) -> u64 {
         let build_id = self.string(Role::BuildId, of.build_id);
         let key = (self.path(of.path), build_id, of.range);
@@ -187,7 +186,7 @@ impl Interner {
         iid
     }
 
-    /// Returns the number of a place in a mapping.
+    /// Returns the index of a frame in a mapping.
     pub fn frame(&mut self, mapping: u64, rel_pc: u64, function: &[u8]) -> u32 {
         let function = self.string(Role::Function, function);
         let key = (mapping, rel_pc, function);
@@ -204,7 +203,7 @@ impl Interner {
         iid
     }
 
-    /// The number of a callstack, given innermost frame first.
+    /// Returns the iid of a callstack, given innermost frame first.
     pub fn callstack(&mut self, frames: &[u32]) -> u64 {
         let mut node = ROOT;
         for &frame in frames.iter().rev() {

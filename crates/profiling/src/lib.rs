@@ -1,8 +1,8 @@
-//! The common part of profilers: callstacks as interned data of a trace, the patterns by which a
-//! config names processes, and the socket where processes hand over their descriptors.
+//! The common parts of profilers: callstacks as interned data of a trace, the patterns by which a
+//! config selects processes, and the socket through which processes send their descriptors.
 //!
-//! Strings, mappings, frames and callstacks get numbers ([`Frames`]), and the definition of a
-//! number goes with the packet that needs it first.
+//! Strings, mappings, frames and callstacks get iids ([`Frames`]), and each is defined in the
+//! packet that needs it first.
 
 #![forbid(unsafe_code)]
 
