@@ -1,4 +1,4 @@
-//! From the recorder's ring to the recordings that run.
+//! Distribution of the recorder's events to the active recordings.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use ferretto_wire::{Encoder, encode};
 use crate::recorder::Recorder;
 use crate::ring::{CAPACITY, Record, What};
 
-/// Writes the events of a [`Recorder`] into the recordings that run, each known by a `K`.
+/// Writes the events of a [`Recorder`] into the active recordings, each identified by a `K`.
 ///
-/// Each gets the events that began or changed while it ran, and ended before its end.
+/// Each recording receives the events that started after it and ended before its end.
 #[derive(Debug)]
 pub struct Collector<K> {
     recorder: Arc<Recorder>,
     writers: BTreeMap<K, TraceWriter>,
-    /// The number of dropped records that the recordings know of.
+    /// The number of dropped records already reported.
     reported: u32,
     packet: Vec<u8>,
 }
 
 impl<K: Ord> Collector<K> {
-    /// With a recorder of its own. `half_full` is called, on any thread, when it is time to
-    /// [`collect`](Self::collect).
+    /// Creates a collector with its recorder. `half_full` is called, on any thread, when
+    /// [`collect`](Self::collect) should be called.
     pub fn new(half_full: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
             recorder: Arc::new(Recorder::new(Box::new(half_full))),
@@ -43,16 +43,16 @@ impl<K: Ord> Collector<K> {
         self.writers.contains_key(key)
     }
 
-    /// Begins a recording, beside those that run already.
+    /// Starts a recording, possibly while others are active.
     pub fn start(&mut self, key: K, writer: TraceWriter) {
-        // Earlier events do not belong to it.
+        // Earlier events are not part of it.
         self.collect();
         self.report_overruns();
         self.recorder.switch(true);
         self.writers.insert(key, writer);
     }
 
-    /// Ends a recording. Its events are handed over first.
+    /// Ends a recording after writing its events.
     pub fn stop(&mut self, key: &K) {
         if !self.contains(key) {
             return;
@@ -72,8 +72,8 @@ impl<K: Ord> Collector<K> {
         self.recorder.switch(false);
     }
 
-    /// Writes the events so far, and flushes them to the service. Does nothing if this recording
-    /// does not run.
+    /// Writes the events so far, and flushes them to the service. Does nothing if this recording is
+    /// not active.
     pub fn flush(&mut self, key: &K) {
         if !self.contains(key) {
             return;
@@ -91,7 +91,7 @@ impl<K: Ord> Collector<K> {
         let Some(ring) = recorder.ring() else {
             return;
         };
-        // Not for ever while threads go on telling.
+        // Bounded, since threads may keep adding records.
         for record in std::iter::from_fn(|| ring.pop()).take(CAPACITY) {
             let has_overruns = record.dropped != self.reported;
             self.reported = record.dropped;
@@ -104,7 +104,7 @@ impl<K: Ord> Collector<K> {
         }
     }
 
-    /// Reports the events dropped since the latest record.
+    /// Reports the events dropped after the latest record.
     fn report_overruns(&mut self) {
         let dropped = self.recorder.ring().map_or(0, |ring| ring.dropped());
         if dropped == self.reported {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn recordings_at_the_same_time_each_get_what_is_told_while_they_run() {
+    fn each_recording_receives_the_events_during_its_time() {
         let mut collector = Collector::new(|| ());
         let recorder = Arc::clone(collector.recorder());
         let emit = |value| recorder.counter(Counter::ProfilerUnwindQueueSize, || value);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn overruns_are_told_once() {
+    fn overruns_are_reported_once() {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
         let mut collector = Collector::new(move || {
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(overruns(&packets), (CAPACITY + 2, vec![CAPACITY]));
         emit(CAPACITY + 1);
         collector.stop(&1);
-        // With no record after the gap, in a packet of its own.
+        // Without a record after the gap, in a separate packet.
         assert_eq!(overruns(&packets), (CAPACITY + 1, vec![CAPACITY]));
         let (to, packets) = writer();
         collector.start(2, to);

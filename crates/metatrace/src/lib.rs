@@ -1,13 +1,14 @@
-//! The data source `perfetto.metatrace`: records the own work of a program of data sources.
+//! The data source `perfetto.metatrace`: records the activities of the recording program itself.
 //!
-//! Its threads report their work to a [`Recorder`]: stretches of time ([`Recorder::scope`]) and
-//! values ([`Recorder::counter`]). While nothing is recorded, each costs one load and a branch, and
-//! no memory is used. [`Collector`] takes these events and writes them into every recording that
-//! runs, as `PerfettoMetatrace` packets, whose events and counters have upstream's numbers, so that
-//! trace readers know their names.
+//! The program's threads report their work to a [`Recorder`]: events with a duration
+//! ([`Recorder::scope`]) and values ([`Recorder::counter`]). Without a recording, each call costs
+//! one load and one branch, and no memory is used. A [`Collector`] writes these events into every
+//! active recording, as `PerfettoMetatrace` packets with upstream's event and counter numbers, so
+//! that trace readers know their names.
 //!
-//! Events wait in a ring of [`CAPACITY`] records, which threads write without locks. If it is full,
-//! new events are dropped, and the next packet, or one of its own at the end, has `has_overruns`.
+//! Events are queued in a ring of [`CAPACITY`] records, which threads write without locks. If it is
+//! full, new events are dropped, and the next packet, or a separate one at the end, has
+//! `has_overruns`.
 #![forbid(unsafe_code)]
 
 mod collector;
@@ -22,10 +23,10 @@ pub use names::{Counter, Event};
 pub use recorder::{Recorder, Scope};
 pub use ring::CAPACITY;
 
-/// Name of the data source.
+/// The name of the data source.
 pub const METATRACE: &str = "perfetto.metatrace";
 
-/// Returns the descriptor by which the data source registers with the service.
+/// Returns the descriptor of the data source.
 pub fn descriptor() -> DataSourceDescriptor {
     DataSourceDescriptor {
         name: Some(METATRACE.into()),

@@ -1,12 +1,12 @@
-//! The events and counters, with upstream's numbers (`metatrace_events.h`), by which readers of
-//! traces know the names.
+//! The events and counters, with upstream's numbers (`metatrace_events.h`), for which trace readers
+//! know the names.
 
-/// Something that takes time.
+/// An activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[repr(u16)]
 pub enum Event {
-    /// Kernel buffers are read because a flush asks for it.
+    /// Kernel buffers are read for a flush.
     FtraceCpuFlush = 10,
     /// A kernel buffer has filled up, and all are read.
     FtraceCpuBufferWatermark = 11,
@@ -14,11 +14,11 @@ pub enum Event {
     ReadSysStats = 12,
     /// All processes are listed.
     PsWriteAllProcesses = 13,
-    /// Processes are looked up that kernel events were about.
+    /// Processes in kernel events are looked up.
     PsOnPids = 14,
     /// The memory and times of processes are read.
     PsWriteAllProcessStats = 16,
-    /// Kernel buffers are read because it is time to.
+    /// Kernel buffers are read periodically.
     FtraceReadTick = 18,
     /// The names of the kernel's functions are read.
     KallsymsParse = 21,
@@ -38,15 +38,15 @@ pub enum Event {
     LinuxPowerSysfsTick = 38,
 }
 
-/// A value that changes.
+/// A counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[repr(u16)]
 pub enum Counter {
-    /// Samples that wait for unwinders.
+    /// The number of samples waiting for unwinders.
     ProfilerUnwindQueueSize = 4,
     /// The process of the sample being unwound; 0 for none.
     ProfilerUnwindCurrentPid = 5,
-    /// Recordings of kernel events that run.
+    /// The number of active recordings of kernel events.
     FtraceSessions = 11,
 }

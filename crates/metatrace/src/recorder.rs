@@ -1,4 +1,4 @@
-//! The recorder of a program's threads.
+//! The recorder for a program's threads.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -12,7 +12,7 @@ use crate::ring::{Ring, What};
 /// The recorder to which the threads of a program report their work.
 pub struct Recorder {
     is_on: AtomicBool,
-    /// Made for the first recording.
+    /// The ring, created for the first recording.
     ring: OnceLock<Ring>,
     half_full: Box<dyn Fn() + Send + Sync>,
 }
@@ -34,13 +34,13 @@ impl Recorder {
         }
     }
 
-    /// Returns true if a recording runs.
+    /// Returns true if a recording is active.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Begins a stretch of time, which ends with the value.
+    /// Starts an event, which ends when the returned value is dropped.
     #[inline]
     pub fn scope(&self, event: Event) -> Scope<'_> {
         Scope(self.is_on().then(|| Began {
@@ -50,7 +50,7 @@ impl Recorder {
         }))
     }
 
-    /// Tells a value as it is from now on.
+    /// Records the new value of a counter.
     #[inline]
     pub fn counter(&self, counter: Counter, value: impl FnOnce() -> i32) {
         if self.is_on() {
@@ -71,7 +71,7 @@ impl Recorder {
         }
     }
 
-    /// Switches recording on or off.
+    /// Enables or disables recording.
     pub(crate) fn switch(&self, on: bool) {
         if on {
             self.ring.get_or_init(Ring::new);
@@ -84,7 +84,7 @@ impl Recorder {
     }
 }
 
-/// A stretch of time that is recorded; it ends when this is dropped.
+/// An event being recorded; it ends when this is dropped.
 #[derive(Debug)]
 #[must_use = "it ends when this is dropped"]
 pub struct Scope<'a>(Option<Began<'a>>);
@@ -97,7 +97,7 @@ struct Began<'a> {
 }
 
 impl Scope<'_> {
-    /// There was nothing to do: it is not told.
+    /// Discards the event, because there was nothing to do.
     pub fn cancel(mut self) {
         self.0 = None;
     }

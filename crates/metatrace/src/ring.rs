@@ -1,33 +1,33 @@
-//! A bounded queue that many threads write without locks.
+//! A bounded lock-free queue with many writers.
 //!
-//! Each place has a sequence number, which says whose turn it is: `n` for the writer of record `n`,
+//! Each slot has a sequence number, which tells whose turn it is: `n` for the writer of record `n`,
 //! `n + 1` for its reader, and `n + CAPACITY` for the next writer (after Dmitry Vyukov's bounded
 //! queue).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Records that may wait.
+/// The number of slots.
 pub const CAPACITY: usize = 4096;
 
 /// The content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// An event, and how long it took, in nanoseconds.
+    /// An event with its duration in nanoseconds.
     Event(u16, u64),
     Counter(u16, i32),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// When it began, by the clock `BOOTTIME`.
+    /// The start time on the clock `BOOTTIME`.
     pub(crate) time: u64,
     pub(crate) thread: u32,
     pub(crate) what: What,
-    /// The number of records that had been dropped by then, modulo 2^32.
+    /// The number of records dropped before this one, modulo 2^32.
     pub(crate) dropped: u32,
 }
 
-/// Marks the number of a counter.
+/// The flag of counter records.
 const IS_COUNTER: u64 = 1 << 63;
 
 impl Record {
@@ -63,9 +63,9 @@ struct Place {
 #[derive(Debug)]
 pub(crate) struct Ring {
     places: Box<[Place]>,
-    /// Number of the next record to be written.
+    /// The number of the next record to be written.
     head: AtomicU64,
-    /// Number of the next record to be read.
+    /// The number of the next record to be read.
     tail: AtomicU64,
     dropped: AtomicU64,
 }
@@ -88,12 +88,12 @@ impl Ring {
         &self.places[number as usize % CAPACITY]
     }
 
-    /// Returns the number of records that have been dropped, modulo 2^32.
+    /// Returns the number of dropped records, modulo 2^32.
     pub(crate) fn dropped(&self) -> u32 {
         self.dropped.load(Ordering::Relaxed) as u32
     }
 
-    /// Adds a record, or drops it; whether half of the ring is in use now, and was not before.
+    /// Adds or drops a record. Returns true if the ring has just become half full.
     pub(crate) fn push(&self, time: u64, thread: u32, what: What) -> bool {
         let mut number = self.head.load(Ordering::Relaxed);
         loop {
@@ -133,7 +133,7 @@ impl Ring {
         waiting == CAPACITY as u64 / 2
     }
 
-    /// Takes the oldest record, if it is complete. Only one thread may do so at a time.
+    /// Takes the oldest record, if it is complete. Must be called by one thread at a time.
     pub(crate) fn pop(&self) -> Option<Record> {
         let number = self.tail.load(Ordering::Relaxed);
         let place = self.place(number);
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_come_out_as_they_were() {
+    fn records_are_read_unchanged() {
         let ring = Ring::new();
         let records = [
             What::Event(u16::MAX >> 1, u64::MAX),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_place_is_counted() {
+    fn dropped_records_are_counted() {
         let ring = Ring::new();
         for round in 0..3u32 {
             let halves: Vec<usize> = (0..CAPACITY)
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_write_at_the_same_time() {
+    fn threads_write_concurrently() {
         const EACH: i32 = 20_000;
         let ring = Ring::new();
         std::thread::scope(|scope| {
@@ -205,8 +205,8 @@ mod tests {
             }
             let mut latest = [0; 4];
             let mut taken = 0;
-            // The last of all may be dropped, so that it is over when everything has been accounted
-            // for.
+            // The very last record may be dropped, so the loop ends when all records are taken
+            // or counted.
             while taken + ring.dropped() < 3 * EACH as u32 {
                 let Some(record) = ring.pop() else {
                     std::thread::yield_now();
