@@ -1,12 +1,12 @@
-//! Raising the priority of a thread for as long as recordings want it.
+//! Raises the priority of a thread while recordings request it.
 //!
-//! A config can ask for that with `priority_boost`: for the service, and for the program behind a
-//! data source.
+//! A config requests this with `priority_boost`: for the service, and for the program of a data
+//! source.
 //!
-//! # Types to know
+//! # Main types
 //!
-//! [`Priority`] is a valid request; several compare, and the highest counts. [`ThreadBoost`] gives
-//! it to a thread and takes it back.
+//! [`Priority`] is a valid request; of several requests, the highest takes effect. [`ThreadBoost`]
+//! applies it to a thread and restores the thread's own.
 #![forbid(unsafe_code)]
 
 mod thread;
@@ -16,25 +16,25 @@ pub use thread::{BoostError, ThreadBoost};
 use ferretto_proto::PriorityBoostConfig;
 use ferretto_proto::priority_boost_config::BoostPolicy;
 
-/// The urgency of a thread. Real-time ones are ahead of all others.
+/// The priority of a thread. Real-time priorities are above all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
-    /// `SCHED_OTHER` with a nice value of minus this: 0 to 20.
+    /// `SCHED_OTHER` with the negative of this nice value: 0 to 20.
     Normal(u8),
     /// `SCHED_FIFO` with this priority: 1 to 99.
     Realtime(u8),
 }
 
-/// Why a `PriorityBoostConfig` makes no sense. The texts are upstream's.
+/// The reason why a `PriorityBoostConfig` is invalid. The texts are upstream's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPriority {
-    /// Beyond the nice values.
+    /// The value is outside the range of nice values.
     #[error("For the 'POLICY_SCHED_OTHER' priority must be in the range [0; 20]")]
     Normal,
-    /// Beyond the real-time priorities.
+    /// The value is outside the range of real-time priorities.
     #[error("For the 'POLICY_SCHED_FIFO' priority must be in the range [1; 99]")]
     Realtime,
-    /// No policy, or one unknown here.
+    /// The policy is missing or unknown.
     #[error("Policy must not be 'POLICY_UNSPECIFIED'")]
     NoPolicy,
 }

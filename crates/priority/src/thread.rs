@@ -1,4 +1,4 @@
-//! Giving a thread a priority, and its own back.
+//! Raising and restoring the priority of a thread.
 
 use std::io;
 
@@ -11,25 +11,25 @@ use thread_priority::{
 
 use crate::Priority;
 
-/// The kernel did not give the priority. The texts are upstream's.
+/// The kernel refused the priority. The texts are upstream's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BoostError {
     /// The scheduling policy could not be changed.
     #[error("sched_setscheduler({policy}, {priority}) failed (errno: {errno}, {})", reason(*errno))]
     Policy {
-        /// Number of the policy.
+        /// The number of the policy.
         policy: i32,
-        /// Real-time priority that went with it.
+        /// The real-time priority.
         priority: u8,
-        /// Why not: most often for want of `CAP_SYS_NICE`.
+        /// The error, usually because `CAP_SYS_NICE` is missing.
         errno: i32,
     },
     /// The nice value could not be changed.
     #[error("setpriority({nice}) failed (errno: {errno}, {})", reason(*errno))]
     Nice {
-        /// The nice value asked for.
+        /// The requested nice value.
         nice: i32,
-        /// Why not: most often for want of `CAP_SYS_NICE`.
+        /// The error, usually because `CAP_SYS_NICE` is missing.
         errno: i32,
     },
 }
@@ -44,7 +44,7 @@ fn reason(errno: i32) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Scheduling {
     policy: ThreadSchedulePolicy,
-    /// Real-time priority, 0 if the policy is none of those.
+    /// The real-time priority; 0 for other policies.
     realtime: u8,
     nice: i32,
 }
@@ -53,27 +53,27 @@ const OTHER: ThreadSchedulePolicy = ThreadSchedulePolicy::Normal(NormalThreadSch
 const FIFO: ThreadSchedulePolicy =
     ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo);
 
-/// Priority lent to a thread: all calls must come from the same one. It costs nothing while it is
-/// not used. Other threads of the process are not affected, nor are those started before.
+/// A temporary priority of a thread. All calls must come from that thread. An unused boost costs
+/// nothing. Other existing threads of the process are not affected.
 #[derive(Debug, Default)]
 pub struct ThreadBoost {
-    /// The scheduling of the thread before it was given another.
+    /// The original scheduling of the thread, while it is changed.
     own: Option<Scheduling>,
     given: Option<Scheduling>,
 }
 
 impl ThreadBoost {
-    /// Nothing lent yet.
+    /// Creates a boost that has not changed anything.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Lets the calling thread run at this priority, or at its own again. One that had more on its
-    /// own keeps that.
+    /// Sets the priority of the calling thread, or restores its own with `None`. A thread whose own
+    /// priority is higher keeps it.
     ///
     /// # Errors
     ///
-    /// When the kernel refuses; the thread then goes on as before the call.
+    /// Fails if the kernel refuses; the thread then keeps its previous scheduling.
     pub fn set(&mut self, priority: Option<Priority>) -> Result<(), BoostError> {
         if priority.is_none() && self.given.is_none() {
             return Ok(());
@@ -87,7 +87,7 @@ impl ThreadBoost {
             .map(Scheduling::from);
         let before = self.given.unwrap_or(own);
         if let Err(error) = wanted.unwrap_or(own).apply() {
-            // Of the two settings one may have changed.
+            // One of the two settings may have been changed.
             let _ = before.apply();
             return Err(error);
         }
@@ -114,7 +114,8 @@ impl From<Priority> for Scheduling {
 }
 
 impl Scheduling {
-    /// Returns that of the calling thread. Values that cannot be read are taken to be the defaults.
+    /// Returns the scheduling of the calling thread. Values that cannot be read are assumed to be
+    /// the defaults.
     fn current() -> Self {
         let (policy, realtime) = match thread_schedule_policy_param(thread_native_id()) {
             Ok((policy, parameters)) => (policy, parameters.sched_priority),
@@ -127,7 +128,7 @@ impl Scheduling {
         }
     }
 
-    /// The same as a priority, if it compares with those.
+    /// Converts to a priority, if the policy is comparable.
     fn priority(self) -> Option<Priority> {
         match self.policy {
             ThreadSchedulePolicy::Realtime(_) => Some(Priority::Realtime(self.realtime)),
@@ -159,7 +160,7 @@ impl Scheduling {
             ThreadSchedulePolicy::Realtime(_) => 6,
             ThreadSchedulePolicy::Normal(_) => 0,
         };
-        // For other policies the value stands for some nice value, which is set right afterwards.
+        // For other policies, the value stands for a nice value, which is set right afterwards.
         let value = ThreadPriorityValue::try_from(self.realtime).unwrap_or_default();
         let priority = ThreadPriority::Crossplatform(value);
         set_thread_priority_and_policy(thread_native_id(), priority, self.policy).map_err(|error| {
@@ -179,13 +180,13 @@ impl Scheduling {
 mod tests {
     use super::*;
 
-    /// Runs `test` on a thread of its own, whose priority then does not matter.
+    /// Runs `test` on a separate thread, whose priority does not matter afterwards.
     fn on_a_thread(test: impl FnOnce(ThreadBoost) + Send + 'static) {
         let thread = std::thread::spawn(|| test(ThreadBoost::new()));
         thread.join().unwrap();
     }
 
-    /// Returns whether the kernel lets this process raise priorities.
+    /// Returns true if the kernel permits this process to raise priorities.
     fn may_boost() -> bool {
         let tried = std::thread::spawn(|| {
             let mut boost = ThreadBoost::new();
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_threads_own_priority_comes_back() {
+    fn the_threads_own_priority_is_restored() {
         if !may_boost() {
             return;
         }
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn other_threads_are_left_alone() {
+    fn other_threads_are_not_affected() {
         if !may_boost() {
             return;
         }
@@ -234,14 +235,14 @@ mod tests {
         on_a_thread(move |mut boost| {
             boost.set(Some(Priority::Normal(5))).unwrap();
             let other = std::thread::spawn(Scheduling::current);
-            // A new thread inherits it, those that exist do not.
+            // A new thread inherits the priority; existing ones do not.
             assert_eq!(other.join().unwrap().nice, -5);
         });
         assert_eq!(Scheduling::current(), before);
     }
 
     #[test]
-    fn what_a_thread_has_on_its_own_is_the_least() {
+    fn a_threads_own_priority_is_the_minimum() {
         if !may_boost() {
             return;
         }
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_read_as_upstreams() {
+    fn errors_have_upstreams_texts() {
         let error = BoostError::Policy {
             policy: 1,
             priority: 10,
