@@ -1,9 +1,9 @@
-//! Memory that tables may take together.
+//! A shared memory budget of tables.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Room for the tables of one reader, shared by its clones.
+/// The memory budget of a reader's tables, shared by its clones.
 #[derive(Debug, Clone)]
 pub struct Budget(Arc<Account>);
 
@@ -14,7 +14,7 @@ struct Account {
 }
 
 impl Budget {
-    /// Returns a budget of so many bytes.
+    /// Creates a budget of this many bytes.
     pub fn new(bytes: usize) -> Self {
         Self(Arc::new(Account {
             left: AtomicUsize::new(bytes),
@@ -22,8 +22,8 @@ impl Budget {
         }))
     }
 
-    /// Takes room for an entry that is about to be kept. If there is none, that is counted, and it
-    /// must be left out.
+    /// Reserves memory for an entry. Returns false, and counts the refusal, if there is none left:
+    /// the entry must be dropped.
     pub fn take(&self, bytes: usize) -> bool {
         let left = &self.0.left;
         let taken = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
@@ -35,19 +35,19 @@ impl Budget {
         taken.is_ok()
     }
 
-    /// Gives bytes back that were taken.
+    /// Returns reserved bytes.
     pub fn give_back(&self, bytes: usize) {
         self.0.left.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Returns how often there was no room.
+    /// Returns the number of refusals.
     pub fn refused(&self) -> u64 {
         self.0.refused.load(Ordering::Relaxed)
     }
 }
 
-/// Returns the bytes of an entry of a hash table, that of a table that is growing included, without
-/// what it points to.
+/// Returns the memory of a hash table entry, including the overhead of a growing table, without
+/// data that it points to.
 pub const fn entry_bytes<T>() -> usize {
     3 * (size_of::<T>() + 1)
 }
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clones_take_from_one_account() {
+    fn clones_share_one_budget() {
         let budget = Budget::new(10);
         let other = budget.clone();
         assert!(budget.take(6) && !other.take(5) && other.take(4));

@@ -1,7 +1,7 @@
-//! The ids of clocks, as in `timestamp_clock_id` and `ClockSnapshot`.
+//! Clock ids, as in `timestamp_clock_id` and `ClockSnapshot`.
 //!
-//! Ids below 64 are those of `BuiltinClock`; the ids of a [sequence](SEQUENCE) mean something
-//! within it alone.
+//! Ids below 64 are those of `BuiltinClock`; the ids of a [sequence](SEQUENCE) are only valid
+//! within it.
 
 use std::ops::RangeInclusive;
 
@@ -9,20 +9,20 @@ use std::ops::RangeInclusive;
 pub const REALTIME: u32 = 1;
 /// Wall clock time at the last tick.
 pub const REALTIME_COARSE: u32 = 2;
-/// Time that passed while the machine was not suspended, adjusted.
+/// The time without suspends, adjusted.
 pub const MONOTONIC: u32 = 3;
 /// [`MONOTONIC`] at the last tick.
 pub const MONOTONIC_COARSE: u32 = 4;
-/// Time that passed while the machine was not suspended, as the hardware counts it.
+/// The time without suspends, as the hardware counts it.
 pub const MONOTONIC_RAW: u32 = 5;
-/// Time since boot, suspension included: the clock of packets that name none.
+/// The time since boot, including suspends: the default clock of packets.
 pub const BOOTTIME: u32 = 6;
 /// The CPU's time stamp counter, in cycles.
 pub const TSC: u32 = 9;
 
-/// The clocks of one sequence.
+/// The ids of a sequence's clocks.
 pub const SEQUENCE: RangeInclusive<u32> = 64..=127;
-/// The clock of track events whose timestamps are differences to the one before.
+/// The clock of track events with incremental timestamps.
 pub const INCREMENTAL: u32 = 64;
 /// The clock of track events with absolute timestamps in units other than nanoseconds.
 pub const SCALED: u32 = 65;

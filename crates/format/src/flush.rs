@@ -1,7 +1,7 @@
-//! Why a flush was asked for, and by whom.
+//! The reason and initiator of a flush.
 
-/// The reason and initiator of a flush: reason in bits 0 to 3, initiator in 4 to 7, and in bits 8
-/// to 11 the purpose of a clone. Unknown bits are kept.
+/// The reason and initiator of a flush: the reason in bits 0 to 3, the initiator in bits 4 to 7,
+/// and the purpose of a clone in bits 8 to 11. Unknown bits are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlushFlags(pub u64);
 
@@ -9,44 +9,44 @@ pub struct FlushFlags(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FlushReason {
-    /// Not known.
+    /// An unknown reason.
     #[default]
     Unknown = 0,
-    /// The session flushes now and then.
+    /// The session flushes periodically.
     Periodic = 1,
     /// The recording ends.
     Stop = 2,
     /// The recording is cloned.
     Clone = 3,
-    /// A consumer asked for it.
+    /// A consumer requested the flush.
     Explicit = 4,
 }
 
-/// The program that began a flush.
+/// The program that initiated a flush.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FlushInitiator {
-    /// Not known.
+    /// An unknown initiator.
     #[default]
     Unknown = 0,
     /// The service.
     Service = 1,
-    /// A command line.
+    /// A command line tool.
     CommandLine = 2,
-    /// A program that uses a library.
+    /// A library in a program.
     Library = 3,
 }
 
 impl FlushFlags {
-    /// Set in flushes of a clone that is made for a bug report.
+    /// The flag of flushes for a clone for a bug report.
     const FOR_BUGREPORT: u64 = 0x100;
 
-    /// A flush for a reason, by an initiator.
+    /// Creates the flags for a flush by an initiator, for a reason.
     pub const fn new(initiator: FlushInitiator, reason: FlushReason) -> Self {
         Self((initiator as u64) << 4 | reason as u64)
     }
 
-    /// The same flush, of a clone that is made for a bug report.
+    /// Returns the flags of the same flush for a clone for a bug report.
     #[must_use]
     pub const fn for_bugreport(self) -> Self {
         Self(self.0 | Self::FOR_BUGREPORT)
@@ -79,7 +79,7 @@ mod tests {
     use super::{FlushFlags, FlushInitiator, FlushReason};
 
     #[test]
-    fn flags_are_upstreams() {
+    fn flags_match_upstream() {
         let flags = |initiator, reason| FlushFlags::new(initiator, reason);
         assert_eq!(
             flags(FlushInitiator::Service, FlushReason::Periodic).0,

@@ -1,11 +1,11 @@
-//! The framing of a trace file: packets one after the other, each a field of the message `Trace`.
+//! The framing of a trace file: a sequence of packets, each a field of the message `Trace`.
 
 use ferretto_wire::{MAX_VARINT_LENGTH, encode_varint};
 
 /// The byte before the length of each packet: field 1, length-delimited.
 pub const PACKET_TAG: u8 = 0x0a;
 
-/// The largest packet, in bytes, whose length a trace file can hold.
+/// The largest size of a packet in a trace file, in bytes.
 pub const MAX_PACKET_SIZE: usize = (1 << 28) - 1;
 
 /// The bytes before a packet in a trace file: [`PACKET_TAG`] and its length.
@@ -22,7 +22,7 @@ pub struct Preamble {
 }
 
 impl Preamble {
-    /// The preamble of a packet of `length` bytes.
+    /// Creates the preamble of a packet of `length` bytes.
     pub fn new(length: usize) -> Self {
         let mut varint = [0; MAX_VARINT_LENGTH];
         let digits = encode_varint(length as u64, &mut varint);

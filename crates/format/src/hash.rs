@@ -1,7 +1,7 @@
 //! The hash function of the protocol.
 
-/// A running 64-bit FNV-1a hash, by which track uuids, machine ids and the checksums of trace
-/// filters are made.
+/// An incremental 64-bit FNV-1a hash, used for track uuids, machine ids and the checksums of trace
+/// filters.
 ///
 /// ```
 /// use ferretto_format::Fnv1a;
@@ -13,7 +13,7 @@
 pub struct Fnv1a(u64);
 
 impl Fnv1a {
-    /// A hash of nothing yet.
+    /// Creates the hash of the empty input.
     pub const fn new() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
     }

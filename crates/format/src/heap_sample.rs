@@ -1,6 +1,6 @@
-//! Fields of `HeapSample` that upstream does not know, in dumps that are not of one moment alone.
+//! Fields of `HeapSample` that upstream does not have, for dumps that cover a period of time.
 
-/// Bytes of the callstack that were allocated when most was allocated.
+/// The allocated bytes of the callstack at the moment of the peak of allocated memory.
 pub const PEAK: u32 = 15_601;
-/// Samples of the callstack at that moment.
+/// The samples of the callstack at that moment.
 pub const PEAK_COUNT: u32 = 15_602;

@@ -3,10 +3,10 @@
 use ferretto_proto::fields::{event_name, trace_packet};
 use ferretto_wire::{Encoder, Sink};
 
-/// The entries that were given an iid and have to go with the packet that uses them first.
+/// New entries, to be written with the packet that uses them first.
 #[derive(Debug, Default)]
 pub struct InternedData {
-    /// Encoded fields of `InternedData`.
+    /// The encoded fields of `InternedData`.
     pending: Vec<u8>,
 }
 
@@ -18,13 +18,13 @@ impl InternedData {
         }
     }
 
-    /// Adds a text, under an iid in the table that is a field of `InternedData`. All entries of
-    /// texts have the same fields.
+    /// Adds a string with an iid to a table, a field of `InternedData`. All string entries have the
+    /// same fields.
     pub fn add_text(&mut self, table: u32, iid: u64, text: &[u8]) {
         self.add(table, iid, |entry| entry.bytes(event_name::NAME, text));
     }
 
-    /// Adds an entry whose fields behind the iid `write` appends.
+    /// Adds an entry; `write` appends the fields after the iid.
     pub fn add(&mut self, table: u32, iid: u64, write: impl FnOnce(&mut Encoder<'_, Vec<u8>>)) {
         Encoder::new(&mut self.pending).nested(table, |entry| {
             entry.varint(event_name::IID, iid);
@@ -32,18 +32,18 @@ impl InternedData {
         });
     }
 
-    /// Returns true if no entry has to go with the present packet.
+    /// Returns true if there are no new entries.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.pending.is_empty()
     }
 
-    /// Returns the number of bytes that go with the present packet.
+    /// Returns the encoded size of the new entries.
     pub fn len(&self) -> usize {
         self.pending.len()
     }
 
-    /// Appends the entries to a packet, if there are any: they are told now.
+    /// Moves the new entries into a packet, if there are any.
     #[inline]
     pub fn write_to<S: Sink>(&mut self, packet: &mut Encoder<'_, S>) {
         if !self.pending.is_empty() {
@@ -57,7 +57,7 @@ impl InternedData {
         self.pending.clear();
     }
 
-    /// Drops the entries, as the sequence restarts.
+    /// Drops the new entries, when the sequence restarts.
     pub fn clear(&mut self) {
         self.pending.clear();
     }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_go_with_one_packet() {
+    fn entries_are_written_once() {
         let mut interned = InternedData::new();
         interned.add_text(2, 1, b"draw");
         interned.add(4, 7, |entry| entry.varint(4, 12));

@@ -1,4 +1,4 @@
-//! Names of the kernel that traces have numbers for: counters of `/proc` and system calls.
+//! Kernel names that have numbers in traces: counters of `/proc` and system calls.
 
 static MEMINFO: &str = include_str!("../data/meminfo.txt");
 static VMSTAT: &str = include_str!("../data/vmstat.txt");
@@ -18,7 +18,7 @@ fn lines(list: &'static str) -> impl Iterator<Item = &'static str> {
     list.lines().filter(|line| !line.starts_with('#'))
 }
 
-/// An architecture of which the numbers of system calls are known.
+/// An architecture with known system call numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs, reason = "named as the kernel names them")]
 pub enum Architecture {
@@ -38,7 +38,7 @@ impl Architecture {
         }
     }
 
-    /// Returns the architecture that `uname` names like this.
+    /// Returns the architecture with this name in `uname`.
     pub fn of_machine(name: &str) -> Option<Self> {
         match name {
             "x86_64" => Some(Self::X86_64),
@@ -47,7 +47,7 @@ impl Architecture {
         }
     }
 
-    /// Returns the names of its system calls, with their numbers.
+    /// Returns the names of system calls, with their numbers.
     pub fn system_calls(self) -> impl Iterator<Item = (&'static str, u32)> {
         let column = match self {
             Self::X86_64 => 1,
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_have_the_numbers_of_the_schema() {
+    fn names_have_the_schemas_numbers() {
         assert_eq!(meminfo_keys().next(), Some(("MemTotal", 1)));
         assert_eq!(vmstat_keys().next(), Some(("nr_free_pages", 1)));
         let find = |arch: Architecture, name| {

@@ -1,4 +1,4 @@
-//! Trace contents: the vocabulary and rules that writers and readers of packets share.
+//! The contents of traces: definitions and rules that writers and readers of packets share.
 //!
 //! - [`clock`]: the ids of clocks.
 //! - [`sequence_flags`]: the flags by which a packet refers to earlier ones of its sequence.
@@ -6,14 +6,14 @@
 //! - [`FlushFlags`]: the reason and initiator of a flush.
 //! - [`Preamble`]: the bytes before each packet of a trace file.
 //! - [`Fnv1a`]: the hash of track uuids, machine ids and trace filters.
-//! - [`budget`]: memory that the tables of a reader may take together.
-//! - [`SequenceWriter`], [`SequenceClocks`] and [`InternedData`]: writing sequences; restarts,
-//!   timestamps, and interned data.
+//! - [`budget`]: the memory limit of a reader's tables.
+//! - [`SequenceWriter`], [`SequenceClocks`] and [`InternedData`]: writing of sequences with
+//!   restarts, timestamps and interned data.
 //! - [`machine_clock`]: the clocks of other machines, compared with those of the host.
-//! - [`Process`] and [`Thread`]: the tracks of those who write track events.
-//! - [`heap_sample`]: fields of heap profiles that upstream does not know.
-//! - [`kernel_names`]: names of the kernel that traces have numbers for.
-//! - [`sequence`]: reading sequences, by the rules of upstream's trace processor.
+//! - [`Process`] and [`Thread`]: the tracks of processes and threads with track events.
+//! - [`heap_sample`]: fields of heap profiles that upstream does not have.
+//! - [`kernel_names`]: kernel names that have numbers in traces.
+//! - [`sequence`]: reading of sequences, by the rules of upstream's trace processor.
 #![forbid(unsafe_code)]
 
 pub mod budget;

@@ -1,39 +1,39 @@
-//! Why packets are missing.
+//! The reasons for missing packets.
 
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 
 /// The reasons why packets of a sequence are missing before a packet: the bits of
-/// `TracePacket.DataLossReason`, which `previous_packet_dropped` holds.
+/// `TracePacket.DataLossReason`, as in `previous_packet_dropped`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Loss(u32);
 
 impl Loss {
-    /// Nothing is missing.
+    /// No packets are missing.
     pub const NONE: Self = Self(0);
-    /// Something is missing. Set with every other bit.
+    /// Packets are missing. Set with every other bit.
     pub const PRESENT: Self = Self(1);
-    /// Chunks were missing when reading came to where they belong.
+    /// Chunks were missing when they should have been read.
     pub const READ_GAP: Self = Self(2);
     /// A chunk could not be split into packets.
     pub const CHUNK_CORRUPTED: Self = Self(4);
-    /// The rest of a packet whose beginning never came.
+    /// A continuation of a packet without its start.
     pub const ORPHAN_CONTINUATION: Self = Self(8);
     /// A chunk is missing inside a packet.
     pub const REASSEMBLY_GAP: Self = Self(16);
-    /// The chunk after the beginning of a packet does not continue it.
+    /// The chunk after the start of a packet does not continue it.
     pub const REASSEMBLY_BROKEN_CHAIN: Self = Self(32);
-    /// Packets made room before they were read.
+    /// Packets were overwritten before they were read.
     pub const OVERWRITE: Self = Self(64);
-    /// The writer gave up a packet, mostly because its shared memory was full.
+    /// The writer abandoned a packet, usually because its shared memory was full.
     pub const WRITER_ABORT: Self = Self(128);
 
-    /// Returns the value for `previous_packet_dropped`; 0 is nothing.
+    /// Returns the value for `previous_packet_dropped`; 0 for no loss.
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// Returns true if nothing is missing.
+    /// Returns true if no packets are missing.
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
@@ -43,7 +43,7 @@ impl Loss {
         self.0 & other.0 == other.0
     }
 
-    /// The reasons in `bits`; unknown ones are kept.
+    /// Creates a value from bits; unknown ones are kept.
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }

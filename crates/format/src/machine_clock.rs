@@ -1,67 +1,66 @@
-//! The clock of another machine, compared with that of the host again and again.
+//! The clock of another machine, compared repeatedly with that of the host.
 //!
-//! A machine reads its clock and asks, the host reads its own and answers, the machine reads its
-//! clock again. The host's reading lies between the other two, so the difference of the clocks is
-//! known within the time that passed between these, however it was spent. Of many comparisons those
-//! that took least tell most.
+//! A machine reads its clock and sends a request; the host reads its own clock and replies; the
+//! machine reads its clock again. The host's reading is between the other two, so the offset of the
+//! clocks is known within the duration of the round trip, whatever its asymmetry. Of many
+//! comparisons, the shortest are the most precise.
 
-/// Readings of the same clock of both machines, as a machine sent its and the host took its own on
-/// receipt, in nanoseconds.
+/// Readings of the same clock on both machines, in nanoseconds: the machine's when it sends, and
+/// the host's when it receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exchange {
-    /// The machine's.
+    /// The machine's reading.
     pub client: u64,
-    /// The host's, taken later.
+    /// The host's reading, taken later.
     pub host: u64,
 }
 
 /// The field of `RemoteClockSync` in which this project's service states the offset of `BOOTTIME`
-/// that the exchanges beside it imply; upstream's readers skip it. Its fields are [`STATED_OFFSET`]
-/// and [`STATED_ERROR`].
+/// that the exchanges imply; upstream's readers skip it. Its fields are [`STATED_OFFSET`] and
+/// [`STATED_ERROR`].
 pub const STATED: u32 = 15_502;
-/// The machine's clock is ahead of the host's by so many nanoseconds, as `int64`.
+/// The nanoseconds by which the machine's clock is ahead of the host's, as `int64`.
 pub const STATED_OFFSET: u32 = 1;
-/// The offset is wrong by so many nanoseconds at most.
+/// The maximum error of the offset in nanoseconds.
 pub const STATED_ERROR: u32 = 2;
 
-/// The longest time between two exchanges that belong to one comparison, as upstream's reader has
-/// it, in nanoseconds.
+/// The longest time between two exchanges of one comparison, as in upstream's reader, in
+/// nanoseconds.
 pub const ONE_COMPARISON: u64 = 30_000_000_000;
-/// The number of comparisons that are kept; of more, the better half.
+/// The largest number of comparisons; beyond it, the better half is kept.
 const MOST: usize = 4096;
-/// Comparisons with more than this multiple of the usual error are left out.
+/// The multiple of the usual error beyond which comparisons are ignored.
 const POOR: u64 = 4;
-/// The share of a time outside all comparisons by which the clocks may have parted: 100 ppm.
+/// The drift assumed outside of all comparisons, as a fraction of the time: 100 ppm.
 const PARTING: u64 = 10_000;
 
-/// A comparison of two clocks by two exchanges, the second of which was made after the first was
-/// answered.
+/// A comparison of two clocks by two exchanges; the second is sent after the reply to the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Comparison {
-    /// The host's clock.
+    /// The host's time.
     pub host: u64,
-    /// The machine's clock is ahead of the host's by at least this much, in nanoseconds.
+    /// The lower bound, in nanoseconds, of how far the machine's clock is ahead of the host's.
     pub lowest: i64,
-    /// The machine's clock is ahead of the host's by this much at most.
+    /// The upper bound, in nanoseconds, of how far the machine's clock is ahead of the host's.
     pub highest: i64,
 }
 
-/// By how much a machine's clock is ahead of the host's, in nanoseconds.
+/// The nanoseconds by which a machine's clock is ahead of the host's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offset {
     /// The best estimate.
     pub offset: i64,
-    /// By how much it may be wrong, if the clocks part evenly between comparisons.
+    /// The maximum error, assuming constant drift between comparisons.
     pub error: u64,
 }
 
-/// Returns the difference, unless it is more than any two clocks can be apart.
+/// Returns the difference, unless it exceeds any plausible offset.
 fn difference(client: u64, host: u64) -> Option<i64> {
     i64::try_from(i128::from(client) - i128::from(host)).ok()
 }
 
 impl Comparison {
-    /// Compares; `None` if the exchanges are too far apart, or no clocks say such a thing.
+    /// Creates a comparison; `None` if the exchanges are too far apart or contradictory.
     pub fn new(first: Exchange, second: Exchange) -> Option<Self> {
         let took = second.client.checked_sub(first.client)?;
         if took >= ONE_COMPARISON || second.host < first.host {
@@ -78,7 +77,7 @@ impl Comparison {
         })
     }
 
-    /// Returns the middle of the possible offsets, and the distance of their ends.
+    /// Returns the middle of the possible offsets, and half of their range.
     pub fn offset(&self) -> Offset {
         let width = self.highest.abs_diff(self.lowest);
         Offset {
@@ -91,12 +90,12 @@ impl Comparison {
 /// The clock of another machine over a whole recording.
 #[derive(Debug, Clone, Default)]
 pub struct MachineClock {
-    /// In the order of the host's time.
+    /// The comparisons ordered by the host's time.
     comparisons: Vec<Comparison>,
 }
 
 impl MachineClock {
-    /// Adds exchanges that follow each other.
+    /// Adds consecutive exchanges.
     pub fn add(&mut self, exchanges: &[Exchange]) {
         for pair in exchanges.windows(2) {
             if let Some(comparison) = Comparison::new(pair[0], pair[1]) {
@@ -115,14 +114,14 @@ impl MachineClock {
         }
         self.comparisons.insert(place, comparison);
         if self.comparisons.len() > MOST {
-            // Of each two neighbours the better.
+            // The better one of each two neighbours.
             let halves = self.comparisons.chunks(2);
             let better = halves.filter_map(|two| two.iter().min_by_key(|c| c.offset().error));
             self.comparisons = better.copied().collect();
         }
     }
 
-    /// Returns true if nothing is known.
+    /// Returns true if there are no comparisons.
     pub fn is_empty(&self) -> bool {
         self.comparisons.is_empty()
     }
@@ -133,16 +132,16 @@ impl MachineClock {
         offsets.min_by_key(|offset| offset.error)
     }
 
-    /// Returns how many comparisons there are.
+    /// Returns the number of comparisons.
     pub fn len(&self) -> usize {
         self.comparisons.len()
     }
 
-    /// Makes a curve of the good comparisons, to ask it many times.
+    /// Creates a curve of the good comparisons, for many lookups.
     pub fn curve(&self) -> OffsetCurve {
         let mut errors: Vec<u64> = self.comparisons.iter().map(|c| c.offset().error).collect();
         errors.sort_unstable();
-        // The usual error of a quarter of them can be had.
+        // A quarter of the comparisons achieve the usual error.
         let usual = errors.get(errors.len() / 4).copied().unwrap_or(0);
         let good = |c: &&Comparison| c.offset().error <= usual.saturating_mul(POOR).max(1);
         let points = self.comparisons.iter().filter(good);
@@ -152,15 +151,15 @@ impl MachineClock {
     }
 }
 
-/// The offset of a machine's clock at each time.
+/// The offset of a machine's clock over time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct OffsetCurve {
-    /// The host's clock, and the offset then.
+    /// Host times with their offsets.
     points: Vec<(u64, Offset)>,
 }
 
 impl OffsetCurve {
-    /// Returns the offset at a time of the host's clock.
+    /// Returns the offset at a host time.
     pub fn at(&self, host: u64) -> Option<Offset> {
         let next = self.points.partition_point(|(at, _)| *at <= host);
         let before = next.checked_sub(1).map(|index| self.points[index]);
@@ -181,14 +180,14 @@ impl OffsetCurve {
         }
     }
 
-    /// Returns the time of the host's clock at a time of the machine's.
+    /// Converts a machine time to the host time.
     pub fn to_host(&self, client: u64) -> Option<(u64, u64)> {
         let to_host = |offset: i64| {
             let host = i128::from(client) - i128::from(offset);
             host.clamp(0, u64::MAX.into()) as u64
         };
         let (_, first) = self.points.first()?;
-        // The offset changes so slowly that its value of a moment ago is good enough here.
+        // The offset changes slowly, so that its previous value suffices here.
         let mut host = to_host(first.offset);
         let mut error = 0;
         for _ in 0..3 {
@@ -199,7 +198,7 @@ impl OffsetCurve {
         Some((host, error))
     }
 
-    /// Returns the offset in the middle of all comparisons with the largest error of any.
+    /// Returns the offset in the middle of all comparisons, with the largest error.
     pub fn overall(&self) -> Option<Offset> {
         let (first, last) = (self.points.first()?, self.points.last()?);
         let middle = self.at(first.0 + (last.0 - first.0) / 2)?;
@@ -210,14 +209,14 @@ impl OffsetCurve {
         })
     }
 
-    /// Returns by how much the machine's clock gains on the host's, in nanoseconds a second; `None`
-    /// if there is too little to tell.
+    /// Returns the drift of the machine's clock from the host's, in nanoseconds per second; `None`
+    /// if there is too little data.
     pub fn drift(&self) -> Option<f64> {
         let (first, last) = (self.points.first()?, self.points.last()?);
         let time = (last.0 - first.0) as f64;
         let known = self.points.iter().map(|(_, offset)| offset.error).max()?;
         let gained = (i128::from(last.1.offset) - i128::from(first.1.offset)) as f64;
-        // The difference must exceed the one that errors alone could cause.
+        // The difference must exceed what the errors alone could cause.
         let is_certain = time >= 1e9 && known as f64 * 2e9 / time < 100_000.0;
         is_certain.then_some(gained * 1e9 / time)
     }
@@ -227,7 +226,7 @@ impl OffsetCurve {
 mod tests {
     use super::*;
 
-    /// A round trip that begins at a time of the host, with the time to the host and back.
+    /// Simulates a round trip that starts at a host time, with the durations to the host and back.
     fn round(host: u64, offset: i64, there: u64, back: u64) -> [Exchange; 2] {
         let client = |host: u64| host.checked_add_signed(offset).unwrap();
         let first = Exchange {
@@ -268,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn an_uneven_link_stays_within_the_error_that_is_told() {
+    fn an_asymmetric_link_stays_within_the_stated_error() {
         let mut seed = 7u64;
         let mut random = |below: u64| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -284,8 +283,8 @@ mod tests {
     }
 
     #[test]
-    fn slow_round_trips_do_not_spoil_good_ones_and_drift_is_followed() {
-        // 40 microseconds a second, measured every five, mostly badly.
+    fn slow_round_trips_are_ignored_and_drift_is_followed() {
+        // 40 microseconds per second, measured every five seconds, mostly imprecisely.
         let offset = |host: u64| 5_000_000 + (host / 1000 * 40 / 1000) as i64;
         let mut all = MachineClock::default();
         for step in 0..120u64 {
@@ -312,10 +311,10 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_no_comparison() {
+    fn invalid_exchanges_are_rejected() {
         let exchange = |client, host| Exchange { client, host };
         for (one, two) in [
-            // Clocks that went back, stood still for too long, or cannot be.
+            // Clocks that went backwards, stopped for too long, or have impossible values.
             (exchange(5, 5), exchange(4, 6)),
             (exchange(5, 5), exchange(6, 4)),
             (exchange(0, 0), exchange(ONE_COMPARISON, 5)),
@@ -323,7 +322,7 @@ mod tests {
         ] {
             assert_eq!(Comparison::new(one, two), None, "{one:?} {two:?}");
         }
-        // Differences that no number of the trace can state are not stated as others.
+        // Differences that cannot be represented in the trace are rejected.
         let half = 1 << 63;
         for (client, host) in [(u64::MAX - 1, 0), (half, 0), (0, half + 1), (0, u64::MAX)] {
             let next = exchange(client + 1, host);
@@ -332,7 +331,7 @@ mod tests {
         for (client, host) in [(half - 2, 0), (0, half), (u64::MAX - 1, half)] {
             let (one, two) = (exchange(client, host), exchange(client + 1, host));
             let found = Comparison::new(one, two).unwrap().offset();
-            // The machine's clock moved on before the host read its own.
+            // The machine's clock advanced before the host read its own.
             let truth = (i128::from(client) + 1 - i128::from(host)) as i64;
             assert!(found.offset.abs_diff(truth) <= found.error, "{found:?}");
             let mut clock = MachineClock::default();
@@ -342,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
+    fn the_number_of_comparisons_is_bounded() {
         let mut clock = MachineClock::default();
         for step in 0..3 * MOST as u64 {
             clock.add(&round(step * SECOND, 10, 100 + step % 2, 100));

@@ -1,4 +1,4 @@
-//! Timestamps as writers of track events write them.
+//! The encoding of track events' timestamps.
 
 use ferretto_proto::fields::{clock_snapshot, trace_packet};
 use ferretto_wire::{Encoder, Sink};
@@ -7,22 +7,22 @@ use crate::clock::{INCREMENTAL, SCALED};
 
 /// The clocks of a sequence of track events.
 ///
-/// Timestamps are differences to the packet before ([`INCREMENTAL`]), or absolute: on the base
+/// Timestamps are differences from the previous packet ([`INCREMENTAL`]), or absolute: on the base
 /// clock, or in units other than nanoseconds ([`SCALED`]).
 #[derive(Clone, Copy, Debug)]
 pub struct SequenceClocks {
-    /// Nanoseconds per unit, at least 1.
+    /// The nanoseconds per unit, at least 1.
     unit: u64,
     is_incremental: bool,
-    /// The clock that events are timed by.
+    /// The clock of events.
     base: u32,
-    /// The time that differences refer to, in nanoseconds of the base clock.
+    /// The base of differences, in nanoseconds of the base clock.
     last: u64,
 }
 
 impl SequenceClocks {
-    /// The clocks of a sequence whose timestamps count `unit` nanoseconds each, as differences if
-    /// `is_incremental`; its times are read from the clock `base`.
+    /// Creates the clocks of a sequence whose timestamps count units of `unit` nanoseconds, as
+    /// differences if `is_incremental`. Times are read from the clock `base`.
     pub fn new(unit: u64, is_incremental: bool, base: u32) -> Self {
         Self {
             unit: unit.max(1),
@@ -32,13 +32,13 @@ impl SequenceClocks {
         }
     }
 
-    /// Lets differences refer to `now`. To be followed by a packet with a
+    /// Sets the base of differences to `now`. Must be followed by a packet with a
     /// [snapshot](Self::write_snapshot).
     pub fn restart(&mut self, now: u64) {
         self.last = now;
     }
 
-    /// Returns the nanoseconds that a unit of timestamps counts.
+    /// Returns the nanoseconds per unit of timestamps.
     pub fn unit(&self) -> u64 {
         self.unit
     }
@@ -48,7 +48,7 @@ impl SequenceClocks {
         self.is_incremental && self.unit == 1
     }
 
-    /// Returns the id of the clock of packets that name none.
+    /// Returns the id of the default clock of packets.
     #[inline]
     pub fn default_clock(&self) -> u32 {
         if self.is_incremental {
@@ -59,26 +59,27 @@ impl SequenceClocks {
     }
 
     /// Returns the timestamp of a packet at `now` if clocks are [plain](Self::is_plain); `None` if
-    /// time ran back. To be followed by [`advance`](Self::advance) if the packet is written.
+    /// time went backwards. Must be followed by [`advance`](Self::advance) if the packet is
+    /// written.
     #[inline(always)]
     pub fn difference(&self, now: u64) -> Option<u64> {
         now.checked_sub(self.last)
     }
 
-    /// Lets the next difference refer to `now`.
+    /// Sets the base of the next difference to `now`.
     #[inline(always)]
     pub fn advance(&mut self, now: u64) {
         self.last = now;
     }
 
-    /// Writes the timestamp of a packet, and its clock where it is not the default one. A time on
-    /// the clock [`INCREMENTAL`] is one of the base clock, to be written as the sequence does.
+    /// Writes the timestamp of a packet, and its clock if it is not the default. A time on the
+    /// clock [`INCREMENTAL`] is given on the base clock, and is written as a difference.
     pub fn write_timestamp<S: Sink>(&mut self, packet: &mut Encoder<'_, S>, clock: u32, time: u64) {
         let default = self.default_clock();
         let clock = if clock == INCREMENTAL { default } else { clock };
         let (value, named) = if clock == INCREMENTAL && time >= self.last {
             let units = self.units(time - self.last);
-            // Whole units only, so that the remainder is not lost.
+            // Only whole units, so that the remainder is not lost.
             self.last += units * self.unit;
             (units, None)
         } else if clock == INCREMENTAL {
@@ -125,7 +126,7 @@ impl SequenceClocks {
         if self.unit == 1 { self.base } else { SCALED }
     }
 
-    /// A division takes long, and hardly any sequence needs it.
+    /// Converts to units. The branch avoids the division, which is slow and rarely needed.
     #[inline]
     fn units(&self, time: u64) -> u64 {
         if self.unit == 1 {

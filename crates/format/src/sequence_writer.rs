@@ -1,4 +1,4 @@
-//! The rules of a packet sequence, for its writer.
+//! The rules for writers of packet sequences.
 
 use ferretto_proto::fields::{trace_packet, trace_packet_defaults};
 use ferretto_wire::{Encoder, Sink};
@@ -7,11 +7,11 @@ use crate::incremental::IncrementalState;
 use crate::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 use crate::{SequenceClocks, clock};
 
-/// A packet sequence as its writer keeps it: the validity of its incremental state, and the
-/// encoding of its times.
+/// The writer's state of a packet sequence: the validity of its incremental state, and the encoding
+/// of its times.
 ///
-/// Before each packet a writer asks [`must_restart`](Self::must_restart). If so, it forgets its
-/// interned data and descriptors, and writes the first packet of the sequence again:
+/// Before each packet a writer checks [`must_restart`](Self::must_restart). If it is true, it
+/// forgets its interned data and descriptors, and writes the first packet of the sequence again:
 /// [`restart`](Self::restart), then [`restarted`](Self::restarted). All other packets start with
 /// [`begin_packet`](Self::begin_packet).
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +21,7 @@ pub struct SequenceWriter {
 }
 
 impl SequenceWriter {
-    /// Returns a sequence of which nothing is written yet, given the writer's count of lost
-    /// packets.
+    /// Creates a sequence without packets, given the writer's number of lost packets.
     pub fn new(clocks: SequenceClocks, drop_count: u64) -> Self {
         Self {
             state: IncrementalState::new(drop_count),
@@ -36,50 +35,51 @@ impl SequenceWriter {
         &self.clocks
     }
 
-    /// Voids the incremental state: the next packet is the first one of the sequence again.
+    /// Voids the incremental state: the next packet restarts the sequence.
     pub fn clear(&mut self) {
         self.state.clear();
     }
 
-    /// Returns true if the incremental state is void because it was cleared or packets were lost
-    /// since.
+    /// Returns true if the incremental state was cleared, or packets have been lost since the
+    /// restart.
     #[inline]
     pub fn is_void(&self, drop_count: u64) -> bool {
         self.state.is_void(drop_count)
     }
 
-    /// Returns true if the sequence has to restart before its next packet, given the writer's
-    /// counts of lost packets and of bytes: its state is void, or so much was written since that it
-    /// may have been overwritten.
+    /// Returns true if the sequence must restart before its next packet, given the writer's numbers
+    /// of lost packets and of bytes: the state is void, or so much data followed it that it may
+    /// have been overwritten.
     #[inline]
     pub fn must_restart(&self, drop_count: u64, written: u64) -> bool {
         self.state.must_restart(drop_count, written)
     }
 
-    /// Returns the writer's count of bytes at which the sequence restarts by itself.
+    /// Returns the writer's number of bytes at which the sequence restarts by itself.
     #[inline]
     pub fn renew_at(&self) -> u64 {
         self.state.renew_at()
     }
 
-    /// Lets the next difference between timestamps refer to `now`, for writers that encode one
-    /// themselves.
+    /// Sets the base of the next timestamp difference to `now`, for writers that encode the
+    /// timestamp themselves.
     #[inline(always)]
     pub fn advance(&mut self, now: u64) {
         self.clocks.advance(now);
     }
 
-    /// Begins a packet that relies on earlier ones: a time on the clock with an id, and the flag.
+    /// Starts a packet that relies on earlier ones: writes a time on the clock with this id, and
+    /// the flag.
     #[inline]
     pub fn begin_packet<S: Sink>(&mut self, packet: &mut Encoder<'_, S>, clock: u32, time: u64) {
         self.clocks.write_timestamp(packet, clock, time);
         packet.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
     }
 
-    /// Writes the first packet of the sequence: a time, the flag, the defaults of all that follow
-    /// and how the clocks relate to each other. `defaults` appends further fields of
-    /// `TracePacketDefaults`; `counts` are the writer's of lost packets and of bytes. To be
-    /// followed by [`restarted`](Self::restarted) once the packet is written.
+    /// Writes the first packet of the sequence: a time, the flag, the defaults of all following
+    /// packets and the relation of the clocks. `defaults` appends further fields of
+    /// `TracePacketDefaults`; `counts` are the writer's numbers of lost packets and of bytes. Must
+    /// be followed by [`restarted`](Self::restarted) once the packet is written.
     pub fn restart<S: Sink>(
         &mut self,
         packet: &mut Encoder<'_, S>,
@@ -99,17 +99,17 @@ impl SequenceWriter {
         self.clocks.write_snapshot(packet, start.now);
     }
 
-    /// Ends a restart, given whether the writer drops packets now. Returns false if the first
-    /// packet was dropped: further packets would be useless, and the next event tries again.
+    /// Ends a restart; `is_dropping` is true if the writer drops packets now. Returns false if the
+    /// first packet was dropped: further packets would be useless, and the next event tries again.
     pub fn restarted(&mut self, is_dropping: bool) -> bool {
         self.state.restarted(is_dropping)
     }
 }
 
-/// The time at which a sequence restarts.
+/// The time of a restart.
 #[derive(Clone, Copy, Debug)]
 pub struct Start {
-    /// The time that differences refer to, on the base clock of the sequence.
+    /// The base of timestamp differences, on the base clock of the sequence.
     pub now: u64,
     /// The id of the clock of the first packet's timestamp.
     pub clock: u32,
@@ -118,7 +118,7 @@ pub struct Start {
 }
 
 impl Start {
-    /// A restart whose first packet has the time of the sequence.
+    /// Creates a restart whose first packet has the time of the sequence.
     pub fn at(now: u64) -> Self {
         Self {
             now,
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_other_than_the_default_one_are_named() {
+    fn only_other_clocks_than_the_default_are_written() {
         let mut sequence = SequenceWriter::new(SequenceClocks::new(1, false, MONOTONIC), 0);
         let first = encode(|packet| {
             let start = Start {

@@ -1,4 +1,4 @@
-//! Times on many clocks, on one.
+//! Conversion of times between clocks.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use crate::clock::{BOOTTIME, REALTIME, SEQUENCE};
 
 use super::fault::{Fault, FaultSink};
 
-/// Clocks beyond this number are not faults apart, so that memory stays bounded on any input.
+/// The largest number of distinct clocks, which bounds memory on any input.
 const MAX_CLOCKS: usize = 1 << 10;
 
-/// Clocks with ids below this number are looked up by them.
+/// The ids below which clocks are looked up by index.
 const BUILTIN: usize = 64;
 
-/// A clock that the packets of one sequence use.
+/// A clock of one sequence.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SequenceClock {
     is_incremental: bool,
-    /// Nanoseconds.
+    /// The nanoseconds per unit.
     unit: u64,
-    /// Nanoseconds of this clock and of another at one moment.
+    /// Simultaneous times of this clock and of another, in nanoseconds.
     here: u64,
     there: u64,
     other: u32,
@@ -30,7 +30,7 @@ pub(super) struct SequenceClock {
     last: u64,
 }
 
-/// One clock in a snapshot.
+/// A clock in a snapshot.
 #[derive(Debug, Clone, Copy)]
 struct Reading {
     clock: u32,
@@ -39,8 +39,7 @@ struct Reading {
     unit: u64,
 }
 
-/// The clocks of a sequence alone: hardly ever more than two, and no more than there are
-/// [ids](SEQUENCE).
+/// The clocks of one sequence: rarely more than two, and at most one per [id](SEQUENCE).
 #[derive(Debug, Default)]
 pub(super) struct SequenceClocks(Vec<(u32, SequenceClock)>);
 
@@ -60,22 +59,22 @@ impl SequenceClocks {
     }
 }
 
-/// Clocks of all sequences.
+/// The clocks shared by all sequences.
 #[derive(Debug)]
 pub struct Clocks {
-    /// The nanoseconds by which boot time is ahead of each of the clocks with the lowest ids, and
-    /// of others.
+    /// The nanoseconds by which boot time is ahead of each clock: an array for low ids, and a map
+    /// for others.
     ahead_of_builtin: [Option<u64>; BUILTIN],
     ahead_of_others: BTreeMap<u32, u64>,
-    /// The clock of packets that name none.
+    /// The default clock of packets.
     default: Option<u32>,
     start: Option<u64>,
     is_converting: bool,
 }
 
 impl Clocks {
-    /// Returns clocks of which nothing is known. Times are converted to boot time, or else left as
-    /// they were written.
+    /// Creates clocks without any snapshot. Times are converted to boot time, or stay as they were
+    /// written.
     pub(super) fn new(is_converting: bool) -> Self {
         Self {
             ahead_of_builtin: [None; BUILTIN],
@@ -86,8 +85,8 @@ impl Clocks {
         }
     }
 
-    /// Returns the clock of packets that name none, and whose sequence names none: that of the
-    /// whole trace.
+    /// Returns the default clock of the whole trace, for packets whose sequence has no default
+    /// clock.
     pub fn default_clock(&self) -> u32 {
         self.default.unwrap_or(BOOTTIME)
     }
@@ -146,7 +145,7 @@ impl Clocks {
             for reading in readings.iter().filter(of_all) {
                 self.set_ahead(reading.clock, boot.ns.wrapping_sub(reading.ns));
             }
-            // A trace that names no clock is in boot time.
+            // A trace without an explicit clock is in boot time.
             self.default = self.default.or(Some(BOOTTIME));
         }
         let other = boot.or_else(|| readings.iter().find(of_all));
@@ -161,11 +160,11 @@ impl Clocks {
         }
     }
 
-    /// Converts a time on a clock that all sequences share to nanoseconds of boot time.
+    /// Converts a time on a shared clock to nanoseconds of boot time.
     ///
     /// # Errors
     ///
-    /// If no snapshot relates the clock to boot time, or the result is no time.
+    /// Fails if no snapshot relates the clock to boot time, or if the result is out of range.
     pub fn to_boot(&self, ns: u64, clock: u32) -> Result<u64, Fault> {
         let ahead = match clock {
             BOOTTIME => 0,
@@ -177,13 +176,13 @@ impl Clocks {
         Ok(ns)
     }
 
-    /// A boot time in nanoseconds since 1970.
+    /// Converts a boot time to nanoseconds since 1970.
     pub fn boot_to_real(&self, ns: u64) -> Option<u64> {
         let ahead = self.ahead_of(REALTIME)?;
         Some(ns.wrapping_sub(ahead))
     }
 
-    /// A time on any clock, as a packet of the sequence with these clocks says it, in nanoseconds
+    /// Converts a time on any clock, in a packet of the sequence with these clocks, to nanoseconds
     /// of boot time.
     pub(super) fn packet_to_boot(
         &self,
@@ -201,7 +200,7 @@ impl Clocks {
 }
 
 impl SequenceClock {
-    /// The time on the other clock, after a packet with this one.
+    /// Returns the time on the other clock, and advances this one if it is incremental.
     fn advance(&mut self, value: u64) -> (u64, u32) {
         let mut ns = value.wrapping_mul(self.unit);
         if self.is_incremental {

@@ -1,27 +1,28 @@
-//! Faults of sequences of packets, independent of the packets' content.
+//! Faults of packet sequences, independent of the packets' content.
 
-/// Why a packet, or a part of it, means nothing. Each reader counts it among its own problems.
+/// The reason why a packet, or a part of it, is unusable. Each reader counts faults as its own
+/// errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It names no sequence.
+    /// The packet has no sequence id.
     NoSequence,
-    /// It needs incremental state of earlier packets, which is lost.
+    /// The packet needs incremental state that was lost.
     StateInvalid,
-    /// There are more sequences than are faults apart.
+    /// There are too many sequences.
     TooManySequences,
-    /// An entry of the dictionary without an iid.
+    /// An interned entry has no iid.
     EntryWithoutIid,
-    /// An iid that is defined again as something else.
+    /// An iid is redefined with another entry.
     Redefined,
-    /// A time on a clock that no snapshot relates to the others.
+    /// No snapshot relates the clock of a time to the others.
     UnknownClock,
-    /// A time that is beyond what a signed number of nanoseconds holds.
+    /// A time exceeds a signed number of nanoseconds.
     InvalidTime,
-    /// A snapshot with a clock of a sequence but without a sequence id.
+    /// A snapshot contains a clock of a sequence but has no sequence id.
     SnapshotWithoutSequence,
-    /// A snapshot that has a clock twice.
+    /// A snapshot contains a clock twice.
     SnapshotDuplicate,
 }
 
-/// Takes the faults that leave the rest of a packet valid.
+/// Receives the faults that leave the rest of a packet valid.
 pub type FaultSink<'a> = &'a mut dyn FnMut(Fault);

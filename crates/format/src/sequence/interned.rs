@@ -1,4 +1,4 @@
-//! Tables of interned entries, which packets refer to by number.
+//! Tables of interned entries, which packets refer to by iid.
 
 use std::collections::HashMap;
 
@@ -10,16 +10,16 @@ use crate::budget::{Budget, entry_bytes};
 
 /// The entries of one kind of interned data, by iid.
 ///
-/// Writers count up from 1, and these entries lie side by side. Others are found by their hash,
-/// until there are enough of them to fill a good part of the gaps.
+/// Writers count up from 1, and such entries are in an array. Other entries are in a hash table,
+/// until there are enough of them to fill most of the gaps.
 #[derive(Debug, Clone)]
 pub struct InternedTable<T> {
-    /// The entries with these iids, where there are any.
+    /// The array of entries by iid.
     counted: Vec<Option<T>>,
     others: HashMap<u64, T>,
 }
 
-/// Places beside each other for each entry, at most.
+/// The largest number of array slots per entry.
 const PLACES_PER_ENTRY: usize = 4;
 
 impl<T> Default for InternedTable<T> {
@@ -32,7 +32,7 @@ impl<T> Default for InternedTable<T> {
 }
 
 impl<T> InternedTable<T> {
-    /// Returns the memory that an entry takes, without what it points to.
+    /// The memory of an entry, without data that it points to.
     pub const ENTRY_BYTES: usize = entry_bytes::<(u64, T)>();
 
     /// Returns the entry with this iid.
@@ -46,7 +46,7 @@ impl<T> InternedTable<T> {
         }
     }
 
-    /// Returns the entry with this iid, to be changed.
+    /// Returns the entry with this iid for modification.
     #[inline]
     pub fn get_mut(&mut self, iid: u64) -> Option<&mut T> {
         let place = usize::try_from(iid).unwrap_or(usize::MAX);
@@ -56,7 +56,7 @@ impl<T> InternedTable<T> {
         }
     }
 
-    /// Adds an entry; one that has the same iid goes.
+    /// Adds an entry, which replaces one with the same iid.
     pub fn insert(&mut self, iid: u64, entry: T) {
         let place = usize::try_from(iid).unwrap_or(usize::MAX);
         if self.counted.is_empty() && place == 1 {
@@ -69,7 +69,7 @@ impl<T> InternedTable<T> {
         } else {
             let others = &mut self.others;
             let is_new = others.insert(iid, entry).is_none();
-            // Seldom enough that entries are moved a few times at most.
+            // Rarely enough that entries are moved only a few times.
             let are_many = others.len() * 8 >= self.counted.len();
             if is_new && are_many && others.len().is_power_of_two() {
                 self.gather();
@@ -77,7 +77,7 @@ impl<T> InternedTable<T> {
         }
     }
 
-    /// Puts entries side by side if few places remain empty.
+    /// Moves entries into the array if few slots stay empty.
     fn gather(&mut self) {
         let entries = self.counted.iter().flatten().count() + self.others.len();
         let last = self.others.keys().max().copied().unwrap_or(0);
@@ -102,22 +102,22 @@ impl<T> InternedTable<T> {
     }
 }
 
-/// An entry of `InternedData` as it is encoded.
+/// An encoded entry of `InternedData`.
 #[derive(Debug, Clone, Copy)]
 pub struct InternedEntry<'a> {
-    /// The field of `InternedData` it is in: the table.
+    /// The field of `InternedData`, which is the table.
     pub table: u32,
-    /// The number that packets refer to it by; 0 if it has none.
+    /// The iid; 0 if it is missing.
     pub iid: u64,
     /// The encoded entry.
     pub bytes: &'a [u8],
-    /// The bytes of the field after the iid, which is the string where an entry is one: most kinds
-    /// have the fields of `InternedString`.
+    /// The field after the iid, which is the string of string entries: most kinds have the fields
+    /// of `InternedString`.
     pub string: Option<&'a [u8]>,
 }
 
 impl<'a> InternedEntry<'a> {
-    /// Reads a field of `InternedData`; `None` if it is no message.
+    /// Parses a field of `InternedData`; `None` if it is not a message.
     pub fn read(field: &Field<'a>) -> Option<Self> {
         let mut entry = Self {
             table: field.number,
@@ -133,28 +133,27 @@ impl<'a> InternedEntry<'a> {
         Some(entry)
     }
 
-    /// Reads all entries of an encoded `InternedData`.
+    /// Parses all entries of an encoded `InternedData`.
     pub fn all(interned: &'a [u8]) -> impl Iterator<Item = Self> {
         let fields = Fields::new(interned).map_while(Result::ok);
         fields.filter_map(|field| Self::read(&field))
     }
 }
 
-/// Tables beyond this number are left out; the schema has fewer.
+/// The largest number of tables; the schema has fewer.
 const MAX_TABLES: usize = 64;
 
-/// The strings of a sequence, by table and iid. Their memory is given back to the budget when they
-/// are forgotten.
+/// The strings of a sequence, by table and iid. Clearing returns their memory to the budget.
 #[derive(Debug)]
 pub struct InternedStrings {
     budget: Budget,
     taken: usize,
-    /// Hardly ever more than a few.
+    /// The tables, rarely more than a few.
     tables: Vec<(u32, InternedTable<Box<[u8]>>)>,
 }
 
 impl InternedStrings {
-    /// Returns tables without strings, which take from `budget`.
+    /// Creates empty tables whose memory is taken from `budget`.
     pub fn new(budget: &Budget) -> Self {
         Self {
             budget: budget.clone(),
@@ -171,7 +170,7 @@ impl InternedStrings {
         table.get(iid).map(|string| &**string)
     }
 
-    /// Adds a string. One that is there already stays, and it is a fault if they differ.
+    /// Adds a string. An existing one stays; it is a fault if the two differ.
     pub fn define(&mut self, table: u32, iid: u64, string: &[u8], faults: FaultSink<'_>) {
         match self.get(table, iid) {
             Some(known) if known != string => return faults(Fault::Redefined),
@@ -207,7 +206,7 @@ mod tests {
     use super::InternedTable;
 
     #[test]
-    fn entries_are_found_whatever_their_iids_and_order() {
+    fn entries_are_found_for_any_iids_in_any_order() {
         let orders: [&[u64]; 7] = [
             &[1, 2, 3, 4],
             &[9, 3, 12, 1, 7, 30, 2, 5, 11, 40, 6, 4],

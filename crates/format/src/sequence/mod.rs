@@ -1,10 +1,9 @@
-//! Reading sequences of packets: the incremental state that earlier packets of a sequence leave for
-//! its later ones, the effect of lost packets on it, and times converted to one clock. The rules
-//! are those of upstream's trace processor.
+//! Reading of packet sequences: the incremental state of a sequence, the effect of lost packets on
+//! it, and conversion of times to one clock. The rules are those of upstream's trace processor.
 //!
-//! A reader of some kind of packets brings a [`SequenceState`], the incremental state of its kind.
-//! For each packet [`SequenceReader::read`] returns that state and the packet's time, or the
-//! [`Fault`] that makes the packet void.
+//! A reader provides a [`SequenceState`], the incremental state for its kind of packets. For each
+//! packet [`SequenceReader::read`] returns that state and the packet's time, or the [`Fault`] that
+//! makes the packet unusable.
 
 mod clock;
 mod fault;
@@ -25,21 +24,21 @@ use self::places::SequencePlaces;
 use crate::budget::{Budget, entry_bytes};
 use crate::clock::SEQUENCE;
 
-/// Sequences beyond this number are left out, so that memory stays in proportion on any input.
+/// The largest number of sequences, which bounds memory on any input.
 const MAX_SEQUENCES: usize = 1 << 18;
 
-/// The incremental state of one sequence, as one kind of packets needs it.
+/// The incremental state of one sequence, for one kind of packets.
 pub trait SequenceState {
-    /// Returns the state of a sequence without packets. Its memory is taken from `budget`.
+    /// Creates the state of a new sequence. Its memory is taken from `budget`.
     fn new(budget: &Budget) -> Self;
 
-    /// Forgets everything: the state from earlier packets is void.
+    /// Forgets everything: the previous state is void.
     fn restart(&mut self);
 
-    /// Reads a `TracePacketDefaults`, which replaces the earlier ones.
+    /// Handles a `TracePacketDefaults`, which replaces the previous ones.
     fn set_defaults(&mut self, defaults: &[u8]);
 
-    /// Reads an `InternedData`.
+    /// Handles an `InternedData`.
     fn intern(&mut self, interned: &[u8], faults: FaultSink<'_>);
 }
 
@@ -52,31 +51,31 @@ pub struct SequenceReader<S> {
     budget: Budget,
 }
 
-/// One writer.
+/// The sequence of one writer.
 #[derive(Debug)]
 struct Sequence<S> {
     id: u32,
-    /// True if everything since the last new start is known.
+    /// Set if all packets since the last restart are known.
     is_valid: bool,
-    /// The clock of packets that name none.
+    /// The default clock of packets.
     clock: Option<u32>,
     clocks: SequenceClocks,
     state: S,
 }
 
-/// The context in which a packet is to be read.
+/// The context for decoding a packet.
 #[derive(Debug)]
 pub struct PacketContext<'a, S> {
-    /// The incremental state of its sequence.
+    /// The incremental state of the sequence.
     pub state: &'a mut S,
-    /// The clocks that all sequences share.
+    /// The clocks shared by all sequences.
     pub clocks: &'a Clocks,
     /// The packet's timestamp in nanoseconds of boot time, if it has one.
     pub time: Option<Result<u64, Fault>>,
 }
 
 impl<'a, S> PacketContext<'a, S> {
-    /// Returns the same context for a shorter time.
+    /// Reborrows the context.
     pub fn reborrow(&mut self) -> PacketContext<'_, S> {
         PacketContext {
             state: self.state,
@@ -85,7 +84,7 @@ impl<'a, S> PacketContext<'a, S> {
         }
     }
 
-    /// Returns the context of a reader of which the state is a part of this one.
+    /// Returns the context for a reader whose state is a part of this one.
     pub fn of_part<P>(self, part: impl FnOnce(&'a mut S) -> &'a mut P) -> PacketContext<'a, P> {
         PacketContext {
             state: part(self.state),
@@ -96,14 +95,13 @@ impl<'a, S> PacketContext<'a, S> {
 }
 
 impl<S: SequenceState> SequenceReader<S> {
-    /// Returns a reader that has seen nothing, and whose tables take from `budget`. It converts
-    /// times to boot time.
+    /// Creates a reader whose tables take memory from `budget`. It converts times to boot time.
     pub fn new(budget: &Budget) -> Self {
         Self::with_clocks(Clocks::new(true), budget)
     }
 
-    /// Returns a reader that leaves times on the clocks by which they were written, where these are
-    /// not those of a sequence.
+    /// Creates a reader that keeps times on the clocks of the trace, except for the clocks of a
+    /// sequence.
     pub fn without_conversion(budget: &Budget) -> Self {
         Self::with_clocks(Clocks::new(false), budget)
     }
@@ -117,12 +115,12 @@ impl<S: SequenceState> SequenceReader<S> {
         }
     }
 
-    /// Returns the clocks that all sequences share.
+    /// Returns the clocks shared by all sequences.
     pub fn clocks(&self) -> &Clocks {
         &self.clocks
     }
 
-    /// Returns the clocks that all sequences share, when everything was read.
+    /// Returns the clocks shared by all sequences, at the end of the trace.
     pub fn into_clocks(self) -> Clocks {
         self.clocks
     }
@@ -132,15 +130,15 @@ impl<S: SequenceState> SequenceReader<S> {
         self.all.iter().map(|one| (one.id, &one.state))
     }
 
-    /// Returns the state of a sequence that has had a packet.
+    /// Returns the state of a known sequence.
     #[inline]
     pub fn state_mut(&mut self, sequence: u32) -> Option<&mut S> {
         let place = self.places.get(sequence)?;
         self.all.get_mut(place).map(|one| &mut one.state)
     }
 
-    /// Converts the timestamp of a packet of which [`read`](Self::read) could make nothing, if it
-    /// is on a clock that all sequences share.
+    /// Converts the timestamp of a packet that [`read`](Self::read) rejected, if it is on a shared
+    /// clock.
     pub fn shared_time(&self, packet: &PacketHeader<'_>) -> Option<Result<u64, Fault>> {
         let default = (packet.sequence == 0).then(|| self.clocks.default_clock());
         let clock = packet.clock.or(default)?;
@@ -148,13 +146,13 @@ impl<S: SequenceState> SequenceReader<S> {
         Some(self.clocks.to_boot(timestamp, clock))
     }
 
-    /// Updates the state with a packet's incremental data, and returns the context to read the
-    /// packet in. `None` for a clock snapshot: other content of such a packet is ignored. Faults
-    /// that leave the rest of the packet valid go to `faults`.
+    /// Updates the state with a packet's incremental data, and returns the context for decoding the
+    /// packet. `None` for a clock snapshot: other content of such a packet is ignored. Faults that
+    /// leave the rest of the packet valid are passed to `faults`.
     ///
     /// # Errors
     ///
-    /// If nothing in the packet can be understood but what needs no sequence.
+    /// Fails if the packet is unusable, except for content that needs no sequence.
     pub fn read(
         &mut self,
         packet: &PacketHeader<'_>,
@@ -178,7 +176,7 @@ impl<S: SequenceState> SequenceReader<S> {
                 .snapshot(snapshot, Some((&mut sequence.clocks, budget)), faults);
             return Ok(None);
         }
-        // Every packet moves a clock that counts from the one before.
+        // Every packet advances an incremental clock.
         let time = packet.timestamp.map(|value| {
             let clock = packet.clock.or(sequence.clock).filter(|clock| *clock != 0);
             let clock = clock.unwrap_or_else(|| self.clocks.default_clock());

@@ -6,30 +6,30 @@ use ferretto_wire::{Field, Fields};
 use crate::Loss;
 use crate::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 
-/// The fields that matter in packets of every kind.
+/// The fields that matter in packets of all kinds.
 #[derive(Debug, Default)]
 pub struct PacketHeader<'a> {
-    /// The timestamp as it stands.
+    /// The raw timestamp.
     pub timestamp: Option<u64>,
-    /// The id of the timestamp's clock, if the packet names one.
+    /// The id of the timestamp's clock, if it is explicit.
     pub clock: Option<u32>,
     /// The sequence id; 0 is none.
     pub sequence: u32,
-    /// There is a sequence id, although it may be 0.
+    /// Set if there is a sequence id, even if it is 0.
     pub has_sequence: bool,
     /// The machine id; 0 is the host.
     pub machine: u32,
-    /// The user that wrote it, as the service saw it.
+    /// The user id of the writer, as seen by the service.
     pub uid: Option<u32>,
-    /// The process that wrote it, as the service saw it.
+    /// The process id of the writer, as seen by the service.
     pub pid: Option<i32>,
-    /// The reasons why packets are missing before it.
+    /// The reasons why preceding packets are missing.
     pub loss: Loss,
-    /// The service knows of none before it.
+    /// Set if the service knows of no preceding packets.
     pub is_first: bool,
-    /// Incremental state starts anew.
+    /// Set if incremental state is cleared.
     pub is_cleared: bool,
-    /// The packet relies on incremental state.
+    /// Set if the packet relies on incremental state.
     pub needs_state: bool,
     /// The encoded `InternedData`.
     pub interned: Option<&'a [u8]>,
@@ -40,16 +40,16 @@ pub struct PacketHeader<'a> {
 }
 
 impl<'a> PacketHeader<'a> {
-    /// Reads an encoded `TracePacket`, and gives all other fields to `content`. `None` if the
-    /// packet is not well-formed.
+    /// Parses an encoded `TracePacket`, and passes all other fields to `content`. `None` if the
+    /// packet is malformed.
     #[inline]
     pub fn read(bytes: &'a [u8], content: impl FnMut(Field<'a>)) -> Option<Self> {
         let (header, is_whole) = Self::read_prefix(bytes, content);
         is_whole.then_some(header)
     }
 
-    /// Reads the header of an encoded `TracePacket` up to the first malformed field, and gives all
-    /// other fields to `content`. Returns true if the whole packet is well-formed.
+    /// Parses the header of an encoded `TracePacket` up to the first malformed field, and passes
+    /// all other fields to `content`. Returns true if the whole packet is well-formed.
     #[inline]
     pub fn read_prefix(bytes: &'a [u8], mut content: impl FnMut(Field<'a>)) -> (Self, bool) {
         let mut header = Self::default();
@@ -68,7 +68,8 @@ impl<'a> PacketHeader<'a> {
                 field::MACHINE_ID => header.machine = number() as u32,
                 field::INCREMENTAL_STATE_CLEARED => header.is_cleared |= number() != 0,
                 field::SEQUENCE_FLAGS => flags = number(),
-                // A service may put its own word behind the writer's, without the writer's reasons.
+                // A service may append its own field after the writer's, without the writer's
+                // reasons.
                 field::PREVIOUS_PACKET_DROPPED => header.loss |= Loss::from_bits(number() as u32),
                 field::FIRST_PACKET_ON_SEQUENCE => header.is_first = number() != 0,
                 field::INTERNED_DATA => header.interned = part.as_bytes(),
@@ -82,8 +83,7 @@ impl<'a> PacketHeader<'a> {
         (header, is_whole)
     }
 
-    /// Returns true if it says something for later packets of its sequence, or relies on earlier
-    /// ones.
+    /// Returns true if the packet affects later packets of its sequence, or relies on earlier ones.
     pub fn concerns_sequence(&self) -> bool {
         self.is_cleared || self.needs_state || self.interned.is_some() || self.defaults.is_some()
     }

@@ -1,20 +1,20 @@
-//! Sequences by id.
+//! Indices of sequences by id.
 
 use std::collections::HashMap;
 
-/// Services count sequences up, so that most ids are below this number.
+/// The limit below which most sequence ids are, since services count them up.
 const LOW_IDS: u32 = 1 << 16;
 
-/// Places of sequences in a list, by sequence id.
+/// Indices of sequences in a list, by sequence id.
 #[derive(Debug, Default)]
 pub(super) struct SequencePlaces {
-    /// The places of low ids, each one more than it is; 0 is none.
+    /// The indices for low ids, plus one; 0 is none.
     low: Vec<u32>,
     high: HashMap<u32, u32>,
 }
 
 impl SequencePlaces {
-    /// Returns the place of a sequence.
+    /// Returns the index of a sequence.
     #[inline]
     pub(super) fn get(&self, id: u32) -> Option<usize> {
         match id < LOW_IDS {
@@ -24,7 +24,7 @@ impl SequencePlaces {
         .map(|place| place as usize)
     }
 
-    /// Notes the place of a sequence that has none.
+    /// Stores the index of a new sequence.
     pub(super) fn insert(&mut self, id: u32, place: usize) {
         let place = place as u32;
         if id >= LOW_IDS {
