@@ -1,5 +1,5 @@
-//! With the feature `upstream`: compiles the official core, as a library for the benchmarks in this
-//! process and as a program that serves on sockets.
+//! With the feature `upstream`: compiles the official core, as a library for the benchmarks and as
+//! a program that serves on sockets.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
@@ -13,14 +13,15 @@ mod upstream {
 
     use ferretto_official_core as core;
 
-    /// Names the `libofficial.a` of another checkout, which spares the minutes.
+    /// The environment variable with the path of an existing `libofficial.a`, which avoids
+    /// compiling it.
     const CORE: &str = "FERRETTO_BENCH_CORE";
 
     pub(super) fn build() {
         println!("cargo:rerun-if-changed=official");
         let out = PathBuf::from(core::variable("OUT_DIR"));
 
-        // As the official release build does it.
+        // Like the official release build.
         let mut build = core::build();
         build
             .opt_level(3)

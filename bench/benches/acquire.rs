@@ -1,12 +1,12 @@
-//! Taking chunks of shared memory and giving them back, by one, two and eight threads at once.
+//! Acquiring and releasing chunks of shared memory, by one, two and eight threads at once.
 //!
-//! `filled`: every packet fills a chunk, so each takes a new one and gives it back, as in a stream
-//! of events. `flushed`: a writer takes a chunk, writes a small packet and flushes, which is the
-//! most that can be asked of a commit.
+//! `filled`: every packet fills a chunk, so each acquires a new one and releases it, as in a stream
+//! of events. `flushed`: a writer acquires a chunk, writes a small packet and flushes, the worst
+//! case for commits.
 //!
-//! The service's part is done by the first thread that finds it free, as there is one owner of a
-//! connection. The figure is the time for one cycle on every thread: on as many processors as
-//! threads, ideally that of one thread.
+//! The service's part is done by the first thread that finds it free, since a connection has one
+//! owner. The figure is the time for one cycle on every thread: with as many CPUs as threads,
+//! ideally that of one thread.
 
 use std::hint::black_box;
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
@@ -18,21 +18,21 @@ use ferretto_shm::{
     ServiceRegion,
 };
 
-/// More than eight threads can fill between two times that all wait for the service.
+/// More than eight threads can fill between two waits for the service.
 const MEMORY: usize = 1024 * 1024;
 
 /// A packet that fills a chunk of a page cut in fourteen.
 const FILLING: [u8; 250] = [7; 250];
 
-/// One kind of work, done once a cycle.
+/// A kind of work, done once per cycle.
 #[derive(Clone, Copy)]
 struct Kind {
     name: &'static str,
     layout: Layout,
     flush: bool,
-    /// A thread does the service's part every so many cycles, if nobody else does.
+    /// The number of cycles after which a thread does the service's part, if no other thread does.
     service: u64,
-    /// Every so many cycles it waits until it can do that.
+    /// The number of cycles after which a thread waits until it can do that.
     wait: u64,
 }
 
@@ -60,7 +60,7 @@ impl Outlet for Deaf {
     fn flush_now(&self) {}
 }
 
-/// Both sides of one region.
+/// Both ends of a region.
 struct Sides {
     arbiter: Arc<Arbiter>,
     service: Mutex<ServiceRegion>,
@@ -81,7 +81,7 @@ impl Sides {
         }
     }
 
-    /// As the service does for each commit.
+    /// Does the service's part for each commit.
     fn serve(&self, wait: bool) {
         let service = if wait {
             self.service.lock().unwrap_or_else(PoisonError::into_inner)
@@ -120,7 +120,7 @@ impl Sides {
     }
 }
 
-/// Returns the time that so many cycles take on each of so many threads.
+/// Returns the duration of `cycles` cycles on each of `threads` threads.
 fn run(kind: Kind, threads: usize, cycles: u64) -> Duration {
     let sides = Sides::new(kind.layout);
     let barrier = Barrier::new(threads + 1);
@@ -128,7 +128,7 @@ fn run(kind: Kind, threads: usize, cycles: u64) -> Duration {
         let workers: Vec<_> = (0..threads)
             .map(|_| scope.spawn(|| sides.write(kind, cycles, &barrier)))
             .collect();
-        // Not after the barrier: this thread may be the last to go on.
+        // // Not after the barrier: this thread may be the last to continue.
         let start = Instant::now();
         barrier.wait();
         for worker in workers {

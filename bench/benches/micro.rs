@@ -1,4 +1,4 @@
-//! All groups under criterion.
+//! Runs all groups with criterion.
 
 use std::time::Duration;
 

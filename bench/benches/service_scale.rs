@@ -1,4 +1,4 @@
-//! Many producers, data sources and sessions: what one more costs when there are many already. Each
+//! The cost of additional producers, data sources and sessions when there are many already. Each
 //! figure is per data source instance, so equal figures for all numbers of producers mean linear
 //! growth.
 
@@ -18,20 +18,20 @@ use ferretto_service::{ClientId, Clocks, Command, Event, Peer, Service, ServiceO
 const SOURCES: usize = 50;
 const SESSIONS: u64 = 15;
 const PRODUCERS: [u64; 3] = [125, 250, 500];
-/// Clients from here on are consumers.
+/// The first client id of consumers.
 const CONSUMERS: u64 = 100_000;
 
-/// A service with its clients, which confirm what they are told.
+/// A service with clients that confirm all commands.
 struct Crowd {
     service: Service,
     producers: u64,
-    /// Starts and stops not confirmed yet.
+    /// Unconfirmed starts and stops.
     started: Vec<(ClientId, u64)>,
     stopped: Vec<(ClientId, u64)>,
 }
 
 impl Crowd {
-    /// Sessions that ask for all data sources, and no producers yet.
+    /// Creates sessions for all data sources, without producers.
     fn new(producers: u64) -> Self {
         let mut crowd = Self {
             service: Service::new(ServiceOptions::default()),
@@ -94,7 +94,7 @@ impl Crowd {
         });
     }
 
-    /// All producers connect and register everything, which sets it up in all sessions.
+    /// Connects all producers and registers all data sources, which sets them up in all sessions.
     fn register(&mut self) {
         for client in (1..=self.producers).map(ClientId) {
             let peer = Peer::default();
@@ -183,10 +183,10 @@ fn config() -> TraceConfig {
     }
 }
 
-/// One thing all clients do, one after the other.
+/// An action of all clients, one after the other.
 type Phase = (&'static str, fn(&mut Crowd));
 
-/// In the order of a life; each begins where the one before it ended.
+/// The phases in order; each starts where the previous one ended.
 const PHASES: [Phase; 6] = [
     ("register", Crowd::register),
     ("start", Crowd::start),
@@ -221,7 +221,7 @@ fn scale(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Resident memory of this process, in bytes; `None` where it is not told.
+/// Returns the resident memory of this process, in bytes; `None` if it is unknown.
 fn resident() -> Option<u64> {
     let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
     Some(pages.split(' ').nth(1)?.parse::<u64>().ok()? * 4096)
@@ -243,7 +243,7 @@ fn memory(_: &mut Criterion) {
                 held.instances
             );
         }
-        // Kept, so that the next one finds no memory to use again.
+        // // Leaked, so that the next one cannot reuse its memory.
         std::mem::forget(crowd);
     }
 }

@@ -1,18 +1,19 @@
 //! The chunks of upstream's trace buffer benchmarks.
 
-/// Size of the shared-memory chunks that upstream's benchmarks count.
+/// The size of the shared-memory chunks that upstream's benchmarks count.
 pub const CHUNK_SIZE: usize = 4096;
 
-/// The bytes of a chunk, and how many packets are in them.
+/// The bytes of a chunk, and the number of its packets.
 #[derive(Debug, Clone)]
 pub struct ChunkTemplate {
-    /// Fragments, each with its size.
+    /// The fragments, each with its size.
     pub payload: Vec<u8>,
-    /// Number of fragments.
+    /// The number of fragments.
     pub fragments: u16,
 }
 
-/// Chunks of 5 to 15 packets of 50 to 500 bytes each, of which a chunk holds 2.7 KB on average.
+/// Returns chunks of 5 to 15 packets of 50 to 500 bytes each, of which a chunk holds 2.7 KB on
+/// average.
 pub fn chunk_templates(count: usize) -> Vec<ChunkTemplate> {
     // std::minstd_rand with upstream's seed.
     let mut state = 42u64;
@@ -58,7 +59,7 @@ fn push_packet(template: &mut ChunkTemplate, size: usize, fill: u8) {
     template.fragments += 1;
 }
 
-/// The bytes of so many chunks.
+/// Returns the payload size of `count` chunks.
 pub fn payload_bytes(templates: &[ChunkTemplate], chunks: usize) -> u64 {
     let bytes = (0..chunks).map(|index| templates[index % templates.len()].payload.len());
     bytes.sum::<usize>() as u64

@@ -1,5 +1,5 @@
 //! Upstream's benchmark of its reader of kernel pages
-//! (`src/traced/probes/ftrace/cpu_reader_benchmark.cc`), on pages of a kernel of today. Upstream's
+//! (`src/traced/probes/ftrace/cpu_reader_benchmark.cc`), on pages of a current kernel. Upstream's
 //! reader is not in the core that is built in.
 
 use std::collections::BTreeSet;
@@ -14,17 +14,17 @@ use ferretto_proto::ftrace_config::CompactSchedConfig;
 use crate::{Group, Row};
 
 const PAGE: usize = 4096;
-/// Time and commit word.
+/// The timestamp and the commit word.
 const HEADER: usize = 16;
 
-/// A recorded folder of the tests of `crates/probes`.
+/// Returns the directory of a recording of the tests of `crates/probes`.
 fn recorded(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../crates/probes/tests/data")
         .join(name)
 }
 
-/// A page full of what was recorded of these events.
+/// Returns a page full of recorded events.
 fn full_page(folder: &str, ids: &[u16]) -> Vec<u8> {
     let pages = std::fs::read(recorded(folder).join("cpu0.pages")).expect("recorded pages");
     let pages: Vec<Page<'_>> = pages
@@ -39,7 +39,7 @@ fn full_page(folder: &str, ids: &[u16]) -> Vec<u8> {
         if page.len() + 4 + 4 * words > PAGE {
             break;
         }
-        // Each 12 µs after the one before.
+        // // Each 12 µs after the previous one.
         page.extend((words as u32 | 12_000 << 5).to_le_bytes());
         page.extend(record.data);
         page.resize(page.len().next_multiple_of(4), 0);
@@ -62,7 +62,7 @@ impl PacketSink for Discard {
     fn flush(&mut self) {}
 }
 
-/// The id of an event, as its format file has it.
+/// Returns the id of an event from its format file.
 fn id(folder: &str, event: &str) -> u16 {
     let path = recorded(folder).join("events").join(event).join("format");
     let text = std::fs::read_to_string(path).expect("a format file");
@@ -151,7 +151,7 @@ pub(crate) fn switches_64() -> Group {
     )
 }
 
-/// As most recordings have it.
+/// The compact form, which most recordings use.
 pub(crate) fn compact() -> Group {
     process("ProcessPagesFullOfCompactSched/64", "sched", BOTH, 64, true)
 }

@@ -1,8 +1,8 @@
 //! Benchmarks, with upstream's names where upstream has the same. See `bench/README.md`.
 //!
-//! A [`Group`] is one piece of work, a [`Row`] who does it: `ours`, `upstream_…` where the official
-//! core is built in, `memcpy` as the bound. `cargo bench` hands the rows to criterion one after
-//! another; the program `report` runs them in turns and prints ratios.
+//! A [`Group`] is one piece of work, a [`Row`] an implementation of it: `ours`, `upstream_…` if the
+//! official core is built in, `memcpy` as the bound. `cargo bench` passes the rows to criterion one
+//! after another; the program `report` runs them in turns and prints ratios.
 
 // Calling the official core, which is C++, is the one thing here that needs it.
 #![cfg_attr(not(feature = "upstream"), forbid(unsafe_code))]
@@ -27,15 +27,16 @@ use ferretto_shm::Clock;
 pub struct Group {
     /// Upstream's name of the benchmark.
     pub name: &'static str,
-    /// The multiple of the speed of upstream's fastest row that ours shall have, if that is agreed.
+    /// The target for our row, as a multiple of the speed of upstream's fastest row, if there is
+    /// one.
     pub bar: Option<f64>,
-    /// Bytes that one iteration really copies or reads.
+    /// The bytes that one iteration actually copies or reads.
     pub bytes: Option<u64>,
     /// The rows, ours first.
     pub rows: Vec<Row>,
 }
 
-/// One who does the work of a [`Group`].
+/// An implementation of a [`Group`].
 pub struct Row {
     /// The implementation.
     pub name: &'static str,
@@ -43,7 +44,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// The first iteration of `run` may set things up outside the time it returns.
+    /// Creates a row. The first iteration of `run` may set things up outside the time that it
+    /// returns.
     fn new(name: &'static str, run: impl FnMut(u64) -> Duration + 'static) -> Self {
         Self {
             name,
@@ -51,7 +53,7 @@ impl Row {
         }
     }
 
-    /// A row all of whose work is timed.
+    /// Creates a row whose whole work is timed.
     fn timed(name: &'static str, mut work: impl FnMut() + 'static) -> Self {
         Self::new(name, move |times| {
             let start = Instant::now();
@@ -62,8 +64,8 @@ impl Row {
         })
     }
 
-    /// A row all of whose work is done by the thread that asks for it. The time is that thread's
-    /// processor time, so other programs do not count.
+    /// Creates a row whose whole work is done by the calling thread. The time is that thread's CPU
+    /// time, so that other programs do not count.
     fn of_one_thread(name: &'static str, mut work: impl FnMut() + 'static) -> Self {
         Self::new(name, move |times| {
             let start = Clock::ThreadTime.now();
@@ -74,7 +76,7 @@ impl Row {
         })
     }
 
-    /// Does the work so many times and returns how long that took.
+    /// Runs `times` iterations and returns their duration.
     pub fn run(&mut self, times: u64) -> Duration {
         (self.run)(times)
     }
@@ -88,7 +90,7 @@ impl fmt::Debug for Row {
     }
 }
 
-/// All groups. Each takes its memory when it is made.
+/// All groups. Each allocates its memory when it is created.
 pub const GROUPS: &[fn() -> Group] = &[
     trace_buffer::write_single_writer,
     trace_buffer::write_multiple_writers,

@@ -8,7 +8,7 @@ use ferretto_wire::Encoder;
 
 use crate::{Group, Row};
 
-/// A packet like a page of the kernel's scheduling events.
+/// Returns a packet like a page of the kernel's scheduling events.
 fn sched_bundle() -> Vec<u8> {
     let mut bytes = Vec::new();
     Encoder::new(&mut bytes).nested(1, |bundle| {

@@ -1,8 +1,8 @@
 //! Upstream's trace buffer benchmarks (`src/tracing/service/trace_buffer_benchmark.cc`), and memcpy
-//! of the same bytes beside them.
+//! of the same bytes.
 //!
-//! One iteration is what upstream's is, so times compare directly. Rates count the bytes really
-//! copied or read, where upstream counts 4096 for each chunk.
+//! Iterations are the same as upstream's, so times compare directly. Rates count the bytes actually
+//! copied or read, whereas upstream counts 4096 for each chunk.
 
 use std::hint::black_box;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ const WRITERS: usize = 1000;
 
 type Templates = Rc<[ChunkTemplate]>;
 
-/// Our buffer, and the chunk numbers its writers have come to.
+/// Our buffer, and the next chunk ids of its writers.
 struct Ours {
     buffer: TraceBuffer,
     ids: Vec<u32>,
@@ -49,7 +49,7 @@ impl Ours {
         }
     }
 
-    /// Copies `times` chunks into it, in turn for so many writers.
+    /// Copies `times` chunks into the buffer, for the writers in turn.
     fn write(&mut self, templates: &[ChunkTemplate], writers: usize, times: usize) {
         self.ids.resize(writers, 0);
         for index in 0..times {
@@ -76,7 +76,7 @@ impl Ours {
         }
     }
 
-    /// Reads everything and returns how many bytes there were.
+    /// Reads everything and returns the number of bytes.
     fn read(&mut self) -> usize {
         let mut bytes = 0;
         while let Some(packet) = self.buffer.read_next() {
@@ -131,7 +131,7 @@ fn write(name: &'static str, writers: usize) -> Group {
     }
 }
 
-/// The same bytes through the same amount of memory, with no buffer around them.
+/// Copies the same bytes through the same amount of memory, without a buffer.
 fn copied_chunks(templates: Templates) -> Row {
     let mut memory = vec![0u8; 64 * MIB];
     let mut at = 0;
@@ -148,7 +148,7 @@ fn copied_chunks(templates: Templates) -> Row {
     })
 }
 
-/// Makes something as often as asked, and times only what is done with it.
+/// Creates a value for each iteration, and times only its use.
 fn prepared<T>(times: u64, make: impl Fn() -> T, mut work: impl FnMut(&mut T)) -> Duration {
     (0..times)
         .map(|_| {
@@ -210,7 +210,7 @@ pub(crate) fn read() -> Group {
     }
 }
 
-/// Not one of upstream's: a long recording, where what a thousand writers wrote is drained every
+/// A benchmark that upstream does not have: a long recording with a thousand writers, drained every
 /// MiB.
 pub(crate) fn mixed() -> Group {
     let templates = templates(100);

@@ -1,6 +1,6 @@
-//! Writing packets into shared memory from several threads at once, and taking chunks on the way.
-//! The service is a thread that frees what is committed. Upstream has no benchmark of this part
-//! alone.
+//! Writing packets into shared memory from several threads at once, including the acquisition of
+//! chunks. The service is a thread that frees committed chunks. Upstream has no benchmark of this
+//! part alone.
 
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -14,11 +14,11 @@ use ferretto_shm::{
 use crate::{Group, Row};
 
 const MEMORY_SIZE: usize = 1 << 20;
-/// Packets of one iteration, however many threads share them.
+/// The number of packets per iteration, for all threads together.
 const PACKETS: usize = 80_000;
 const TEXT_SIZE: usize = 64;
 
-/// The service's end of a producer's connection, as far as chunks go.
+/// The service's end of a producer's connection, reduced to chunks.
 struct Freeing {
     arbiter: OnceLock<Arc<Arbiter>>,
     service: ServiceRegion,

@@ -1,7 +1,7 @@
 //! The official core, compiled in for comparison.
 //!
-//! The loops over chunks are on the C++ side (`official/core.cc`), so that what is measured is the
-//! core, not the calls.
+//! The loops over chunks are on the C++ side (`official/core.cc`), so that the core is measured and
+//! not the calls.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -56,12 +56,12 @@ pub(crate) struct Buffer(NonNull<c_void>);
 
 impl Buffer {
     pub(crate) fn new(engine: Engine, size: usize) -> Self {
-        // SAFETY: any size is fine; the core ends the process when there is no memory.
+        // SAFETY: any size is valid; the core aborts if there is no memory.
         let buffer = unsafe { official_buffer_new(engine as c_int, size) };
         Self(NonNull::new(buffer).expect("the core made a buffer"))
     }
 
-    /// Copies `times` chunks into it, in turn for so many writers.
+    /// Copies `times` chunks into the buffer, for the writers in turn.
     pub(crate) fn write(&mut self, templates: &[ChunkTemplate], writers: usize, times: usize) {
         let chunks: Vec<RawChunk> = templates
             .iter()
@@ -71,8 +71,8 @@ impl Buffer {
                 fragments: template.fragments,
             })
             .collect();
-        // SAFETY: the buffer lives as long as `self`; the chunks live through the call, which keeps
-        // nothing of them.
+        // SAFETY: the buffer lives as long as `self`; the chunks live through the call, which does
+        // not keep them.
         unsafe {
             official_buffer_write(
                 self.0.as_ptr(),
@@ -84,13 +84,13 @@ impl Buffer {
         }
     }
 
-    /// Reads everything and returns how many bytes there were.
+    /// Reads everything and returns the number of bytes.
     pub(crate) fn read(&mut self) -> usize {
         // SAFETY: the buffer lives as long as `self`.
         unsafe { official_buffer_read(self.0.as_ptr()) }
     }
 
-    /// Patches a chunk of the first writer `times` times and returns how often it was there.
+    /// Patches a chunk of the first writer `times` times and returns how often it was found.
     pub(crate) fn patch(&mut self, chunk: u32, offset: usize, times: usize) -> usize {
         // SAFETY: the buffer lives as long as `self`; chunk and offset are checked by the core.
         unsafe { official_buffer_patch(self.0.as_ptr(), chunk, offset, times) }
@@ -104,7 +104,7 @@ impl Drop for Buffer {
     }
 }
 
-/// A packet in the pieces upstream keeps it in.
+/// A packet in the slices that upstream keeps it in.
 #[derive(Debug)]
 pub(crate) struct Packet(NonNull<c_void>);
 
@@ -122,7 +122,7 @@ impl Packet {
         Self(NonNull::new(packet).expect("the core made a packet"))
     }
 
-    /// Returns whether upstream's validator takes it.
+    /// Returns true if upstream's validator accepts the packet.
     pub(crate) fn validate(&self) -> bool {
         // SAFETY: the packet lives as long as `self`.
         unsafe { official_packet_validate(self.0.as_ptr(), 1) }
@@ -142,13 +142,12 @@ pub(crate) struct Producer(NonNull<c_void>);
 
 impl Producer {
     pub(crate) fn new(memory_size: usize) -> Self {
-        // SAFETY: any multiple of the page size is fine; the core ends the process when there is no
-        // memory.
+        // SAFETY: any multiple of the page size is valid; the core aborts if there is no memory.
         let producer = unsafe { official_producer_new(memory_size) };
         Self(NonNull::new(producer).expect("the core made a producer"))
     }
 
-    /// Writes so many packets from each of so many threads.
+    /// Writes `packets` packets from each of `threads` threads.
     pub(crate) fn write(&self, threads: usize, packets: usize, size: usize) {
         // SAFETY: the producer lives as long as `self`, and the threads end within the call.
         unsafe { official_producer_write(self.0.as_ptr(), threads, packets, size) };

@@ -1,9 +1,8 @@
-//! The cost of events in a C program through our C library and, with the feature `upstream`,
-//! through the official one: the same program, compiled once with the official headers, finds
-//! either as `libperfetto_c.so`. Both in turns.
+//! The cost of events in a C program with our C library and, with the feature `upstream`, with the
+//! official one, in turns. The same program, compiled once with the official headers, loads either
+//! as `libperfetto_c.so`.
 //!
-//! `ferretto-bench-capi [TURNS]`: 15 turns of each library unless said otherwise, of three rounds
-//! each.
+//! `ferretto-bench-capi [TURNS]`: 15 turns of each library by default, of three rounds each.
 
 use std::collections::HashMap;
 use std::env;
@@ -15,16 +14,16 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 /// The package with the official headers and source.
 const PACKAGE: &str = "perfetto-sdk-sys";
-/// Rounds of the program in each turn.
+/// The rounds of the program in each turn.
 const ROUNDS: &str = "3";
 
-/// A library, in a folder of its own under the name that programs look for.
+/// A library in a separate directory, under the name that programs look for.
 struct Library {
     name: &'static str,
     folder: PathBuf,
-    /// The least of each figure, in nanoseconds.
+    /// The minimum of each figure, in nanoseconds.
     best: HashMap<String, f64>,
-    /// Its size without symbols, in bytes.
+    /// The size without symbols, in bytes.
     size: u64,
 }
 
@@ -66,7 +65,7 @@ impl Library {
         })
     }
 
-    /// Runs the program with this library. Returns what it measured, in its order.
+    /// Runs the program with this library. Returns the names of its measurements in order.
     fn measure(&mut self, program: &Path) -> Result<Vec<String>> {
         let mut command = Command::new(program);
         let output = run(command.arg(ROUNDS).env("LD_LIBRARY_PATH", &self.folder))?;
@@ -82,14 +81,14 @@ impl Library {
     }
 }
 
-/// Our library, which was built beside this program.
+/// Returns the path of our library, which was built together with this program.
 fn ours() -> Result<PathBuf> {
     let library = folder()?.join("deps/libferretto_c.so");
     ensure!(library.exists(), "{} was not built", library.display());
     Ok(library)
 }
 
-/// The official library, linked of what its package has been compiled to for this program.
+/// Links the official library from the objects that its package was compiled to for this program.
 fn official(scratch: &Path) -> Result<PathBuf> {
     let archives = fs::read_dir(folder()?.join("build"))?.filter_map(|entry| {
         let entry = entry.ok()?;
@@ -114,7 +113,7 @@ fn official(scratch: &Path) -> Result<PathBuf> {
     Ok(library)
 }
 
-/// The folder that this program was built into.
+/// Returns the directory of this program.
 fn folder() -> Result<PathBuf> {
     let program = env::current_exe()?;
     Ok(program.parent().context("programs are in folders")?.into())
@@ -135,8 +134,8 @@ fn compile(scratch: &Path, library: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Returns the folder in which the package manager keeps the official headers, of the version in
-/// the lock file.
+/// Returns the directory in which the package manager keeps the official headers of the locked
+/// version.
 fn headers() -> Result<PathBuf> {
     let lock = include_str!("../../../Cargo.lock");
     let (_, entry) = lock
@@ -155,7 +154,7 @@ fn headers() -> Result<PathBuf> {
     bail!("{PACKAGE} {version} is not here: `cargo fetch` gets it")
 }
 
-/// Returns the output of a command.
+/// Runs a command and returns its output.
 fn run(command: &mut Command) -> Result<String> {
     let output = command.output()?;
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -1,8 +1,8 @@
-//! This program once more, for what can be measured only once in a process.
+//! Runs this program again, for measurements that a process can make only once.
 
 use std::process::Command;
 
-/// Returns the output of this program when it is started with these arguments.
+/// Returns the output of this program with these arguments.
 pub(crate) fn output(arguments: &[&str]) -> String {
     let output = std::env::current_exe()
         .and_then(|program| Command::new(program).args(arguments).output())

@@ -1,8 +1,7 @@
-//! The cost of tracing in a program: ours, and beside it in turns the official SDK with the feature
-//! `upstream`.
+//! The cost of tracing in a program with our SDK and, with the feature `upstream`, with the
+//! official one, in turns.
 //!
-//! `ferretto-bench-sdk [NAME] [ROUNDS]`: only rows whose name contains NAME; 15 rounds unless said
-//! otherwise.
+//! `ferretto-bench-sdk [NAME] [ROUNDS]`: only rows whose name contains NAME; 15 rounds by default.
 
 mod another;
 mod measure;
@@ -19,25 +18,25 @@ use tracing::Dispatch;
 
 use crate::measure::{Spread, one_by_one, shortest};
 
-/// Memory shared with the service, for either side: what is written in one turn fits in.
+/// The shared memory of either side, in KiB: the events of one turn fit in.
 const MEMORY_KB: u32 = 16 * 1024;
-/// The ring that is recorded into.
+/// The size of the ring buffer.
 const RING_KB: u32 = 16 * 1024;
-/// A data source that is not track events.
+/// The data source for packets other than track events.
 const PACKETS: &str = "ferretto.bench.packets";
-/// The number of times that the work is done in one turn.
+/// The number of events in one turn.
 const TIMES: u64 = 50_000;
-/// Events measured one by one.
+/// The number of events measured individually.
 const SINGLE: usize = 100_000;
 
-/// A name and what does it so many times.
+/// A name, and a function that does the work a number of times.
 type Work = (&'static str, fn(u64));
 
-/// One who does the work.
+/// An SDK that does the work.
 trait Side {
     fn name(&self) -> &'static str;
     fn work(&self) -> &'static [Work];
-    /// Spans and events of `tracing` through this side's layer.
+    /// Returns a `tracing` subscriber with this side's layer.
     fn subscriber(&self) -> Dispatch;
     /// Empties the memory shared with the service.
     fn flush(&mut self);
@@ -45,8 +44,8 @@ trait Side {
     fn stop(self: Box<Self>) -> Vec<u8>;
 }
 
-/// The configuration of track events: the category of what is measured, and that of the official
-/// layer's spans.
+/// Returns the config of track events: the category of the measured events, and that of the
+/// official layer's spans.
 fn categories() -> Vec<u8> {
     encode(|config| {
         config.string(1, "*");
@@ -131,7 +130,7 @@ fn main() {
     println!("\n| memory | who | each thread |");
     println!("|---|---|--:|");
     for side in &sides {
-        // In a process of its own, whose memory nobody has used before.
+        // // In a separate process, whose memory has not been used before.
         let kib = memory::in_another_process(side.name());
         println!("| a thread that traces | {} | {kib} KiB |", side.name());
     }
@@ -148,7 +147,7 @@ fn main() {
     }
 }
 
-/// All who are built in, recording.
+/// Starts a recording with every available side.
 fn sides() -> Vec<Box<dyn Side>> {
     vec![
         Box::new(ours::Ours::start(EventClock::default())),
@@ -157,13 +156,13 @@ fn sides() -> Vec<Box<dyn Side>> {
     ]
 }
 
-/// The work that `side` does under a name.
+/// Returns the work of a side with this name.
 fn work(side: &dyn Side, name: &str) -> Option<fn(u64)> {
     let mut work = side.work().iter();
     Some(work.find(|(other, _)| *other == name)?.1)
 }
 
-/// Returns the names of all work that any side does, in the order of the last.
+/// Returns the names of all work, in the order of the last side.
 fn names(sides: &[Box<dyn Side>], filter: &str) -> Vec<&'static str> {
     let work = sides.last().map_or(&[][..], |side| side.work());
     let names = work.iter().map(|(name, _)| *name);

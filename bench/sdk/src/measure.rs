@@ -1,11 +1,11 @@
-//! Taking times.
+//! Measurement of times.
 
 use std::sync::Barrier;
 use std::time::Instant;
 
 use crate::{Side, TIMES, work};
 
-/// The distribution of single times, in nanoseconds.
+/// The distribution of durations, in nanoseconds.
 pub(crate) struct Spread {
     pub(crate) mean: f64,
     pub(crate) p50: u64,
@@ -14,8 +14,8 @@ pub(crate) struct Spread {
     pub(crate) worst: u64,
 }
 
-/// The shortest time of one event on `threads` threads for each side, in nanoseconds, from so many
-/// turns of each.
+/// Returns the shortest time of one event on `threads` threads for each side, in nanoseconds, over
+/// several turns of each.
 pub(crate) fn shortest(
     sides: &mut [Box<dyn Side>],
     name: &str,
@@ -36,12 +36,12 @@ pub(crate) fn shortest(
     best
 }
 
-/// One turn: the time from the start of the first thread to the end of the last, for each event of
-/// all.
+/// Runs one turn. Returns the time from the start of the first thread to the end of the last,
+/// divided by the number of events.
 fn on_threads(threads: u64, work: fn(u64)) -> f64 {
     let times = TIMES / threads;
     if threads == 1 {
-        // Once before, so that what happens once for a thread and recording is not counted.
+        // // A warm-up, so that one-time work per thread and recording is not measured.
         work(1);
         let start = Instant::now();
         work(times);
@@ -71,7 +71,7 @@ fn on_threads(threads: u64, work: fn(u64)) -> f64 {
     })
 }
 
-/// The shortest time of a new thread's first instant, in nanoseconds.
+/// Returns the shortest time of a new thread's first instant, in nanoseconds.
 pub(crate) fn first_event(side: &mut dyn Side, rounds: u32) -> Option<f64> {
     let work = work(side, "instant")?;
     let one = move || {
@@ -88,7 +88,7 @@ pub(crate) fn first_event(side: &mut dyn Side, rounds: u32) -> Option<f64> {
         .reduce(f64::min)
 }
 
-/// Measures single calls, so many. One read of the clock is in each.
+/// Measures `count` single calls. Each includes one read of the clock.
 pub(crate) fn one_by_one(count: usize, work: impl Fn(u64)) -> Spread {
     let mut times = Vec::with_capacity(count);
     for _ in 0..count {
@@ -107,7 +107,7 @@ pub(crate) fn one_by_one(count: usize, work: impl Fn(u64)) -> Spread {
     }
 }
 
-/// The shortest time of a read of the clock that events are stamped with, in nanoseconds.
+/// Returns the shortest time of a read of the clock of events, in nanoseconds.
 pub(crate) fn clock() -> f64 {
     let clock = ferretto_shm::Clock::Boottime;
     let turn = || {

@@ -1,22 +1,22 @@
-//! The memory that tracing takes.
+//! The memory usage of tracing.
 
 use std::sync::Barrier;
 
 use crate::{Side, another, work};
 
-/// The argument of this program to measure the side whose name follows.
+/// The argument that makes this program measure the side whose name follows.
 pub(crate) const ARGUMENT: &str = "memory-of-";
 
 const THREADS: usize = 400;
 
-/// Returns the output of this program when it measures this side and nothing else.
+/// Returns the output of this program when it measures only this side.
 pub(crate) fn in_another_process(side: &str) -> String {
     let output = another::output(&[&format!("{ARGUMENT}{side}")]);
     output.trim().to_owned()
 }
 
-/// The resident memory that a thread takes by its first event, in bytes: the writer, what it
-/// remembers, and its chunk of the memory shared with the service.
+/// Returns the resident memory that a thread's first event takes, in bytes: the writer with its
+/// state, and its chunk of the memory shared with the service.
 pub(crate) fn of_a_writer(side: &mut dyn Side) -> f64 {
     let Some(instant) = work(side, "instant") else {
         return f64::NAN;
@@ -43,7 +43,7 @@ pub(crate) fn of_a_writer(side: &mut dyn Side) -> f64 {
     })
 }
 
-/// The resident memory of this process, in bytes.
+/// Returns the resident memory of this process, in bytes.
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok());

@@ -1,4 +1,4 @@
-//! The same work through the official SDK, recorded into a ring by its service in this process.
+//! The same work with the official SDK, recorded into a ring by its service in this process.
 
 use std::hint::black_box;
 use std::sync::{Arc, Mutex, OnceLock};

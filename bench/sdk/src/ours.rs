@@ -1,4 +1,4 @@
-//! The work on our side, recorded into a ring by our service in this process.
+//! The work with our SDK, recorded into a ring by our service in this process.
 
 use std::hint::black_box;
 use std::sync::{Arc, OnceLock};
@@ -19,7 +19,7 @@ use tracing_subscriber::registry;
 
 use crate::{MEMORY_KB, RING_KB, Side, Work, categories};
 
-/// The time that the service may take to answer.
+/// The time limit for replies of the service.
 const LIMIT: Duration = Duration::from_secs(30);
 
 fn disabled(times: u64) {
@@ -117,7 +117,7 @@ pub(crate) struct Ours {
 }
 
 impl Ours {
-    /// With this clock for all events of the process.
+    /// Starts with this clock for all events of the process.
     pub(crate) fn start(clock: EventClock) -> Self {
         let service = InProcess::shared();
         let packets = ferretto::register_data_source(crate::PACKETS, Packets);

@@ -1,4 +1,4 @@
-//! Spans of `tracing`, through the layer of either side and through none.
+//! Spans of `tracing`, with the layer of either side and without a layer.
 
 use std::time::Instant;
 
@@ -9,13 +9,13 @@ use tracing_subscriber::registry;
 use crate::measure::one_by_one;
 use crate::{SINGLE, Side, Work, print_spread, tsc};
 
-/// The number of times in one turn.
+/// The number of spans per turn.
 const TIMES: u64 = 20_000;
 
-/// The multiple of the time with the bare registry that a span may take with our layer.
+/// The allowed time of a span with our layer, as a multiple of the time with the bare registry.
 const BARS: [(&str, &str); 1] = [("span", "2×")];
 
-/// The rows that are measured.
+/// The measured rows.
 pub(crate) const ROWS: [Work; 2] = [("span", spans), ("span, 1 field", spans_with_a_field)];
 
 fn spans(times: u64) {
@@ -30,12 +30,12 @@ fn spans_with_a_field(times: u64) {
     }
 }
 
-/// Returns whether any of the rows has a name that contains this.
+/// Returns true if the name of any row contains `filter`.
 pub(crate) fn matches(filter: &str) -> bool {
     "tracing".contains(filter) || ROWS.iter().any(|(name, _)| name.contains(filter))
 }
 
-/// Prints what a span costs: with the bare registry, and with the layer of each side on it.
+/// Prints the cost of a span: with the bare registry, and with the layer of each side.
 pub(crate) fn print(sides: &mut [Box<dyn Side>], tsc: &tsc::Figures, rounds: u32) {
     let names: Vec<_> = sides.iter().map(|side| side.name()).collect();
     println!(
@@ -62,7 +62,7 @@ fn print_row(name: &str, suffix: &str, best: &[f64]) {
     println!("| {name}{suffix} | {times} | {ratio:.2}× | {bar} |");
 }
 
-/// Prints how long single spans take, with the bare registry and with the layer of each side on it.
+/// Prints the durations of single spans, with the bare registry and with the layer of each side.
 pub(crate) fn print_single(sides: &mut [Box<dyn Side>]) {
     let names = sides.iter().map(|side| side.name());
     let names: Vec<_> = ["bare registry"].into_iter().chain(names).collect();
@@ -76,14 +76,15 @@ pub(crate) fn print_single(sides: &mut [Box<dyn Side>]) {
     }
 }
 
-/// The bare registry, and one with the layer of each side.
+/// Returns the bare registry, and one with the layer of each side.
 fn subscribers(sides: &[Box<dyn Side>]) -> Vec<Dispatch> {
     let mut subscribers = vec![Dispatch::new(registry())];
     subscribers.extend(sides.iter().map(|side| side.subscriber()));
     subscribers
 }
 
-/// The shortest time of one span in nanoseconds, without a layer and with that of each side.
+/// Returns the shortest time of one span in nanoseconds, without a layer and with that of each
+/// side.
 pub(crate) fn shortest(sides: &mut [Box<dyn Side>], work: fn(u64), rounds: u32) -> Vec<f64> {
     let subscribers = subscribers(sides);
     let mut best = vec![f64::INFINITY; subscribers.len()];

@@ -1,5 +1,5 @@
-//! Ours with the time stamp counter as the clock of all events. A process has one clock for good,
-//! so that another one measures it.
+//! Our SDK with the time stamp counter as the clock of all events. The clock of a process cannot be
+//! changed, so a separate process measures it.
 
 use ferretto::track_event::EventClock;
 
@@ -7,21 +7,21 @@ use crate::measure::shortest;
 use crate::ours::Ours;
 use crate::{Side, another, spans};
 
-/// The argument of this program to measure nothing else.
+/// The argument that makes this program measure only this.
 pub(crate) const ARGUMENT: &str = "tsc-clock";
 
-/// The end of the names of our rows that have this clock.
+/// The suffix of the names of our rows with this clock.
 pub(crate) const SUFFIX: &str = ", TSC clock";
 
-/// The events that are measured.
+/// The measured events.
 const EVENTS: [&str; 2] = ["instant", "slice"];
 
 /// Times in nanoseconds, by row.
 pub(crate) struct Figures(Vec<(String, Vec<f64>)>);
 
 impl Figures {
-    /// Has another process measure them, in so many rounds. There are none if the counter cannot be
-    /// relied on here.
+    /// Measures in a separate process, in `rounds` rounds. The result is empty if the machine has
+    /// no reliable counter.
     pub(crate) fn measure(rounds: u32) -> Self {
         let output = another::output(&[ARGUMENT, &rounds.to_string()]);
         let row = |line: &str| {
@@ -32,14 +32,14 @@ impl Figures {
         Self(output.lines().filter_map(row).collect())
     }
 
-    /// The times of a row.
+    /// Returns the times of a row.
     pub(crate) fn get(&self, name: &str) -> Option<&[f64]> {
         let (_, times) = self.0.iter().find(|(other, _)| other == name)?;
         Some(times)
     }
 }
 
-/// Measures in the other process, and prints a line for each row.
+/// Measures in the separate process, and prints a line for each row.
 pub(crate) fn print(rounds: u32) {
     let mut sides: Vec<Box<dyn Side>> = vec![Box::new(Ours::start(EventClock::Tsc))];
     if EventClock::current() != EventClock::Tsc {

@@ -1,8 +1,8 @@
-//! Makes large traces up.
+//! Generates large traces.
 //!
-//! `generate KIND MB FILE`: about so many MB, the same bytes each time. Kinds are `sched`,
-//! `track-events` and `callstacks`. `generate fleet COUNT FOLDER`: so many traces of 1 to 10 MB, of
-//! all kinds, each different.
+//! `generate KIND MB FILE`: about this many MB, the same bytes each time. Kinds are `sched`,
+//! `track-events` and `callstacks`. `generate fleet COUNT FOLDER`: this many different traces of 1
+//! to 10 MB, of all kinds.
 
 use std::fs::File;
 use std::io;

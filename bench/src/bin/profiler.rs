@@ -1,11 +1,11 @@
-//! The cost of recording callstacks, beside `perf record --call-graph dwarf` and `perf script` on
-//! the same program.
+//! The cost of recording callstacks, compared with `perf record --call-graph dwarf` and `perf
+//! script` on the same program.
 //!
-//! `profiler [HZ] [ROUNDS]`: 999 samples a second and three rounds unless said otherwise. It
-//! compiles a program that spends its time in ten functions in known parts, fifty calls deep,
-//! records it with each in turns, and prints a table; of each the round with the least processor
-//! time for a sample counts, and for the shares of functions all do. `ferretto` is taken from the
-//! folder of this program: `cargo build --profile dist -p ferretto-cli` makes it.
+//! `profiler [HZ] [ROUNDS]`: 999 samples per second and three rounds by default. Compiles a program
+//! that spends known shares of its time in ten functions, fifty calls deep, records it with each
+//! tool in turns, and prints a table. The table shows the round with the least CPU time per sample
+//! of each tool, and the shares of functions over all rounds. `ferretto` is taken from the
+//! directory of this program: `cargo build --profile dist -p ferretto-cli` creates it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ use nix::sys::resource::{Usage, UsageWho, getrusage};
 
 type Error = Box<dyn std::error::Error>;
 
-/// The functions in which the program spends its time, and how many hundredths of it.
+/// The functions in which the program spends its time, and their shares in per cent.
 const PARTS: [(&str, u32); 10] = [
     ("part_a", 20),
     ("part_b", 16),
@@ -32,8 +32,8 @@ const PARTS: [(&str, u32); 10] = [
     ("part_j", 4),
 ];
 
-/// Functions that call each other in turns, with frames of different sizes, and those at the end
-/// that do the work. It writes its processor time in microseconds, and that of each part in
+/// The program: functions that call each other in turns, with frames of different sizes, and leaf
+/// functions that do the work. It writes its CPU time in microseconds, and that of each part in
 /// nanoseconds.
 const PROGRAM: &str = r#"
 #include <stdio.h>
@@ -80,11 +80,11 @@ fn program() -> String {
     )
 }
 
-/// One way to record.
+/// A tool that records callstacks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tool {
     Ferretto,
-    /// With so many bytes of each stack.
+    /// `perf` with this many bytes of each stack.
     Perf(u32),
 }
 
@@ -97,29 +97,29 @@ impl Tool {
     }
 }
 
-/// The result of recording once.
+/// The result of a recording.
 struct Outcome {
     samples: u64,
-    /// Those whose callstack begins with `_start`.
+    /// The number of samples whose callstack starts with `_start`.
     complete: u64,
-    /// Callstacks times their frames.
+    /// The number of frames in all callstacks.
     frames: u64,
-    /// Processor time of all processes but the program, while recording.
+    /// The CPU time of all processes except the program, while recording.
     recording: Duration,
-    /// And for getting at the names afterwards.
+    /// The CPU time of resolving names afterwards.
     reading: Duration,
     elapsed: Duration,
     bytes: u64,
     shares: Shares,
 }
 
-/// The numbers of times that functions were seen, in all rounds.
+/// The number of occurrences of functions, in all rounds.
 #[derive(Default)]
 struct Shares {
     samples: u64,
-    /// Samples with a function on their callstack.
+    /// The number of samples with a function in their callstack.
     functions: BTreeMap<String, u64>,
-    /// Nanoseconds in each of [`PARTS`], as the program measured them itself.
+    /// The nanoseconds in each of [`PARTS`], as measured by the program itself.
     measured: [u64; PARTS.len()],
 }
 
@@ -134,13 +134,13 @@ impl Shares {
         }
     }
 
-    /// Of the time that the program measured, in percent.
+    /// Returns the measured share of a part, in per cent.
     fn measured(&self, part: usize) -> f64 {
         let all: u64 = self.measured.iter().sum();
         100.0 * self.measured[part] as f64 / all.max(1) as f64
     }
 
-    /// Of all samples, in percent.
+    /// Returns the share of samples with a function, in per cent.
     fn of(&self, function: &str) -> f64 {
         let samples = self.functions.get(function).copied().unwrap_or(0);
         100.0 * samples as f64 / self.samples.max(1) as f64
@@ -201,7 +201,7 @@ fn main() -> Result<(), Error> {
             };
             if outcome.each() < least.each() {
                 std::mem::swap(&mut outcome, least);
-                // Those of the rounds before go on being counted.
+                // // The shares accumulate over all rounds.
                 std::mem::swap(&mut outcome.shares, &mut least.shares);
             }
             least.shares.add(outcome.shares);
@@ -212,7 +212,7 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// The program, and where recordings go.
+/// The program, and the directory of recordings.
 struct Bench {
     folder: tempfile::TempDir,
     ferretto: PathBuf,
@@ -262,12 +262,12 @@ impl Bench {
         let trace = self.file("trace.pftrace");
         let mut record = Command::new(&self.ferretto);
         record.args(["record", "-q", &format!("--perf={}", self.hz), "-o"]);
-        // Names are looked up anew each time.
+        // // An empty cache, so that names are looked up every time.
         let cache = self.file("cache");
         let _ = fs::remove_dir_all(&cache);
         record.env("XDG_CACHE_HOME", cache);
         let mut outcome = self.record(&mut record, &trace)?;
-        // Names are in the file by now.
+        // // Names are already in the file.
         let output = Command::new(&self.ferretto)
             .arg("folded")
             .arg(&trace)
@@ -360,7 +360,7 @@ impl Bench {
     }
 }
 
-/// Processor time of all processes that were waited for, directly or by those.
+/// Returns the CPU time of all child processes that have been waited for, and of their descendants.
 fn children() -> Duration {
     let time = |usage: &Usage| {
         let both = usage.user_time() + usage.system_time();

@@ -1,12 +1,12 @@
 //! Runs all rows of each group in turns and prints the shortest times and their ratios.
 //!
-//! `report [NAME] [ROUNDS]`: only groups whose name contains NAME; 15 rounds unless said otherwise.
+//! `report [NAME] [ROUNDS]`: only groups whose name contains NAME; 15 rounds by default.
 
 use std::time::Duration;
 
 use ferretto_bench::{GROUPS, Group};
 
-/// A row runs so often that a round takes at least this long.
+/// The minimum duration of a round, which determines the number of iterations.
 const ROUND: Duration = Duration::from_millis(5);
 
 fn main() {
@@ -29,7 +29,7 @@ fn main() {
     }
 }
 
-/// The shortest time of one iteration for each row, in seconds.
+/// Returns the shortest time of one iteration for each row, in seconds.
 fn measure(group: &mut Group, rounds: u32) -> Vec<f64> {
     let times: Vec<u64> = group
         .rows

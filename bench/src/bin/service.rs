@@ -1,8 +1,8 @@
-//! Measures whole services under the same load, in turns, and prints the least of what came out,
-//! and the middle in brackets.
+//! Measures whole services under the same load, in turns, and prints the minimum, and the median in
+//! brackets.
 //!
-//! `service [NAME] [ROUNDS] [MB]`: only scenarios whose name contains NAME; 5 rounds and 1000 MB
-//! unless said otherwise.
+//! `service [NAME] [ROUNDS] [MB]`: only scenarios whose name contains NAME; 5 rounds and 1000 MB by
+//! default.
 
 use std::process::ExitCode;
 
@@ -63,7 +63,7 @@ fn run(filter: &str, rounds: u64, megabytes: u64) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Name, unit and value of each thing measured.
+/// Returns the name, unit and value of each result.
 fn values(measured: Measured) -> Vec<(&'static str, &'static str, f64)> {
     match measured {
         Measured::PerGigabyte { cpu, wall, peak } => vec![

@@ -1,8 +1,8 @@
 //! The cost of unwinding a stack of about fifty frames again and again, as a profiler does.
 //!
-//! `unwind [ROUNDS]` compiles a program, stops it deep in its calls, and unwinds there. The
-//! shortest time counts. `unwind --hold` starts the program, prints its pid, and waits, so that
-//! others can unwind the same.
+//! `unwind [ROUNDS]` compiles a program, stops it deep in its calls, and unwinds its stack. The
+//! shortest time is reported. `unwind --hold` starts the program, prints its pid, and waits, so
+//! that other tools can unwind the same stack.
 
 #![cfg_attr(not(target_arch = "x86_64"), allow(unused_imports))]
 

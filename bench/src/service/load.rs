@@ -1,4 +1,4 @@
-//! The clients of a measured service: a producer that writes as fast as it can, and a consumer.
+//! The clients of a measured service: a producer that writes at full speed, and a consumer.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use ferretto_proto::{DataSourceConfig, DataSourceDescriptor, TraceConfig};
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 const SOURCE: &str = "ferretto.bench";
 
-/// A producer in a thread of its own, connected and with its data source registered.
+/// A producer on a separate thread, connected and with a registered data source.
 pub(super) struct Load {
     handle: ProducerHandle,
     started: Receiver<u32>,
@@ -31,7 +31,7 @@ impl Load {
         Self::with_memory(address, 0)
     }
 
-    /// With that much memory shared with the service, in bytes; 0 for its default.
+    /// Creates a producer with this much shared memory, in bytes; 0 for the default.
     pub(super) fn with_memory(address: Address, memory: u32) -> Self {
         let mut producer = Producer::new(ProducerOptions {
             name: "bench".to_owned(),
@@ -64,15 +64,15 @@ impl Load {
         }
     }
 
-    /// Waits until its data source is started and returns the buffer to write to.
+    /// Waits until the data source is started and returns its buffer.
     pub(super) fn await_start(&self) -> u32 {
         self.started
             .recv_timeout(PATIENCE)
             .expect("the data source is started")
     }
 
-    /// Writes so many packets with `size` bytes of text each, as fast as there is room for them,
-    /// and returns when the service has them.
+    /// Writes `messages` packets with `size` bytes of text each, at full speed, and returns when
+    /// the service has received them.
     pub(super) fn write_messages(&self, buffer: u32, messages: u64, size: usize) {
         let text = "x".repeat(size);
         let mut writer = self
@@ -89,8 +89,8 @@ impl Load {
         flush(&mut writer);
     }
 
-    /// Writes packets of `bytes` bytes together from `threads` threads, and returns when the
-    /// service has them: how many bytes there were.
+    /// Writes packets with a total of `bytes` bytes from `threads` threads. Returns the actual
+    /// number of bytes when the service has received them.
     pub(super) fn write(&self, buffer: u32, threads: u64, bytes: u64) -> u64 {
         let text = "x".repeat(512);
         thread::scope(|scope| {
@@ -148,7 +148,7 @@ fn drive(
     }
 }
 
-/// Packets like track events: a time and a nested message, together some 70 to 450 bytes.
+/// Writes packets like track events: a time and a nested message, about 70 to 450 bytes in total.
 fn write_packets(writer: &mut TraceWriter, seed: u64, bytes: u64, text: &str) {
     let mut random = seed + 42;
     let mut time = 1_000_000_000_000u64;
@@ -174,11 +174,11 @@ fn flush(writer: &mut TraceWriter) {
         .expect("the service has what was written");
 }
 
-/// The treatment of the bytes by a session.
+/// The session's handling of the packets.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SessionPlan {
     pub(super) buffer_kb: u32,
-    /// The service writes them into a file this often.
+    /// The period at which the service writes them into a file.
     pub(super) write_period_ms: Option<u32>,
 }
 
@@ -209,7 +209,7 @@ pub(super) fn start_session(consumer: &mut Consumer, plan: SessionPlan, file: Op
         .expect("the session is asked for");
 }
 
-/// Stops the session and waits until it is over: what goes into a file is in it then.
+/// Stops the session and waits until it has ended: its file is then complete.
 pub(super) fn stop_session(consumer: &mut Consumer) {
     consumer
         .disable_tracing(PATIENCE)

@@ -1,7 +1,7 @@
-//! Whole services, each a process of its own, under the same load.
+//! Whole services, each in a separate process, under the same load.
 //!
-//! The producer and the consumer are ours for both. The figures are of the service's process:
-//! processor time, time until it was done, memory.
+//! The producer and the consumer are ours in both cases. The figures are those of the service's
+//! process: CPU time, elapsed time, memory.
 
 mod load;
 mod process;

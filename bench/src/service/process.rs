@@ -1,4 +1,4 @@
-//! A service as a child process, and what the kernel counts of it.
+//! A service as a child process, and its usage of CPU time and memory.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -15,38 +15,39 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 use thiserror::Error;
 
-/// The time that a service may take to listen.
+/// The time limit for a service to listen.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The argument that makes the program our service.
+/// The argument that runs this program as our service.
 pub const SERVE: &str = "traced";
 
-/// Names another build of this program whose service is measured as well.
+/// The environment variable with the path of another build of this program, whose service is
+/// measured as well.
 const BEFORE: &str = "FERRETTO_BENCH_BEFORE";
 
-/// Serves as `ferretto traced` does.
+/// Runs the service like `ferretto traced`.
 ///
 /// # Errors
 ///
-/// When it cannot, or not any more.
+/// Fails if the service cannot start or continue.
 pub fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let options = HostOptions::from_environment()?;
     Ok(ferretto_host::traced::run(options, |_| ())?)
 }
 
-/// The maker of a service.
+/// The implementation of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Who {
-    /// Ours: the running program, called with [`SERVE`].
+    /// Ours: this program, called with [`SERVE`].
     Ours,
-    /// The official core's, if it is built in.
+    /// The official core, if it is built in.
     Official,
-    /// That of another build of this program, which [`BEFORE`] names.
+    /// Another build of this program, set by [`BEFORE`].
     Before,
 }
 
 impl Who {
-    /// All that are there.
+    /// Returns all available implementations.
     pub fn all() -> Vec<Self> {
         let mut all = vec![Self::Ours];
         if option_env!("OFFICIAL_SERVICE").is_some() {
@@ -58,7 +59,7 @@ impl Who {
         all
     }
 
-    /// As the report names it.
+    /// Returns the name in the report.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ours => "ours",
@@ -78,35 +79,35 @@ impl Who {
     }
 }
 
-/// Another build of this program, as a service.
+/// Returns the command that runs another build of this program as a service.
 fn serving(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.arg(SERVE);
     command
 }
 
-/// Why there is no service to measure.
+/// The reason why a service could not be started.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// It could not be run.
+    /// The program could not be run.
     #[error("the service does not run: {0}")]
     Run(#[from] std::io::Error),
-    /// It does not listen.
+    /// The service does not listen.
     #[error("the service does not listen within {PATIENCE:?}")]
     Silent,
 }
 
-/// Processor time and memory of a process.
+/// The CPU time and memory of a process.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Usage {
     pub(super) cpu: Duration,
-    /// Resident now, in bytes.
+    /// The current resident memory in bytes.
     pub(super) resident: u64,
-    /// The most that was resident, in bytes.
+    /// The peak of resident memory in bytes.
     pub(super) peak: u64,
 }
 
-/// A running service on sockets in a folder of its own. Ends with the value.
+/// A running service on sockets in a temporary directory. Stopped on drop.
 #[derive(Debug)]
 pub(super) struct ServiceProcess {
     child: Child,
@@ -126,7 +127,7 @@ impl ServiceProcess {
             .spawn()?;
         let service = Self { child, folder };
         let deadline = Instant::now() + PATIENCE;
-        // The consumers' socket is the second to listen.
+        // // The consumers' socket is the last to listen.
         while UnixStream::connect(service.folder.path().join("consumer.sock")).is_err() {
             if Instant::now() > deadline {
                 return Err(StartError::Silent);
@@ -153,11 +154,11 @@ impl ServiceProcess {
         Address::from_os_str(path.as_os_str()).expect("a path is an address")
     }
 
-    /// Returns the CPU time and memory that it has used so far.
+    /// Returns the CPU time and memory used so far.
     ///
     /// # Panics
     ///
-    /// When it is gone.
+    /// Panics if the service has ended.
     pub(super) fn usage(&self) -> Usage {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))
             .expect("the service is running");
@@ -177,7 +178,7 @@ impl ServiceProcess {
 }
 
 impl ServiceProcess {
-    /// The processor time of all threads, those that ended included, to the nanosecond.
+    /// Returns the CPU time of all threads, including ended ones, to the nanosecond.
     fn cpu(&self) -> Duration {
         let pid = Pid::from_raw(self.child.id().cast_signed());
         let clock = clock_getcpuclockid(pid).expect("the service is running");

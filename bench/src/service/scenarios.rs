@@ -7,30 +7,30 @@ use std::time::{Duration, Instant};
 use super::load::{Load, PATIENCE, SessionPlan, consumer, start_session, stop_session};
 use super::process::{ServiceProcess, StartError, Usage, Who};
 
-/// The result of one run of a scenario. Less is better for all of it.
+/// The result of one run of a scenario. Less is better in all cases.
 #[derive(Debug, Clone, Copy)]
 pub enum Measured {
-    /// For a GB (10^9 bytes of packets).
+    /// Per GB (10^9 bytes of packets).
     PerGigabyte {
-        /// Processor time of the service.
+        /// The CPU time of the service.
         cpu: Duration,
-        /// Time on the clock.
+        /// The elapsed time.
         wall: Duration,
-        /// The most memory that was resident meanwhile, in bytes.
+        /// The peak of resident memory in bytes.
         peak: u64,
     },
-    /// For a packet.
+    /// Per packet.
     PerMessage {
-        /// Processor time of the service.
+        /// The CPU time of the service.
         cpu: Duration,
-        /// Time on the clock.
+        /// The elapsed time.
         wall: Duration,
     },
-    /// Bytes of resident memory.
+    /// Resident memory in bytes.
     Memory(u64),
 }
 
-/// The usage of a service from here on.
+/// Measures the usage of a service from its creation on.
 struct Watch<'a> {
     service: &'a ServiceProcess,
     before: Usage,
@@ -68,16 +68,16 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Something to measure a service by.
+/// A scenario.
 #[derive(Debug, Clone, Copy)]
 pub struct Scenario {
-    /// The subject of the scenario.
+    /// The name.
     pub name: &'static str,
-    /// Does it once with a fresh service, with that many MB of packets where it is about packets.
+    /// Runs the scenario once with a fresh service, with that many MB of packets if applicable.
     pub run: fn(Who, u64) -> Result<Measured, StartError>,
 }
 
-/// All of them.
+/// All scenarios.
 pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "commit, 1 writer",
@@ -137,7 +137,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-/// Chunks out of shared memory into a ring buffer that goes round many times.
+/// Chunks from shared memory into a ring buffer that wraps many times.
 fn commit(who: Who, threads: u64, megabytes: u64) -> Result<Measured, StartError> {
     let service = ServiceProcess::start(who)?;
     let load = Load::connect(service.producer_address());
@@ -148,15 +148,15 @@ fn commit(who: Who, threads: u64, megabytes: u64) -> Result<Measured, StartError
     };
     start_session(&mut consumer, plan, None);
     let buffer = load.await_start();
-    // Once round, so that the buffer's memory is there.
+    // // Wraps once, so that the buffer's memory is allocated.
     load.write(buffer, 1, 80_000_000);
     let watch = Watch::start(&service);
     let bytes = load.write(buffer, threads, megabytes * 1_000_000);
     Ok(watch.per_gigabyte(bytes))
 }
 
-/// Upstream's end-to-end benchmark of a producer: one thread writes packets of one size, as fast as
-/// it can, into a small ring buffer.
+/// Upstream's end-to-end benchmark of a producer: one thread writes packets of one size into a
+/// small ring buffer, at full speed.
 fn end_to_end(
     who: Who,
     size: usize,
@@ -179,14 +179,14 @@ fn end_to_end(
     Ok(watch.per_message(messages))
 }
 
-/// Bytes that fit the buffer of a scenario that fills it first.
+/// The number of bytes that fill the buffer of a scenario.
 const HELD: u64 = 200_000_000;
 const HELD_PLAN: SessionPlan = SessionPlan {
     buffer_kb: 256 * 1024,
     write_period_ms: None,
 };
 
-/// From a full buffer into a file, by stopping a session that had no occasion to write before.
+/// From a full buffer into a file, by stopping a session that has not written before.
 fn drain(who: Who) -> Result<Measured, StartError> {
     let service = ServiceProcess::start(who)?;
     let load = Load::connect(service.producer_address());
@@ -206,7 +206,7 @@ fn drain(who: Who) -> Result<Measured, StartError> {
     Ok(measured)
 }
 
-/// A long recording: packets come and go at the same time.
+/// Runs a long recording: packets arrive and are drained at the same time.
 fn record(who: Who, megabytes: u64) -> Result<Measured, StartError> {
     let service = ServiceProcess::start(who)?;
     let load = Load::connect(service.producer_address());
@@ -249,7 +249,7 @@ fn read_back(who: Who) -> Result<Measured, StartError> {
     Ok(measured)
 }
 
-/// Measures the cost of a producer that has its shared memory and a running data source, and has
+/// Measures the memory of a producer with shared memory and a running data source, which has
 /// written a little.
 fn each_producer(who: Who) -> Result<Measured, StartError> {
     const PRODUCERS: u64 = 50;

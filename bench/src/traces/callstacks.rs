@@ -1,4 +1,4 @@
-//! Samples of a profiler with callstacks out of three programs and the kernel.
+//! Traces of profiler samples with callstacks of three programs and the kernel.
 
 use std::io;
 
@@ -15,9 +15,9 @@ const PROCESSES: u64 = 20;
 const THREADS: u64 = 10;
 const MAPPINGS: u64 = 12;
 const FUNCTIONS: u64 = 4000;
-/// Frames of a callstack, at least and at most.
+/// The minimum and maximum number of frames in a callstack.
 const FRAMES: (u64, u64) = (8, 60);
-/// Callstacks after which none is new.
+/// The number of distinct callstacks.
 const STACKS: u64 = 200_000;
 
 const CLEARED: u64 = 1;
@@ -62,7 +62,7 @@ pub(super) fn write(trace: &mut Trace<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// The functions and callstacks that the sequence has interned.
+/// The functions and callstacks that have been interned in the sequence.
 struct Known {
     functions: Vec<bool>,
     stacks: u64,
@@ -100,7 +100,7 @@ fn write_sample(
     } else {
         known.stacks - numbers.skewed_below(known.stacks)
     };
-    // A callstack is of one process, as programs of their own have little in common.
+    // // A callstack belongs to one process, since different programs have little in common.
     let pid = FIRST + stack % PROCESSES * THREADS;
     let tid = pid + numbers.below(THREADS);
     trace.packet(|packet| {
@@ -125,8 +125,8 @@ fn write_sample(
     })
 }
 
-/// Writes a callstack and those of its frames that are new. Callers near the root are few, those
-/// near the leaf many, as in programs.
+/// Writes a callstack and its new frames. As in real programs, there are few callers near the root
+/// and many near the leaf.
 fn write_stack(data: &mut Packet<'_>, stack: u64, numbers: &mut Numbers, known: &mut Known) {
     let depth = FRAMES.0 + numbers.below(FRAMES.1 - FRAMES.0);
     let mut frames = Vec::new();

@@ -1,6 +1,6 @@
-//! Large traces, made up: the same bytes each time for the same kind, size and seed.
+//! Generated large traces: the same bytes for the same kind, size and seed.
 //!
-//! They are laid out as recordings are: the kernel's in bundles of a processor, the rest as
+//! The layout is that of real recordings: kernel events in bundles per CPU, other packets as
 //! sequences with interned names, clock deltas and default values.
 
 mod callstacks;
@@ -18,19 +18,19 @@ type Packet<'a> = Encoder<'a, Vec<u8>>;
 
 /// The time of the first event, on the boot clock.
 const BEGIN: u64 = 1_000_000_000_000;
-/// The field of a trace that holds a packet.
+/// The field of a trace that contains a packet.
 const PACKET: u32 = 1;
-/// Bytes gathered before they are written.
+/// The size of the write buffer.
 const PORTION: usize = 1 << 18;
 
-/// Contents of a trace.
+/// The contents of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Switches and wakings of eight processors, in the compact form.
+    /// Scheduling events of eight CPUs, in the compact form.
     Sched,
     /// Slices with arguments, instants, counters and flows of sixteen threads.
     TrackEvents,
-    /// Samples of a profiler, a part of them with a callstack that is new.
+    /// Samples of a profiler, some of them with a new callstack.
     Callstacks,
 }
 
@@ -38,7 +38,7 @@ impl Kind {
     /// All kinds.
     pub const ALL: [Self; 3] = [Self::Sched, Self::TrackEvents, Self::Callstacks];
 
-    /// The name that it is asked for by.
+    /// Returns the name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -48,11 +48,11 @@ impl Kind {
         }
     }
 
-    /// Writes a trace of this kind, a little longer than `bytes`. Another seed gives another trace.
+    /// Writes a trace of this kind, slightly longer than `bytes`. The seed determines its contents.
     ///
     /// # Errors
     ///
-    /// When `output` cannot be written to.
+    /// Fails if `output` cannot be written.
     pub fn write(self, bytes: u64, seed: u64, output: &mut dyn Write) -> io::Result<()> {
         let mut trace = Trace::new(output, bytes, seed);
         trace.packet(|packet| {
@@ -112,7 +112,7 @@ fn write_processes(
     })
 }
 
-/// A trace while it is written.
+/// A trace being written.
 struct Trace<'a> {
     output: &'a mut dyn Write,
     portion: Vec<u8>,
@@ -132,12 +132,12 @@ impl<'a> Trace<'a> {
         }
     }
 
-    /// Returns the numbers of a kind of trace.
+    /// Returns the random numbers for a kind of trace.
     fn numbers(&self, kind: u64) -> Numbers {
         Numbers(kind.wrapping_add(self.seed << 8))
     }
 
-    /// Returns true if the trace is as long as it shall be.
+    /// Returns true if the trace has its size.
     fn is_full(&self) -> bool {
         self.written + self.portion.len() as u64 >= self.bytes
     }
@@ -163,7 +163,7 @@ impl<'a> Trace<'a> {
     }
 }
 
-/// Numbers that look random and are the same each time (SplitMix64).
+/// Reproducible pseudo-random numbers (SplitMix64).
 struct Numbers(u64);
 
 impl Numbers {
@@ -174,18 +174,18 @@ impl Numbers {
         mixed ^ mixed >> 31
     }
 
-    /// A number below `limit`.
+    /// Returns a number below `limit`.
     fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
 
-    /// A number below `limit`, small ones more often.
+    /// Returns a number below `limit`, more often a small one.
     fn skewed_below(&mut self, limit: u64) -> u64 {
         let range = self.below(limit) + 1;
         self.below(range)
     }
 
-    /// True in `part` of a hundred cases.
+    /// Returns true in `part` of a hundred cases.
     fn percent(&mut self, part: u64) -> bool {
         self.below(100) < part
     }
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trace_is_the_same_each_time_and_of_the_size_asked_for() {
+    fn a_trace_is_reproducible_and_has_the_requested_size() {
         for kind in Kind::ALL {
             let [first, second, third] = [0, 0, 1].map(|seed| {
                 let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! Switches and wakings of eight processors.
+//! Traces of scheduling events on eight CPUs.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,10 +13,10 @@ const CPUS: usize = 8;
 const FIRST: u64 = 1000;
 const PROCESSES: u64 = 100;
 const THREADS: u64 = 8;
-/// Events of one kind after which a bundle ends.
+/// The number of events of one kind in a bundle.
 const EVENTS: u32 = 500;
 
-/// Events of a processor since its last bundle, packed.
+/// The events of a CPU since its last bundle, packed.
 #[derive(Default)]
 struct Recorded {
     names: Names,
@@ -24,7 +24,7 @@ struct Recorded {
     wakings: Column<6>,
 }
 
-/// Columns of packed numbers, the first one of times, which are deltas.
+/// Columns of packed numbers; the first one contains times as deltas.
 struct Column<const N: usize> {
     packed: [Vec<u8>; N],
     count: u32,

@@ -1,5 +1,5 @@
-//! Slices with arguments, instants, counters and flows of sixteen threads, as the library writes
-//! them.
+//! Traces of slices with arguments, instants, counters and flows of sixteen threads, as the library
+//! writes them.
 
 use std::io;
 
@@ -19,9 +19,9 @@ const CATEGORIES: u64 = 8;
 const ARGUMENTS: [&str; 6] = ["size", "path", "user", "elapsed", "retries", "cached"];
 const TEXTS: u64 = 500;
 const DEEPEST: u64 = 12;
-/// The clock of a sequence whose values are deltas.
+/// The incremental clock of a sequence.
 const DELTAS: u64 = 64;
-/// Events of a thread after which its sequence starts anew.
+/// The number of events of a thread after which its sequence restarts.
 const GENERATION: u64 = 100_000;
 
 const CLEARED: u64 = 1 | NEEDS;
@@ -38,7 +38,7 @@ struct Thread {
     last: u64,
     depth: u64,
     events: u64,
-    /// One bit for each interned name, category, argument and text that is known.
+    /// A bit set of the interned names, categories, arguments and texts.
     known: [u64; 12],
     flow: Option<u64>,
 }
@@ -146,7 +146,7 @@ impl Thread {
         })
     }
 
-    /// Returns true the first time for each.
+    /// Returns true on the first call for each entry.
     fn is_new(&mut self, table: usize, iid: u64) -> bool {
         let bit = [0, 200, 208, 214][table] + iid;
         let word = &mut self.known[bit as usize / 64];
@@ -266,7 +266,7 @@ impl Thread {
         }
     }
 
-    /// Ends the thread's flow here, or begins one.
+    /// Ends the thread's flow, or starts one.
     fn write_flow(&mut self, event: &mut Packet<'_>, numbers: &mut Numbers, flows: &mut u64) {
         if !numbers.percent(3) {
             return;
