@@ -1,17 +1,17 @@
-//! Fewer events of the memory of processes: one for each change of some size.
+//! Throttling of memory events: one event for each change by a step.
 //!
-//! Kernels with synthetic events do this themselves; here it is done with what is read of others.
+//! Kernels with synthetic events do this themselves; for other kernels it is done here.
 
 use rustc_hash::FxHashMap;
 
 use super::decoder::EventDecoder;
 
-/// Sizes are told apart in steps of so many bytes, as upstream's trigger does.
+/// The size of a step in bytes, as in upstream's trigger.
 const STEP: i64 = 0x8_0000;
-/// Memory of more processes is forgotten all at once, so that some events come twice.
+/// The largest number of known counters. Beyond it all are forgotten, and some events are repeated.
 const MAX_KNOWN: usize = 1 << 16;
 
-/// The places of fields in a record of `kmem/rss_stat`.
+/// The offsets of fields in a record of `kmem/rss_stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RssLayout {
     mm_id: usize,
@@ -20,7 +20,7 @@ pub struct RssLayout {
 }
 
 impl RssLayout {
-    /// Returns the layout of this kernel's records, if they have all fields in the sizes known.
+    /// Returns the layout of this kernel's records, if they have all fields with known sizes.
     pub(super) fn of(decoder: &EventDecoder) -> Option<Self> {
         Some(Self {
             mm_id: decoder.offset_of("mm_id", 4)?,
@@ -38,19 +38,19 @@ impl RssLayout {
     }
 }
 
-/// One address space, and a kind of its memory.
+/// An address space, and a kind of its memory.
 type Counter = (u32, u32);
 
-/// The latest step of each counter, and when it was.
+/// The latest step of each counter, with its time.
 #[derive(Debug, Default)]
 pub(super) struct Throttle(FxHashMap<Counter, (i64, u64)>);
 
 impl Throttle {
-    /// Returns true if the record tells of another step than the latest one. Buffers of CPUs are
-    /// read one after the other, so a record may be older than those before it.
+    /// Returns true if the step of the record differs from the latest one. The buffers of CPUs are
+    /// read one after the other, so a record may be older than the previous ones.
     pub(super) fn takes(&mut self, layout: RssLayout, time: u64, record: &[u8]) -> bool {
         let Some((counter, size)) = layout.read(record) else {
-            // Refused where it is decoded.
+            // The decoder rejects the record.
             return true;
         };
         let step = size.div_euclid(STEP);
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_counter_is_told_once_for_each_step_and_never_held_for_an_older_one() {
+    fn a_counter_is_written_once_per_step_and_older_records_do_not_count() {
         let layout = RssLayout {
             mm_id: 0,
             member: 4,
@@ -96,7 +96,7 @@ mod tests {
         assert!(takes(13, 2, 0, 4096), "another process");
         assert!(takes(20, 1, 0, STEP));
         assert!(!takes(21, 1, 0, 2 * STEP - 1));
-        // Of another CPU, read later: told, and not what the next one is compared with.
+        // Of another CPU, read later: written, but the next one is not compared with it.
         assert!(takes(15, 1, 0, 5 * STEP));
         assert!(!takes(22, 1, 0, STEP));
         assert!(takes(23, 1, 0, 5 * STEP));
