@@ -106,8 +106,8 @@ fn c_without_frame_pointers_by_tables() {
     }
 }
 
-/// Where a program has frame pointers, unwind tables, frame pointers and the kernel find the same
-/// callers.
+/// Unwind tables, frame pointers and the kernel find the same callers in a program with frame
+/// pointers.
 #[test]
 fn perf_049_c_with_frame_pointers_in_each_mode() {
     let flags = ["-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"];
