@@ -19,6 +19,7 @@ mod smb;
 mod symbols;
 mod tables;
 mod traces;
+mod view;
 mod wire;
 
 pub use buffer::{commits, packets, patches};
@@ -32,6 +33,7 @@ pub use smb::smb_pages;
 pub use symbols::{elf_symbols, kallsyms};
 pub use tables::tables;
 pub use traces::traces;
+pub use view::view_requests;
 pub use wire::wire_fields;
 
 /// Configs in text form, or what might be one.
@@ -55,7 +57,7 @@ pub fn config_text(data: &[u8]) {
 pub type Target = fn(&[u8]);
 
 /// All of them, by name.
-pub const TARGETS: [(&str, Target); 18] = [
+pub const TARGETS: [(&str, Target); 19] = [
     ("wire_fields", wire_fields),
     ("ipc_frames", ipc_frames),
     ("smb_pages", smb_pages),
@@ -74,6 +76,7 @@ pub const TARGETS: [(&str, Target); 18] = [
     ("traces", traces),
     ("protovm", protovm),
     ("tables", tables),
+    ("view_requests", view_requests),
 ];
 
 /// Runs a target over the files named on the command line.

@@ -92,4 +92,4 @@ macro_rules! targets {
     };
 }
 
-targets! { wire_fields ipc_frames smb_pages commits patches packets config_text trace_filter perf_records perf_config elf_file unwind_tables kallsyms elf_symbols jit traces protovm tables }
+targets! { wire_fields ipc_frames smb_pages commits patches packets config_text trace_filter perf_records perf_config elf_file unwind_tables kallsyms elf_symbols jit traces protovm tables view_requests }

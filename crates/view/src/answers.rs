@@ -62,6 +62,20 @@ impl Fields {
     }
 }
 
+impl View {
+    /// Answers a request of the page for what is named behind the token. `PROTOCOL.md` lists the
+    /// names.
+    pub fn answer(&self, name: &str, head: &Head, body: &[u8]) -> Response {
+        let traces = Traces {
+            view: self,
+            before: None,
+            live: false,
+            generation: 0,
+        };
+        traces.answer(name, head, body)
+    }
+}
+
 impl Traces<'_> {
     /// Answers a request for what is named behind the token.
     pub(crate) fn answer(self, name: &str, head: &Head, body: &[u8]) -> Response {

@@ -31,6 +31,10 @@ impl Head {
         if words.next().is_some() || !version.starts_with("HTTP/1.") || !target.starts_with('/') {
             return None;
         }
+        // Others may take these for the end of a line.
+        if target.contains(char::is_control) {
+            return None;
+        }
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let mut head = Self {
             method: method.to_owned(),
@@ -153,7 +157,7 @@ mod tests {
         #[test]
         fn no_bytes_do_harm(bytes in requests()) {
             if let Some(head) = Head::parse(&bytes) {
-                prop_assert!(head.path.starts_with('/') && !head.path.contains(['?', ' ', '\n']));
+                prop_assert!(head.path.starts_with('/') && !head.path.contains(['?', ' ', '\r', '\n']));
                 prop_assert!(head.host.is_some() || !head.is_for(1));
                 let _ = (head.value("text"), head.number("text"));
             }

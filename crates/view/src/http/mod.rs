@@ -21,10 +21,13 @@ const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// An answer.
 #[derive(Debug)]
-pub(crate) struct Response {
-    pub(crate) status: &'static str,
-    pub(crate) kind: &'static str,
-    pub(crate) body: Vec<u8>,
+pub struct Response {
+    /// The number of its kind, and words for people.
+    pub status: &'static str,
+    /// The media type of the body.
+    pub kind: &'static str,
+    /// The answer itself.
+    pub body: Vec<u8>,
 }
 
 impl Response {
