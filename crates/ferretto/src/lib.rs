@@ -78,35 +78,36 @@
 //! # Map of the crate
 //!
 //! 1. **Track events**: [`slice!`], [`instant!`], [`counter!`] and [`state!`]; [`begin!`] and
-//!   [`end!`] for slices without a scope, [`end_slice!`] for arguments known at the end. The
-//!   documentation of [`slice!`] lists what can be attached. With the feature `macros`,
-//!   `#[ferretto::trace]` makes a slice of each call of a function. The module [`track_event`] has
-//!   the functions beneath the macros, for events whose parts are known only at run time.
+//!    [`end!`] for slices without a scope, [`end_slice!`] for arguments known at the end. The
+//!    documentation of [`slice!`] lists what can be attached. With the feature `macros`,
+//!    `#[ferretto::trace]` makes a slice of each call of a function. The module [`track_event`] has
+//!    the functions beneath the macros, for events whose parts are known only at run time.
 //! 2. **Categories**: a literal, a static [`Category`], a table created by [`categories!`] and
-//!   registered by [`register_categories`], or [`dynamic()`] for names known only at run time.
+//!    registered by [`register_categories`], or [`dynamic()`] for names known only at run time.
 //! 3. **Arguments**: `key = value` for any [`Argument`], such as numbers, text and the collections
-//!   of the standard library; [`display`], [`debug`], [`error`] and [`bytes`] for other values.
-//!   Implement the trait for your own types, or derive it (feature `macros`).
+//!    of the standard library; [`display`], [`debug`], [`error`] and [`bytes`] for other values.
+//!    Implement the trait for your own types, or derive it (feature `macros`).
 //! 4. **Tracks and links**: events are on the track of their thread, or on any [`Track`]. Counters
-//!   use a [`CounterTrack`] (with a [`Unit`]), states a [`StateTrack`]. A [`Flow`] connects events
-//!   by arrows, a [`Timestamp`] sets their time, and [`here!`] adds the source location.
+//!    use a [`CounterTrack`] (with a [`Unit`]), states a [`StateTrack`]. A [`Flow`] connects events
+//!    by arrows, a [`Timestamp`] sets their time, and [`here!`] adds the source location.
 //! 5. **Set-up**: [`init()`], or [`Options`] for more control: the services that may record the
-//!   program ([`Backends`]), the size of shared memory, the clock of events ([`Options::clock`]).
-//!   [`StartupTracingOptions`] records from the start of the program, before a service asks. The
-//!   module [`transport`] is for custom connections to a service.
+//!    program ([`Backends`]), the size of shared memory, the clock of events ([`Options::clock`]).
+//!    [`StartupTracingOptions`] records from the start of the program, before a service asks. The
+//!    module [`transport`] is for custom connections to a service.
 //! 6. **Data sources**: packets of any kind. Implement [`DataSource`], register it with
-//!   [`register_data_source`] or [`DataSourceOptions`], and write through its [`DataSourceHandle`].
-//!   [`proto`] has the messages of the Perfetto schema, mainly for configs.
+//!    [`register_data_source`] or [`DataSourceOptions`], and write through its
+//!    [`DataSourceHandle`]. [`proto`] has the messages of the Perfetto schema, mainly for configs.
 //! 7. **In-process recording**: [`record()`] writes track events into a file; [`Recorder`] does the
-//!   same with a config, or into any writer. The module [`in_process`] has the service behind them.
+//!    same with a config, or into any writer. The module [`in_process`] has the service behind
+//!    them.
 //! 8. **Flight recorder**: a [`FlightRecorder`] keeps the last events in memory and writes them on
-//!   demand, on a panic or on a trigger. [`activate_triggers`] fires triggers.
+//!    demand, on a panic or on a trigger. [`activate_triggers`] fires triggers.
 //! 9. **Sessions**: the module [`session`] controls recordings in detail, with the machine's
-//!   service or the in-process one: configs, start and stop, clones, statistics.
+//!    service or the in-process one: configs, start and stop, clones, statistics.
 //! 10. **Testing**: [`testing::capture`] returns the events of a closure as a tree, which tests can
-//!   compare.
+//!     compare.
 //! 11. **Interceptors**: the module [`interceptor`] passes packets to code of the program as they
-//!   are written, for example to print them, instead of recording them.
+//!     are written, for example to print them, instead of recording them.
 //!
 //! # Features
 //!
