@@ -43,7 +43,7 @@ thread worker
 process / counter load
   3
   0.5
-thread what_was_traced
+thread traced_events_f
   unfinished app unfinished
 "
     );
@@ -85,7 +85,7 @@ fn only_the_closures_events_are_captured() {
         );
         let text = trace
             .to_string()
-            .replacen("thread a_closure_is_ca", "thread", 1);
+            .replacen("thread only_the_closur", "thread", 1);
         assert_eq!(text, expected);
     }
 }

@@ -84,7 +84,7 @@ mod tests {
         }
         let (mut reader, writer) = io::pipe().unwrap();
         fcntl_setfd(&writer, FdFlags::empty()).unwrap();
-        let name = "inherited::tests::what_the_parent_left_open_is_taken_once";
+        let name = "inherited::tests::an_inherited_descriptor_is_taken_once";
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", name])
             .env(NUMBER, writer.as_raw_fd().to_string())
