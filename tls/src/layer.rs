@@ -32,6 +32,8 @@ pub(crate) struct TlsLayer {
     has_finished: bool,
     /// The error after which no bytes can be decrypted.
     failed: Option<rustls::Error>,
+    /// The error after which no bytes can be sent.
+    unsendable: Option<Errno>,
 }
 
 impl TlsLayer {
@@ -44,6 +46,7 @@ impl TlsLayer {
             has_ended: false,
             has_finished: false,
             failed: None,
+            unsendable: None,
         }
     }
 
@@ -89,8 +92,30 @@ impl TlsLayer {
             self.failed = Some(error);
             return Err(reason);
         }
-        // Sends handshake messages and replies to key updates.
-        self.push(socket)
+        // Sends handshake messages and replies to key updates. If the other side has closed the
+        // socket, the bytes it sent before are still read: among them may be the reason.
+        if let Err(error) = self.push(socket) {
+            self.unsendable = Some(Errno::from_io_error(&error).ok_or(error)?);
+        }
+        Ok(())
+    }
+
+    /// Returns the reason that the other side gave before it closed the socket, or `error`, the
+    /// reason for which nothing could be sent.
+    fn reason(&mut self, socket: BorrowedFd<'_>, error: io::Error) -> io::Error {
+        while self.failed.is_none() {
+            let is_empty = self.begin == self.arrived.len();
+            if is_empty && (self.has_ended || !matches!(self.fill(socket), Ok(true))) {
+                return error;
+            }
+            let mut rest = &self.arrived[self.begin..];
+            match self.connection.read_tls(&mut rest) {
+                Ok(taken @ 1..) => self.begin += taken,
+                _ => return error,
+            }
+            self.failed = self.connection.process_new_packets().err();
+        }
+        self.failed.as_ref().map_or(error, io_error)
     }
 
     fn push(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
@@ -133,12 +158,15 @@ impl Layer for TlsLayer {
                     return Err(io::Error::new(
                         io::ErrorKind::UnexpectedEof,
                         "the other side closed the connection instead of speaking TLS; \
-                     give it certificates (FERRETTO_TLS)",
+                         give it certificates (FERRETTO_TLS)",
                     ));
                 }
                 return Ok(Some(len));
             } else if !self.fill(socket)? {
-                return Ok(Some(len).filter(|&len| len > 0));
+                return match self.unsendable {
+                    Some(errno) if len == 0 => Err(errno.into()),
+                    _ => Ok(Some(len).filter(|&len| len > 0)),
+                };
             }
         }
         self.may_hold_more = true;
@@ -150,14 +178,18 @@ impl Layer for TlsLayer {
     }
 
     fn send(&mut self, socket: BorrowedFd<'_>, bytes: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.push(socket)?;
+        if let Err(error) = self.push(socket) {
+            return Err(self.reason(socket, error));
+        }
         // Encrypted bytes go first, to keep the buffer small.
         if self.connection.wants_write() || bytes.iter().all(|part| part.is_empty()) {
             return Ok(0);
         }
         let taken = self.connection.writer().write_vectored(bytes)?;
-        self.push(socket)?;
-        Ok(taken)
+        match self.push(socket) {
+            Ok(()) => Ok(taken),
+            Err(error) => Err(self.reason(socket, error)),
+        }
     }
 
     fn unsent(&self) -> usize {
