@@ -61,20 +61,21 @@ pub(super) fn allocates_for_others(name: &str) -> bool {
     }
 }
 
-/// Of `Type as Trait>::function` or `Type>::function`: a type of the library, or its
-/// implementation for types that it does not know (`<T as …>`).
+/// Returns true for `Type as Trait>::function` or `Type>::function` of a type of the libraries, and
+/// for the libraries' functions of primitive types and of types that they do not know
+/// (`<T as …>`). Types of programs have a path.
 fn is_librarys_implementation(rest: &str) -> bool {
     let end = ends(rest).unwrap_or(rest.len());
     let (subject, implemented) = match split_as(&rest[..end]) {
         Some((subject, implemented)) => (subject, Some(implemented)),
         None => (&rest[..end], None),
     };
-    let subject = subject.trim_start_matches(['&', '*', '[', '(']);
-    let subject = subject
-        .trim_start_matches("mut ")
-        .trim_start_matches("dyn ");
-    let is_parameter = !subject.contains("::") && subject.len() <= 2;
-    is_librarys(subject) || (is_parameter && implemented.is_some_and(is_librarys))
+    let subject = subject.trim_start_matches('&').trim_start_matches("mut ");
+    let subject = subject.trim_start_matches("dyn ");
+    let has_no_path = subject.starts_with(['[', '(', '*']) || !subject.contains("::");
+    let is_implemented_there = |name: &str| is_librarys(name) || name.starts_with('<');
+    let is_known_only_there = !subject.is_empty() && has_no_path;
+    is_librarys(subject) || (is_known_only_there && implemented.is_none_or(is_implemented_there))
 }
 
 /// The byte at which the angle bracket is closed that is open at the beginning.
@@ -159,6 +160,10 @@ mod tests {
             "<alloc::string::String as core::clone::Clone>::clone",
             "<alloc::vec::Vec<mine::Row> as core::iter::Extend<fn() -> u8>>::extend",
             "<T as alloc::slice::hack::ConvertVec>::to_vec",
+            "<u8 as <[_]>::to_vec_in::ConvertVec>::to_vec::<alloc::alloc::Global>",
+            "<i32 as core::fmt::Display>::fmt",
+            "<[mine::Row]>::to_vec",
+            "<str>::to_lowercase",
             "<&mut alloc::vec::Vec<u8> as std::io::Write>::write_all",
             "hashbrown::raw::RawTable<(u32, u32)>::reserve_rehash",
         ] {
@@ -184,6 +189,7 @@ mod tests {
             "<mine::Row as core::clone::Clone>::clone",
             "<mine::Rows<alloc::vec::Vec<u8>>>::load",
             "<T as mine::Load>::load",
+            "<[u8] as mine::Load>::load",
             "<",
             "",
             "a<b",
