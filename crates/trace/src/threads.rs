@@ -43,6 +43,8 @@ struct Thread {
     /// The process that started this one, of the first thread of a process.
     parent: Option<i32>,
     comm: String,
+    /// The time at which it had this name.
+    named_at: u64,
     cpu_ns: u64,
 }
 
@@ -74,17 +76,21 @@ impl Threads {
         }
     }
 
-    /// Notes the name under which the kernel scheduled a thread.
-    pub(crate) fn set_comm(&mut self, machine: u32, tid: i32, comm: &[u8]) {
+    /// Notes the name that the kernel had for a thread at a time. The newest one stays: the events
+    /// of one CPU may follow newer ones of another in the file.
+    pub(crate) fn set_comm(&mut self, machine: u32, at: u64, tid: i32, comm: &[u8]) {
         if let Some(thread) = self.thread(machine, tid)
-            && thread.comm.as_bytes() != comm
+            && thread.named_at <= at
         {
-            thread.comm = printable_within(comm, MAX_COMM);
+            thread.named_at = at;
+            if thread.comm.as_bytes() != comm {
+                thread.comm = printable_within(comm, MAX_COMM);
+            }
         }
     }
 
     /// Reads a `task_newtask` event: `parent` made the task.
-    pub(crate) fn new_task(&mut self, machine: u32, parent: i32, event: &[u8]) {
+    pub(crate) fn new_task(&mut self, machine: u32, at: u64, parent: i32, event: &[u8]) {
         let (mut pid, mut comm, mut flags) = (None, None, 0);
         for field in Fields::new(event).map_while(Result::ok) {
             match field.number {
@@ -106,7 +112,7 @@ impl Threads {
             }
         }
         if let Some(comm) = comm {
-            self.set_comm(machine, pid, comm);
+            self.set_comm(machine, at, pid, comm);
         }
     }
 

@@ -18,6 +18,7 @@ const EVENT_SCHED_SWITCH: u32 = 4;
 const EVENT_COMMON_FLAGS: u32 = 5;
 const EVENT_SCHED_WAKING: u32 = 20;
 const EVENT_TASK_NEWTASK: u32 = 235;
+const EVENT_TASK_RENAME: u32 = 236;
 /// First number of events that the recorder described at run time.
 pub(super) const FIRST_GENERIC: u32 = 65536;
 
@@ -177,10 +178,18 @@ impl Ftrace {
                 let next = Fields::find(6, body).and_then(|f| f.as_u64()).unwrap_or(0) as i32;
                 sched.switch(threads, cpu, at, next);
                 if let Some(comm) = Fields::find(5, body).and_then(|f| f.as_bytes()) {
-                    threads.set_comm(cpu.0, next, comm);
+                    threads.set_comm(cpu.0, at, next, comm);
                 }
             }
-            (Some(EVENT_TASK_NEWTASK), Some(body)) => threads.new_task(cpu.0, pid, body),
+            (Some(EVENT_TASK_NEWTASK), Some(body)) => threads.new_task(cpu.0, at, pid, body),
+            (Some(EVENT_TASK_RENAME), Some(body)) => {
+                // A thread can rename another one of its process.
+                let renamed = Fields::find(1, body).and_then(|f| f.as_u64());
+                let renamed = renamed.map_or(pid, |tid| tid as i32);
+                if let Some(comm) = Fields::find(3, body).and_then(|f| f.as_bytes()) {
+                    threads.set_comm(cpu.0, at, renamed, comm);
+                }
+            }
             (Some(kind), Some(body)) => {
                 if let Some(activity) = &mut self.activity {
                     activity.event(KernelEvent {

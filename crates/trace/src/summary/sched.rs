@@ -107,7 +107,7 @@ impl Sched {
             seen.switches += 1;
             self.switch(threads, cpu, at, pid);
             if let Some(comm) = comms.get(i).and_then(|&index| table.get(index)) {
-                threads.set_comm(cpu.0, pid, comm);
+                threads.set_comm(cpu.0, at, pid, comm);
             }
         }
         (self.timestamps, self.pids) = (timestamps, pids);
