@@ -224,6 +224,54 @@ fn kernel_counters_that_are_too_old_promise_nothing() {
     }
 }
 
+#[test]
+fn a_task_has_its_newest_name_in_whatever_order_the_cpus_come() {
+    let on_cpu = |cpu: u64, write: fn(&mut Packet<'_>)| {
+        move |p: &mut Packet<'_>| {
+            p.nested(1, |bundle| {
+                bundle.varint(1, cpu);
+                write(bundle);
+            });
+        }
+    };
+    let summary = Trace::recording(0, 10, |_| {})
+        .packet(|p| compact(p, 1, false, &[(5, 41, "command"), (6, 0, "")]))
+        .packet(on_cpu(0, |bundle| {
+            event(bundle, 1, 40, 235, |task| {
+                task.varint(1, 41);
+                task.string(2, "starter");
+            });
+            event(bundle, 1, 40, 235, |task| {
+                task.varint(1, 42);
+                task.string(2, "starter");
+            });
+        }))
+        .packet(|p| {
+            compact(
+                p,
+                0,
+                false,
+                &[(2, 41, "starter"), (3, 42, "starter"), (7, 0, "")],
+            )
+        })
+        // It runs on, under another name.
+        .packet(on_cpu(0, |bundle| {
+            event(bundle, 4, 42, 236, |rename| {
+                rename.varint(1, 42);
+                rename.string(2, "starter");
+                rename.string(3, "renamed");
+            });
+        }))
+        .summary();
+    let mut names: Vec<_> = summary
+        .processes
+        .iter()
+        .map(|process| (process.pid, &*process.name))
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, [(41, "command"), (42, "renamed")]);
+}
+
 /// An `FtraceEvent` of a thread at a time in seconds.
 fn event(
     bundle: &mut Packet<'_>,
