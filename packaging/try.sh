@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Installs a package into an empty root, uses it there as its user would, removes it, and looks at what is left. With the
-# package for development a C program is built and recorded, too.
-# Needs root, dpkg and python3. usage: packaging/try.sh ferretto.deb [ferretto-dev.deb]
+# Tests a package in an empty root: installs it, runs its programs, removes it, and checks that no file is left behind. With
+# the development package, also builds and records a C program.
+# Needs root, dpkg and python3. Usage: packaging/try.sh ferretto.deb [ferretto-dev.deb]
 set -euo pipefail
 deb=$(realpath "$1")
 development=${2:+$(realpath "$2")}
 sources=$(realpath "$(dirname "$0")/..")
 if [[ $(id -u) != 0 ]] || ! command -v dpkg >/dev/null || ! command -v python3 >/dev/null; then
-    echo 'skipped: trying a package needs root, dpkg and python3'
+    echo 'skipped: testing a package needs root, dpkg and python3'
     exit 0
 fi
 root=$(mktemp -d)
@@ -16,14 +16,14 @@ pids=()
 clean() {
     for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
     wait 2>/dev/null || true
-    for place in sys proc dev; do umount -R "$root/$place" 2>/dev/null || true; done
+    for folder in sys proc dev; do umount -R "$root/$folder" 2>/dev/null || true; done
     rm -rf --one-file-system "$root" "$root.before" "$root.after" "$scratch"
 }
 trap clean EXIT
 
-# What dpkg and the scripts of the package call, with the libraries of these.
+# The programs that dpkg and the package's scripts call, with their libraries.
 for program in sh dpkg dpkg-deb dpkg-split dpkg-query tar diff rm grep groupadd groupdel ldconfig start-stop-daemon sleep; do
-    path=$(command -v "$program") || { echo "skipped: there is no $program"; exit 0; }
+    path=$(command -v "$program") || { echo "skipped: $program is not installed"; exit 0; }
     install -D "$path" "$root/usr/bin/$program"
     { ldd "$path" 2>/dev/null | grep -o '/[^ ]*' || true; } | while read -r library; do
         install -D "$library" "$root$library"
@@ -36,7 +36,7 @@ cp -n "$root"/usr/bin/{ldconfig,start-stop-daemon} "$root/usr/sbin/" 2>/dev/null
 touch "$root"/var/lib/dpkg/{status,available} "$root"/etc/gshadow
 echo 'root:x:0:0:root:/:/bin/sh' >"$root/etc/passwd"
 echo 'root:x:0:' >"$root/etc/group"
-for place in proc sys dev; do mount --rbind "/$place" "$root/$place" && mount --make-rslave "$root/$place"; done
+for folder in proc sys dev; do mount --rbind "/$folder" "$root/$folder" && mount --make-rslave "$root/$folder"; done
 in_root() { PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot "$root" "$@"; }
 files() { (cd "$root" && find . -xdev \( -path ./proc -o -path ./sys -o -path ./dev -o -path ./var \) -prune -o -print | sort); }
 files >"$root.before"
@@ -45,7 +45,7 @@ in_root dpkg --version >/dev/null
 cp "$deb" "$root/tmp/package.deb"
 in_root dpkg --install /tmp/package.deb >/dev/null
 rm "$root/tmp/package.deb"
-grep -q '^tracing:' "$root/etc/group" || { echo 'there is no group tracing'; exit 1; }
+grep -q '^tracing:' "$root/etc/group" || { echo 'the package created no group tracing'; exit 1; }
 in_root ferretto doctor >/dev/null || [[ $? == 3 ]]
 in_root ferretto record -q -d 500ms -o /tmp/trace
 in_root ferretto summary /tmp/trace | head -n 1
@@ -59,7 +59,7 @@ for file in bin/{ferretto,traced,traced_probes,traced_perf,heapprofd,perfetto} l
 done
 bash -n "$root/usr/share/bash-completion/completions/ferretto"
 
-# Programs are started as systemd would: by a connection to a socket that their units name.
+# Starts a program like systemd: on the first connection to a socket of its units.
 mkdir -p "$root/run/perfetto"
 activate() {
     python3 - "$root" "$@" <<'PYTHON' &
@@ -98,7 +98,7 @@ pids+=($!)
 in_root ferretto record -q --system -d 1s -o /tmp/by-service
 in_root ferretto summary /tmp/by-service | head -n 1
 
-# One connection is enough to start the heap profiler, which registers its data source then.
+# A connection starts the heap profiler, which then registers its data source.
 for _ in $(seq 100); do [[ -S $root/run/perfetto/heapprofd.sock ]] && break || sleep 0.1; done
 python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])' "$root/run/perfetto/heapprofd.sock"
 for _ in $(seq 100); do
@@ -107,7 +107,7 @@ for _ in $(seq 100); do
 done
 in_root perfetto --query | grep -q android.heapprofd || { echo 'heapprofd was not started by its socket'; exit 1; }
 
-# The program needs nothing of the system: in a root with nothing but itself it records, too.
+# The program has no dependencies: it also records in a root that contains only the program.
 install -D "$root/usr/bin/ferretto" "$scratch/empty/ferretto"
 mkdir "$scratch/empty/tmp"
 chroot "$scratch/empty" /ferretto --version
@@ -123,7 +123,7 @@ if [[ -n $development ]]; then
         LD_LIBRARY_PATH=$scratch/dev/usr/lib "$root/usr/bin/ferretto" record -q -o "$scratch/trace" -- "$scratch/program"
         "$root/usr/bin/ferretto" summary "$scratch/trace" | grep track_event
     else
-        echo 'skipped: trying the package for development needs cc and pkg-config'
+        echo 'skipped: testing the development package needs cc and pkg-config'
     fi
 fi
 for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
@@ -132,15 +132,15 @@ pids=()
 
 rm -f "$root"/tmp/*
 in_root dpkg --purge ferretto >/dev/null
-# Those of the tools for groups.
+# Backups and locks of groupadd and groupdel.
 rm -f "$root"/etc/*- "$root/etc/.pwd.lock"
 files >"$root.after"
 if ! diff "$root.before" "$root.after"; then
-    echo 'this was left behind, or removed'
+    echo 'the package left these files behind, or removed them'
     exit 1
 fi
 if grep '^tracing:' "$root/etc/group"; then
-    echo 'the group tracing was left behind'
+    echo 'the package left the group tracing behind'
     exit 1
 fi
-echo 'the package was installed, used and removed; nothing is left'
+echo 'installed, used and removed the package; no file is left behind'
