@@ -1,5 +1,5 @@
-// Builds the page: one HTML file with its script and style in it. With `--check` the file that is checked in is compared
-// with what the sources give, and left alone.
+// Builds the page: one HTML file that includes its script and style. With `--check`, compares the result with the file
+// that is checked in and writes nothing.
 import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -26,7 +26,7 @@ const bundle = async (entry, loader) => {
 
 const digest = (text) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
 
-// Neither may end its element early.
+// Prevents the script and the style from ending their elements early.
 const inert = (text) => text.replaceAll('</script', '<\\/script').replaceAll('<!--', '<\\!--');
 
 const script = inert(await bundle('src/main.ts'));
@@ -54,10 +54,10 @@ if (process.argv.includes('--check')) {
     try {
         there = readFileSync(target, 'utf8');
     } catch {
-        // Compared with nothing, it differs.
+        // A missing file counts as different.
     }
     if (there !== page) {
-        console.error(`${target} is not what the sources give; run \`npm run build\` in viewer/ and commit it`);
+        console.error(`${target} is not current; run \`npm run build\` in viewer/ and commit it`);
         process.exit(1);
     }
     console.log(`the page is current: ${Buffer.byteLength(page)} bytes`);

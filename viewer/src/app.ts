@@ -1,4 +1,4 @@
-// The page's state and what may be done to it. Input, panels and the picture know the app, and not each other.
+// The state of the page and the operations on it. Input, panels and the scene depend on the app, but not on each other.
 
 import { Axis } from './axis';
 import { Cache } from './cache';
@@ -18,11 +18,11 @@ import { flowArrows } from './flows';
 export interface Selection {
     from: number;
     to: number;
-    /** Rows that the box touches, or null for all. */
+    /** The rows that the box touches; null for all. */
     boxes: Set<number> | null;
 }
 
-const MOST_HITS = 10_000;
+const MAX_HITS = 10_000;
 
 export class App {
     readonly stage = byId('stage');
@@ -40,12 +40,12 @@ export class App {
     found: Found | null = null;
     query = '';
     hit = -1;
-    /** The node whose row the keyboard is at. */
+    /** The node of the focused row. */
     focus: number;
     hoverX: number | null = null;
     readonly labels: Labels;
     readonly panel: Panel;
-    /** The number of the frame that is asked for, or 0. */
+    /** The id of the requested animation frame, or 0. */
     private scheduled = 0;
     private pending = 0;
     private link: Link;
@@ -71,14 +71,14 @@ export class App {
         this.resize();
         this.layout.openIfRoom(this.bodyHeight);
         this.link.read();
-        // The first picture does not wait for the screen's next frame.
+        // Draws the first picture without waiting for an animation frame.
         this.frame();
         addEventListener('hashchange', () => this.link.read());
     }
 
     private newCache(): Cache {
         const cache = new Cache(this.source, this.trace.end, () => this.invalidate());
-        cache.failed = (error) => this.say(`Part of the picture could not be fetched: ${text(error)}`);
+        cache.failed = (error) => this.say(`Some events could not be loaded: ${text(error)}`);
         return cache;
     }
 
@@ -87,10 +87,10 @@ export class App {
         const empty = byId('empty');
         const none = nodes.length === 0 || this.layout.weight.every((weight) => weight === 0);
         empty.hidden = !none;
-        if (none) empty.textContent = 'This trace has no events that can be drawn. The tab “Trace” lists what is known about it.';
+        if (none) empty.textContent = 'This trace has no events to draw. The tab “Trace” has facts about it.';
     }
 
-    /** A trace that grew: the same state over new data. */
+    /** Replaces a trace that has grown, and keeps the state. */
     renew(trace: Trace): void {
         const old = this.trace;
         const atEnd = this.axis.t1 >= old.end;
@@ -128,7 +128,7 @@ export class App {
         this.axis.width = Math.max(width, 1);
         this.axis.set(t0, t1);
         this.scene.resize(width, height, devicePixelRatio, em);
-        // A panel that opens below does not cover the row of the keyboard.
+        // The focused row stays in sight when the panel opens below it.
         if (inSight) {
             const own = this.selected && this.layout.rowOf(this.selected.node) === this.focus ? this.selected : null;
             this.scrollTo(own?.node ?? this.focus, own?.depth ?? 0);
@@ -157,14 +157,14 @@ export class App {
         };
     }
 
-    /** Has the picture drawn anew with the screen's next frame. */
+    /** Requests a redraw with the next animation frame. */
     invalidate(): void {
         if (this.scheduled) return;
         document.documentElement.dataset.busy = '1';
         this.scheduled = requestAnimationFrame(() => this.frame());
     }
 
-    /** Asks for what is in sight. Returns what there is already: a picture, and one in which nothing is coarse. */
+    /** Requests the visible events. Returns which marks are reached: a first picture, and one without coarse rows. */
     private want(): ('picture' | 'sharp')[] {
         const nodes = this.scene.wanted(this.picture);
         return this.cache.want(nodes, this.axis.t0, this.axis.t1, this.axis.perPixel / this.scene.ratio);
@@ -183,14 +183,14 @@ export class App {
         for (const mark of got) {
             if (performance.getEntriesByName(mark).length > 0) continue;
             performance.mark(mark);
-            if (mark === 'sharp') this.lookForCard();
+            if (mark === 'sharp') this.switchToCard();
         }
         this.link.note();
         this.settle();
     }
 
-    /** What takes some time and is not needed for the first picture. */
-    private lookForCard(): void {
+    /** Switches to the graphics card if there is one. The check takes some time, and the first picture does not need it. */
+    private switchToCard(): void {
         const later = new Promise((done) => setTimeout(done, 100));
         void this.task(later, () => {
             if (!this.scene.useCard()) return;
@@ -199,7 +199,7 @@ export class App {
         });
     }
 
-    /** Marks the page as busy until a promise is kept; failures are told. */
+    /** Marks the page as busy until a promise is settled, and shows its error. */
     async task<T>(promise: Promise<T>, then: (value: T) => void): Promise<void> {
         this.pending += 1;
         document.documentElement.dataset.busy = '1';
@@ -219,7 +219,7 @@ export class App {
         document.dispatchEvent(new Event('settled'));
     }
 
-    /** Tells people who do not see it, too. */
+    /** Shows a message, which screen readers announce as well. */
     say(sentence: string): void {
         byId('status').textContent = sentence;
         byId('where').textContent = byId('where').title = sentence;
@@ -253,7 +253,7 @@ export class App {
     pin(node: number): void {
         if (node === NONE) return;
         this.layout.pin(node);
-        this.say(`${title(this.trace.nodes, node)} is ${this.layout.pinned.includes(node) ? 'pinned' : 'not pinned any more'}`);
+        this.say(`${title(this.trace.nodes, node)} is ${this.layout.pinned.includes(node) ? 'pinned' : 'no longer pinned'}`);
         this.invalidate();
     }
 
@@ -276,7 +276,7 @@ export class App {
         this.scrollTo(node, depth);
     }
 
-    /** Scrolls until the row of a node is in sight. */
+    /** Scrolls the row of a node into view. */
     private scrollTo(node: number, depth: number): void {
         const index = this.layout.indexOf(node);
         if (index < 0) return;
@@ -298,7 +298,7 @@ export class App {
         return boxes.find((box) => !box.pinned && y >= box.y && y < box.y + box.h) ?? null;
     }
 
-    /** The event at a point of the stage. */
+    /** Returns the event at a point of the stage. */
     at(x: number, y: number): { tile: Tile; row: number; node: number } | null {
         const box = y < OVERVIEW + RULER ? null : this.boxAt(y);
         if (!box) return null;
@@ -323,9 +323,9 @@ export class App {
         const at = this.at(x, y);
         if (!at) return this.clear();
         if (at.tile.count[at.row] > 1) {
-            // Merged: what is clicked has to be told apart first.
+            // Zooms in on merged events instead of selecting one.
             const [from, dur] = [at.tile.start[at.row], at.tile.dur[at.row]];
-            this.say(`${count(at.tile.count[at.row])} events are drawn as one; zoom in to tell them apart`);
+            this.say(`${count(at.tile.count[at.row])} events are merged; zoom in to separate them`);
             if (dur / this.axis.perPixel > 24) this.select({ ...refOf(at.tile, at.row) }, false);
             else {
                 const room = Math.max(dur, this.axis.perPixel * 4);
@@ -364,11 +364,11 @@ export class App {
         if (!this.selected) return this.selectInFocus();
         void this.task(this.source.step(this.selected, to), (ref) => {
             if (ref) this.select(ref);
-            else this.say({ next: 'The last one', previous: 'The first one', parent: 'Nothing around it', child: 'Nothing within it' }[to]);
+            else this.say({ next: 'This is the last event', previous: 'This is the first event', parent: 'This event has no parent', child: 'This event has no children' }[to]);
         });
     }
 
-    /** Selects the first event in sight on the row of the keyboard. */
+    /** Selects the first visible event of the focused row. */
     selectInFocus(): void {
         const index = this.layout.indexOf(this.focus);
         if (index < 0) return;
@@ -381,14 +381,14 @@ export class App {
                 if (tile.start[i] >= this.axis.t0 && tile.start[i] <= this.axis.t1) return this.select(refOf(tile, i));
             }
         }
-        this.say('No event of this row is in sight');
+        this.say('No event of this row is visible');
     }
 
-    /** Goes along an arrow at the selected event. */
+    /** Selects the event at the other end of an arrow. */
     follow(out: boolean): void {
         const flow = this.details?.flows?.find((flow) => flow.out === out);
         if (flow) this.select(flow.to);
-        else this.say(out ? 'No flow leads away from here' : 'No flow leads here');
+        else this.say(out ? 'No flow starts at this event' : 'No flow ends at this event');
     }
 
     fit(): void {
@@ -424,7 +424,7 @@ export class App {
         else this.panel.redraw();
     }
 
-    /** The nodes of the box: rows that stand for all below them only if these have no rows of their own. */
+    /** Returns the nodes of the box. A row of a group counts only if the box touches no rows of its descendants. */
     rangeNodes(): number[] | null {
         if (!this.range?.boxes) return null;
         const { kind } = this.trace.nodes;
@@ -448,7 +448,7 @@ export class App {
 
     // ---- search
 
-    /** Searches without going anywhere: an address said what to look at. */
+    /** Sets the query of a search without selecting a match: the address contains the view. */
     remember(query: string): void {
         byId<HTMLInputElement>('query').value = query;
         this.search(query, false);
@@ -461,14 +461,14 @@ export class App {
         this.showHits();
         if (this.query === '') return this.panel.redraw();
         const wanted = this.query;
-        void this.task(this.source.search(wanted, MOST_HITS), (found) => {
+        void this.task(this.source.search(wanted, MAX_HITS), (found) => {
             if (wanted !== this.query) return;
             this.found = found;
             this.showHits();
             this.invalidate();
             if (!go) return;
             this.panel.open('search');
-            // The first one that is in sight, so that the picture does not jump.
+            // Starts at the first visible match, so that the picture does not move.
             this.hit = found.rows.findIndex((row) => row.start >= this.axis.t0) - 1;
             if (this.hit < -1) this.hit = -1;
             if (found.rows.length > 0) this.nextHit(1);

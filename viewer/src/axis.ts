@@ -1,13 +1,13 @@
-// The part of time that is in sight.
+// The visible part of time.
 
-/** The shortest time that fills the width. */
+/** The shortest visible duration. */
 const CLOSEST = 20;
 
 export class Axis {
     t0 = 0;
     t1 = 1;
 
-    /** `end` is the trace's. A little room is left on both sides. */
+    /** `end` is that of the trace. A margin is left on both sides. */
     constructor(
         public end: number,
         public width: number,
@@ -32,7 +32,7 @@ export class Axis {
         this.set(-room, Math.max(this.end, CLOSEST) + room);
     }
 
-    /** Shows a range, made longer if it is too short to be seen and moved to where the trace is. */
+    /** Shows a range. It is extended if it is too short, and moved into the trace. */
     set(t0: number, t1: number): void {
         const span = Math.min(Math.max(t1 - t0, CLOSEST), this.most);
         const middle = (t0 + t1) / 2;
@@ -43,7 +43,7 @@ export class Axis {
         this.t1 = this.t0 + span;
     }
 
-    /** Zooms by a factor below 1, or out by one above, with the time at `x` staying there. */
+    /** Zooms in with a factor below 1 and out with one above. The time at `x` stays in place. */
     zoom(factor: number, x: number): void {
         const at = this.time(x);
         const span = Math.min(Math.max(this.span * factor, CLOSEST), this.most);
@@ -64,7 +64,7 @@ export class Axis {
         return ((time - this.t0) / this.span) * this.width;
     }
 
-    /** Moves as little as needed for a range to be in sight, and zooms if it would be a dot or does not fit. */
+    /** Moves as little as possible to show a range, and zooms if it would be a dot or does not fit. */
     reveal(t0: number, dur: number): void {
         const t1 = t0 + Math.max(dur, 0);
         const pixels = (t1 - t0) / this.perPixel;
@@ -78,7 +78,7 @@ export class Axis {
     }
 }
 
-/** Times for the lines of a ruler: round numbers, about `pixels` from each other. */
+/** Returns times for the lines of a ruler: round numbers at a distance of about `pixels`. */
 export function ticks(t0: number, t1: number, width: number, pixels: number): { step: number; times: number[] } {
     const rough = ((t1 - t0) / width) * pixels;
     const power = 10 ** Math.floor(Math.log10(Math.max(rough, 1)));

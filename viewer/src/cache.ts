@@ -1,5 +1,5 @@
-// Tiles, kept for as long as the picture may need them: for each node the whole trace from far away, and the part that
-// was seen last, with room on both sides. While better rows are fetched, the old ones are drawn.
+// A cache of tiles. It keeps two for each node: the whole trace at a coarse level, and the last visible part with a
+// margin on both sides. Old rows are drawn until better ones arrive.
 
 import type { Tile, Window } from './model';
 import type { Source } from './source';
@@ -12,11 +12,11 @@ interface Kept {
     generation: number;
 }
 
-/** Nodes that are kept, of which most are out of sight. */
+/** The maximum number of nodes, including those out of sight. */
 const KEPT_NODES = 600;
-/** Nodes of one request. */
-const MOST_NODES = 2000;
-/** Rows that are kept: about 40 bytes each. */
+/** The maximum number of nodes in a request. */
+const MAX_NODES = 2000;
+/** The maximum number of rows, of about 40 bytes each. */
 const KEPT_ROWS = 300_000;
 
 export class Cache {
@@ -24,7 +24,7 @@ export class Cache {
     private clock = 0;
     private generation = 0;
     private running = false;
-    /** A request that failed, told once. */
+    /** Called once for each failed request. */
     failed: ((error: unknown) => void) | null = null;
 
     constructor(
@@ -39,26 +39,26 @@ export class Cache {
         return this.running;
     }
 
-    /** The best rows there are: `near` drawn over `whole` where it does not reach. */
+    /** Returns the best available rows. `near` is drawn over `whole`. */
     tiles(node: number): { whole: Tile | null; near: Tile | null } {
         const kept = this.nodes.get(node);
         if (kept) kept.used = this.clock;
         return kept ?? { whole: null, near: null };
     }
 
-    /** The trace has changed: all is fetched anew, and drawn as it was until then. */
+    /** Invalidates all tiles after the trace has changed. They are drawn until new ones arrive. */
     renew(end: number): void {
         this.end = end;
         this.generation += 1;
     }
 
-    /** Asks for what the nodes lack to be drawn between two times. Returns what there is already. */
+    /** Requests the missing tiles of nodes between two times. Returns the marks that are reached. */
     want(nodes: number[], t0: number, t1: number, perPixel: number): ('picture' | 'sharp')[] {
         this.clock += 1;
         const level = Math.max(0, Math.floor(Math.log2(Math.max(1, perPixel))));
         const from = Math.max(t0, 0);
         const to = Math.min(t1, this.end);
-        const lacking = nodes.filter((node) => !this.serves(node, from, to, level)).slice(0, MOST_NODES);
+        const lacking = nodes.filter((node) => !this.serves(node, from, to, level)).slice(0, MAX_NODES);
         if (lacking.length === 0) return ['picture', 'sharp'];
         const bare = lacking.filter((node) => !this.nodes.has(node));
         const got: 'picture'[] = bare.length === 0 ? ['picture'] : [];
@@ -101,7 +101,7 @@ export class Cache {
         this.changed();
     }
 
-    /** What there is, in place of rows that cannot be had. */
+    /** Returns the old rows in place of those that could not be loaded. */
     private instead(node: number, { from, to, level }: Window): Tile {
         const kept = this.nodes.get(node);
         const old = kept?.whole ?? kept?.near;
@@ -119,7 +119,7 @@ export class Cache {
     }
 
     private trim(): void {
-        // Tiles of one answer share its columns, which are there until the last of them goes.
+        // Tiles of one reply share the memory of its columns, which is freed with the last of them.
         const sharing = new Map<ArrayBufferLike, number>();
         let rows = 0;
         const count = (kept: Kept, by: 1 | -1) => {

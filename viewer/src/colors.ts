@@ -1,11 +1,11 @@
-// Colours: calm, the same for the same name everywhere, and with text readable on each of them. They are made in OKLCH,
-// where equal lightness looks equally light, so that one text colour suits all.
+// Muted colours that are the same for the same name, with readable text on each. They are computed in OKLCH, where equal
+// lightness is perceived as equal, so that one text colour suits all.
 
 export interface Palette {
     dark: boolean;
-    /** Fills for names, 0xAABBGGRR. */
+    /** Fill colours of names, 0xAABBGGRR. */
     fills: Uint32Array;
-    /** The same fills for merged events. */
+    /** The fill colours of merged events. */
     merged: Uint32Array;
     text: string;
     faint: string;
@@ -35,7 +35,7 @@ export interface Palette {
 
 const HUES = 18;
 
-/** A colour of OKLCH as red, green and blue between 0 and 1. */
+/** Converts a colour of OKLCH to red, green and blue between 0 and 1. */
 export function oklch(lightness: number, chroma: number, hue: number): [number, number, number] {
     const a = chroma * Math.cos((hue * Math.PI) / 180);
     const b = chroma * Math.sin((hue * Math.PI) / 180);
@@ -62,7 +62,7 @@ export function css(color: number): string {
     return `rgb(${color & 255} ${(color >> 8) & 255} ${(color >> 16) & 255} / ${((color >>> 24) / 255).toFixed(3)})`;
 }
 
-/** Hues around the circle, each in two strengths. */
+/** Returns the hues around the circle, each in two strengths. */
 function fills(lightness: number, chroma: number, alpha: number): Uint32Array {
     const colors = new Uint32Array(HUES * 2);
     for (let i = 0; i < HUES; i++) {
@@ -149,7 +149,7 @@ export function palette(dark: boolean): Palette {
 
 const known = new Map<string, number>();
 
-/** A colour's number for a name. Digits do not count, so that `worker-1` and `worker-2` look alike. */
+/** Returns the index of the colour of a name. Digits are ignored, so that `worker-1` and `worker-2` have the same colour. */
 export function nameColor(name: string): number {
     let color = known.get(name);
     if (color === undefined) {
@@ -167,12 +167,12 @@ export function nameColor(name: string): number {
     return color;
 }
 
-/** Tells if a thread in a state has ended, so that nothing of it is to be seen. */
+/** Returns true for states of a thread that has ended, which are not drawn. */
 export function isGone(state: string): boolean {
     return /^[XxZ]/.test(state);
 }
 
-/** The colour of a thread's state, by the letters of the kernel. */
+/** Returns the colour of a state of a thread, by the letters of the kernel. */
 export function stateColor(state: string, colors: Palette): number {
     if (state === 'Running') return colors.states.running;
     if (state.startsWith('R')) return colors.states.runnable;

@@ -1,4 +1,4 @@
-// All that an exported trace knows of one event.
+// The details of an event of an export.
 
 import { REF_NONE } from './frame';
 import { Kind, NONE, type Details, type Ref } from './model';
@@ -6,8 +6,8 @@ import { lowerBound, runs, type Store, type Table } from './store';
 import { values } from './merge';
 import { duration, quantity } from './format';
 
-const MOST_STEPS = 32;
-const MOST_FLOWS = 1000;
+const MAX_STEPS = 32;
+const MAX_FLOWS = 1000;
 
 const KINDS: Record<number, string> = {
     [Kind.Slices]: 'slice',
@@ -102,7 +102,7 @@ export function describe(store: Store, node: number, id: number): Details {
     return details;
 }
 
-/** Thread and process that a node belongs to. */
+/** Adds the thread and the process of a node. */
 function owner(store: Store, node: number, facts: Fact[]): void {
     const { nodes } = store;
     for (let at = node; at !== NONE; at = nodes.parent[at]) {
@@ -167,7 +167,7 @@ function flows(store: Store, id: number): NonNullable<Details['flows']> {
     const to = store.column('flows', 'to');
     const found: NonNullable<Details['flows']> = [];
     const table = store.slices!;
-    for (let i = 0; i < from.length && found.length < MOST_FLOWS; i++) {
+    for (let i = 0; i < from.length && found.length < MAX_FLOWS; i++) {
         if (from[i] !== id && to[i] !== id) continue;
         const out = from[i] === id;
         const other = out ? to[i] : from[i];
@@ -185,7 +185,7 @@ function stateAt(store: Store, thread: number, time: number): number {
     return at >= block[0] ? at : NONE;
 }
 
-/** Adds the chain of wake-ups: the thread that woke this one, the one that woke that, and so on. */
+/** Adds the chain of wake-ups: the thread that woke this one, the thread that woke that one, and so on. */
 function waking(store: Store, state: number, details: Details): void {
     const table = store.states;
     if (!table || state === NONE) return;
@@ -193,7 +193,7 @@ function waking(store: Store, state: number, details: Details): void {
     const wakerState = store.column('states', 'waker_state', REF_NONE);
     const chain: NonNullable<Details['chain']> = [];
     const thread = (row: number) => store.nodes.parent[store.nodeOf(table, row)];
-    for (let at = state; chain.length < MOST_STEPS; ) {
+    for (let at = state; chain.length < MAX_STEPS; ) {
         let runnable = at;
         if (waker[at] === REF_NONE) {
             const before = at - 1;
@@ -211,7 +211,7 @@ function waking(store: Store, state: number, details: Details): void {
         if (next === NONE) break;
         const names = `${named(store, waker[runnable])} woke ${named(store, thread(runnable))}`;
         chain.push({ ref: refAt(store, store.nodeOf(table, next), table, next), text: interrupt ? `an interrupt during ${names}` : names });
-        // Time goes back, or else the chain has an end.
+        // Times must decrease, so that the chain ends.
         if (interrupt || table.start[next] >= table.start[at]) break;
         at = next;
     }

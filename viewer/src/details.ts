@@ -1,4 +1,4 @@
-// The tab of the selected event.
+// The tab with the selected event.
 
 import type { App } from './app';
 import { css, nameColor } from './colors';
@@ -21,7 +21,7 @@ export function details(app: App): HTMLElement {
     const { details: it, selected } = app;
     if (!selected) {
         return el('p', { class: 'hint' },
-            'Click an event to see its details, drag across the picture to sum up a range of time. ',
+            'Click an event to see its details, drag across the picture to summarize a time range. ',
             'The keys W, A, S and D zoom and pan; ', el('kbd', {}, '?'), ' lists all keys.');
     }
     if (!it) return el('p', { class: 'hint' }, '…');
@@ -44,15 +44,15 @@ export function details(app: App): HTMLElement {
         el('h2', { class: 'title' }, swatch(app, it), name(it.name),
             it.dur > 0 ? el('span', { class: 'faint' }, duration(it.dur)) : null),
         el('div', { class: 'buttons' },
-            el('button', { title: 'F', click: () => app.fit() }, 'Zoom to it'),
+            el('button', { title: 'F', click: () => app.fit() }, 'Zoom to event'),
             el('button', { title: ',', click: () => app.step('previous') }, 'Previous'),
             el('button', { title: '.', click: () => app.step('next') }, 'Next'),
-            it.dur > 0 && el('button', { title: 'M', click: () => app.setRange({ from: it.start, to: it.start + it.dur, boxes: null }) }, 'Sum up its time'),
-            (it.children ?? 0) > 0 && el('button', { title: '>', click: () => app.step('child') }, `First of ${count(it.children!)} within`)),
+            it.dur > 0 && el('button', { title: 'M', click: () => app.setRange({ from: it.start, to: it.start + it.dur, boxes: null }) }, 'Summarize its time'),
+            (it.children ?? 0) > 0 && el('button', { title: '>', click: () => app.step('child') }, `First of ${count(it.children!)} children`)),
         el('div', { class: 'columns' },
             el('section', {}, el('h3', {}, 'Event'), list(facts)),
             (it.args?.length ?? 0) > 0 && el('section', {}, el('h3', {}, 'Arguments'), list(it.args!.map(([key, value]) => [key, value]))),
-            refs(app, 'Around it', (it.parents ?? []).map((ref) => ({ ref }))),
+            refs(app, 'Parents', (it.parents ?? []).map((ref) => ({ ref }))),
             refs(app, 'Flows from here', flows.filter((flow) => flow.out).map(({ to }) => ({ ref: to, note: place(to) }))),
             refs(app, 'Flows to here', flows.filter((flow) => !flow.out).map(({ to }) => ({ ref: to, note: place(to) }))),
             refs(app, 'Woken by', (it.chain ?? []).map(({ ref, text }) => ({ ref, note: text }))),

@@ -1,4 +1,4 @@
-// Elements of the page. Texts go in as text nodes alone: nothing from a trace is ever read as HTML.
+// Elements of the page. Texts are inserted as text nodes only, so that no part of a trace is parsed as HTML.
 
 import { count } from './format';
 
@@ -11,7 +11,7 @@ export interface Attributes {
     [name: string]: string | number | boolean | undefined | ((event: any) => void);
 }
 
-/** Makes an element. Attributes that are functions become listeners, `true` an empty attribute, `false` none. */
+/** Creates an element. Attributes that are functions become listeners; `true` sets an empty attribute, `false` none. */
 export function el<T extends keyof HTMLElementTagNameMap>(
     tag: T,
     attributes: Attributes = {},
@@ -27,7 +27,7 @@ export function el<T extends keyof HTMLElementTagNameMap>(
     return element;
 }
 
-/** A name from a trace: its own direction of writing does not reach what is around it. */
+/** Creates an element for a name of a trace. Its writing direction does not affect the surrounding text. */
 export function name(text: string, otherwise = 'unnamed'): HTMLElement {
     return text === '' ? el('i', { class: 'faint' }, otherwise) : el('bdi', {}, text);
 }
@@ -36,12 +36,12 @@ export function byId<T extends HTMLElement = HTMLElement>(id: string): T {
     return document.getElementById(id) as T;
 }
 
-/** A table that a click on a heading sorts. Cells are shown text and what they sort by. */
+/** A cell of a table that is sorted by a click on a heading: the text, and the key to sort by. */
 export interface Cell {
     text: string | Node;
     key: string | number;
     act?: () => void;
-    /** Share of the largest, drawn as a bar behind the number. */
+    /** The share of the largest value, drawn as a bar behind the number. */
     share?: number;
 }
 

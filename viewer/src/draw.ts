@@ -1,11 +1,11 @@
-// One node's tile as rectangles, and the texts that go on them.
+// Conversion of the tile of a node to rectangles and texts.
 
 import { isGone, nameColor, stateColor, type Palette } from './colors';
 import type { RectList } from './gl';
 import { depthHeight, depthTop, type Lane } from './layout';
 import { Kind, type Nodes, type Ref, type Tile } from './model';
 
-/** A text on the picture, in device pixels. */
+/** A text in the picture, in device pixels. */
 export interface Label {
     x: number;
     y: number;
@@ -22,7 +22,7 @@ export interface Mark {
     color: number;
 }
 
-/** The part of the picture that is drawn, and what it is drawn with. All lengths are device pixels. */
+/** The visible part of the picture, and its lists of shapes. All lengths are device pixels. */
 export interface Brush {
     rects: RectList;
     labels: Label[];
@@ -33,15 +33,15 @@ export interface Brush {
     t0: number;
     scale: number;
     width: number;
-    /** Nothing is drawn above or below. */
+    /** The vertical bounds of drawing. */
     top: number;
     bottom: number;
 }
 
-const MOST_MARKS = 4000;
+const MAX_MARKS = 4000;
 const FULL = 255;
 
-/** Draws what a tile has between two times. */
+/** Draws the events of a tile between two times. */
 export function drawLane(brush: Brush, nodes: Nodes, lane: Lane, y: number, tile: Tile, from: number, to: number): void {
     const kind = nodes.kind[lane.node];
     switch (kind) {
@@ -58,7 +58,7 @@ export function drawLane(brush: Brush, nodes: Nodes, lane: Lane, y: number, tile
     }
 }
 
-/** The first row of a depth that ends behind a time, in rows that do not overlap. */
+/** Returns the first row of a depth that ends after a time. The rows must not overlap. */
 export function firstAt(tile: Tile, low: number, high: number, time: number): number {
     const first = low;
     while (low < high) {
@@ -69,7 +69,7 @@ export function firstAt(tile: Tile, low: number, high: number, time: number): nu
     return low > first && tile.dur.length > 0 && tile.start[low - 1] + tile.dur[low - 1] > time ? low - 1 : low;
 }
 
-/** Calls back with the rows of each depth. */
+/** Calls `visit` with the rows of each depth. */
 export function depths(tile: Tile, visit: (depth: number, from: number, to: number) => void): void {
     let from = 0;
     while (from < tile.length) {
@@ -105,10 +105,10 @@ function drawRows(brush: Brush, kind: number, lane: Lane, y: number, tile: Tile,
             const x = (tile.start[i] - t0) * scale;
             const text = tile.strings[tile.name[i]] ?? '';
             const merged = tile.count[i] > 1;
-            // A state of no length is where a part of a recording begins, and no event.
+            // A state without duration is the start of a part of a recording and not an event.
             if (kind === Kind.States && (isGone(text) || (dur === 0 && !merged))) continue;
             if (dur === 0 && !merged && kind !== Kind.Cpu) {
-                if (marks.length < MOST_MARKS) marks.push({ x, y: top, h: height, color: colors.instant });
+                if (marks.length < MAX_MARKS) marks.push({ x, y: top, h: height, color: colors.instant });
                 else rects.add(Math.round(x), top, Math.max(1, ratio), height, colors.instant);
                 if (labelled && x > -least) {
                     const room = (i + 1 < end ? (tile.start[i + 1] - t0) * scale : width) - x - 9 * ratio;
@@ -133,7 +133,7 @@ function drawRows(brush: Brush, kind: number, lane: Lane, y: number, tile: Tile,
             }
             rects.add(x0, top, w >= 4 * ratio && kind !== Kind.States ? w - Math.max(1, Math.floor(ratio)) : w, height, fill);
             if (tile.flags[i] & 1 && w > 12 * ratio) {
-                // Without an end: it fades out.
+                // Fades out, since the event has no end.
                 for (let k = 0; k < 4; k++) rects.add(x1 - (4 - k) * 3 * ratio, top, ratio * 2, height, colors.line);
             }
             if (labelled && !merged && w >= least) labels.push({ x: x0, y: top, w, h: height, text });
@@ -152,7 +152,7 @@ function drawTicks(brush: Brush, lane: Lane, y: number, tile: Tile, from: number
         const x = Math.round((tile.start[i] - t0) * scale);
         if (x === last) continue;
         last = x;
-        // The more are merged, the higher.
+        // The height grows with the number of merged events.
         const share = most === 1 ? 1 : 0.35 + (0.65 * Math.log2(1 + tile.count[i])) / Math.log2(1 + most);
         const h = Math.max(2, Math.round(height * share));
         const fill = coloured ? colors.fills[nameColor(tile.strings[tile.name[i]] ?? '')] : colors.sample;
@@ -171,7 +171,7 @@ function drawLoad(brush: Brush, lane: Lane, y: number, tile: Tile, from: number,
     }
 }
 
-/** The values between which a counter's picture lies: zero is among them. */
+/** Returns the range of values of the picture of a counter, which includes zero. */
 export function scaleOf(nodes: Nodes, node: number): { low: number; high: number } {
     const low = Math.min(0, nodes.min[node]);
     const high = Math.max(0, nodes.max[node]);
@@ -214,7 +214,7 @@ function drawCounter(brush: Brush, nodes: Nodes, lane: Lane, y: number, tile: Ti
     }
 }
 
-/** The row of a tile at a point: at a time, give or take some, and a depth. */
+/** Returns the row of a tile at a depth and a time, with a tolerance. */
 export function rowAt(tile: Tile, kind: number, depth: number, time: number, around: number): number {
     let best = -1;
     let least = Infinity;

@@ -1,4 +1,4 @@
-// A trace that is in the page itself, or in another exported page.
+// A trace embedded in this page, or in another export.
 
 import { REF_NONE } from './frame';
 import { Kind, NONE, type By, type Details, type Found, type Line, type Lines, type Range, type Ref, type Stacks, type Step, type Summary, type Tile, type Trace, type Window } from './model';
@@ -10,9 +10,9 @@ import { lowerBound, readFrames, runs, Store, type Table } from './store';
 import { sums } from './sums';
 
 export async function openExport(html: string): Promise<Source> {
-    // A document of its own that is never shown: nothing in it runs.
+    // Scripts do not run in a separate document that is never shown.
     const frames = await readFrames(new DOMParser().parseFromString(html, 'text/html'));
-    if (!frames) throw new Error('this file is no trace that `ferretto view -o` wrote');
+    if (!frames) throw new Error('this file is not an export of `ferretto view -o`');
     return new EmbeddedSource(new Store(frames));
 }
 
@@ -94,7 +94,7 @@ export class EmbeddedSource implements Source {
         return { total, rows, nodes };
     }
 
-    /** Sets of arguments that have a text in a key or value, or a value at a key. */
+    /** Returns the sets of arguments with a text in a key or value, or with a value at a key. */
     private argumentSets(wanted: string, pair: RegExpExecArray | null): Set<number> {
         const frame = this.store.frames.get('args');
         const sets = new Set<number>();

@@ -1,4 +1,4 @@
-// The tab of the trace itself: what is known about it, and what is missing.
+// The tab with facts about the trace, and its missing data.
 
 import type { App } from './app';
 import { el } from './dom';
@@ -18,9 +18,9 @@ export function facts(app: App): HTMLElement {
         el('dl', {}, ...items.flatMap(([key, value]) => [el('dt', {}, el('bdi', {}, key)), el('dd', {}, el('bdi', {}, value))]));
     return el('div', { class: 'columns' },
         el('section', {}, el('h3', {}, 'Trace'), list(rows)),
-        el('section', {}, el('h3', {}, 'What is missing'),
+        el('section', {}, el('h3', {}, 'Missing data'),
             trace.losses.length + trace.remarks.length === 0
-                ? el('p', {}, 'Nothing that the trace tells of.')
+                ? el('p', {}, 'The trace reports no missing data.')
                 : el('ul', { class: 'refs' },
                     ...trace.remarks.map((remark) => el('li', {}, remark)),
                     ...trace.losses.slice(0, 200).map((loss) => el('li', {},

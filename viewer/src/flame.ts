@@ -1,4 +1,4 @@
-// The tab of the flamegraph: callstacks of the range, or of the whole trace.
+// The tab with the flamegraph: callstacks of the range, or of the whole trace.
 
 import type { App } from './app';
 import { css, nameColor, oklch } from './colors';
@@ -81,9 +81,9 @@ export class FlameTab {
         });
         this.canvas.addEventListener('mousemove', (event) => {
             hideTip();
-            this.tell(this.at(event) ?? this.focus);
+            this.describe(this.at(event) ?? this.focus);
         });
-        this.canvas.addEventListener('mouseleave', () => this.tell(this.focus));
+        this.canvas.addEventListener('mouseleave', () => this.describe(this.focus));
         this.canvas.addEventListener('keydown', (event) => this.typed(event));
     }
 
@@ -92,14 +92,14 @@ export class FlameTab {
         const options: [Against, string, boolean][] = [
             ['none', 'nothing', true],
             ['range', 'the kept range', this.app.baseline !== null],
-            ['before', 'the trace before', this.app.trace.before],
+            ['before', 'the previous trace', this.app.trace.before],
             ['file', this.other ? this.other.name : 'an exported file…', true],
         ];
         this.against.replaceChildren(...options.filter(([, , there]) => there).map(([value, label]) => el('option', { value }, label)));
         this.against.value = chosen;
     }
 
-    /** A range was kept: what is shown next is compared with it. */
+    /** Selects the comparison with a range that was just kept. */
     compareRange(): void {
         this.fillAgainst();
         this.against.value = 'range';
@@ -117,7 +117,7 @@ export class FlameTab {
         });
     }
 
-    /** Fetches what the controls and the range ask for. */
+    /** Loads the callstacks for the controls and the range. */
     update(): void {
         const { app } = this;
         const { profiles, end } = app.trace;
@@ -142,7 +142,7 @@ export class FlameTab {
         const kind = profiles.find((profile) => profile.id === id)?.kind ?? profiles[0].kind;
         const all = async () => {
             let stacks = await app.source.profile(id, range, by, false);
-            // A box that touches no row with samples still has a time.
+            // If no sample is on the rows of a box, its time range applies to all rows.
             if (stacks.length === 0 && range.nodes) stacks = await app.source.profile(id, { ...range, nodes: null }, by, false);
             return [stacks, await this.base(against, id, kind, range.nodes, by)] as const;
         };
@@ -176,7 +176,7 @@ export class FlameTab {
         this.focus = this.rows[0]?.[0] ?? null;
         this.space.replaceChildren(this.canvas);
         if (this.tree.root.total === 0) {
-            this.space.replaceChildren(el('p', { class: 'hint' }, 'No samples in this time. Select a longer range, or other rows.'));
+            this.space.replaceChildren(el('p', { class: 'hint' }, 'No samples in this time range. Select a longer one, or other rows.'));
         }
         this.box.scrollTop = 0;
         this.draw();
@@ -197,7 +197,7 @@ export class FlameTab {
         return unit === 'samples' ? `${count(value)} ${value === 1 ? 'sample' : 'samples'}` : quantity(value, unit);
     }
 
-    /** The left edge and the scale of what is shown, and whether a row lies below what was zoomed to. */
+    /** Returns the left edge and the scale of the visible part. */
     private view(width: number): { left: number; scale: number } {
         const { zoomed } = this;
         return zoomed ? { left: zoomed.x, scale: width / zoomed.w } : { left: 0, scale: width };
@@ -260,7 +260,7 @@ export class FlameTab {
             }
         });
         this.back.disabled = this.zoomed === null;
-        this.tell(this.focus);
+        this.describe(this.focus);
     }
 
     private color(frame: Frame, tree: FlameTree): string {
@@ -306,8 +306,8 @@ export class FlameTab {
         this.draw();
     }
 
-    /** Writes about a frame below the graph. */
-    private tell(box: FlameBox | null): void {
+    /** Describes a frame below the graph. */
+    private describe(box: FlameBox | null): void {
         const { tree } = this;
         if (!tree) return;
         const { range } = this.app;

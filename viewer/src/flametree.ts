@@ -1,4 +1,4 @@
-// Callstacks as a tree to draw: the other way round, compared with others, and laid out.
+// Callstacks as a tree to draw, which can be inverted and compared.
 
 import { NONE, type Stacks } from './model';
 
@@ -7,7 +7,7 @@ export interface Frame {
     file: string;
     total: number;
     self: number;
-    /** The total of what it is compared with. */
+    /** The total in the other profile of a comparison. */
     before: number;
     parent: Frame | null;
     children: Map<string, Frame>;
@@ -31,7 +31,7 @@ function child(parent: Frame, name: string, file: string): Frame {
     return found;
 }
 
-/** Adds callstacks. `before` says that they are those to compare with. */
+/** Adds callstacks. `before` is true for the other profile of a comparison. */
 function add(root: Frame, stacks: Stacks, inverted: boolean, before: boolean): void {
     const { length, parent, strings, name, file, total, self } = stacks;
     const names = (i: number) => [strings[name[i]] ?? '', strings[file[i]] ?? ''] as const;
@@ -70,7 +70,7 @@ export function flameTree(stacks: Stacks, inverted: boolean, before: Stacks | nu
     return { root, compared: before !== null };
 }
 
-/** A frame as a box: its horizontal part between 0 and 1, and its depth. */
+/** A frame as a box: its horizontal extent between 0 and 1, and its depth. */
 export interface FlameBox {
     frame: Frame;
     x: number;
@@ -78,7 +78,7 @@ export interface FlameBox {
     depth: number;
 }
 
-/** Boxes by depth, each row from left to right. */
+/** Returns boxes by depth, each row from left to right. */
 export function layout(tree: FlameTree): FlameBox[][] {
     const rows: FlameBox[][] = [];
     const all = Math.max(tree.root.total, Number.MIN_VALUE);
@@ -100,14 +100,14 @@ export function layout(tree: FlameTree): FlameBox[][] {
     return rows;
 }
 
-/** The change of a frame's share, from -1 to 1. */
+/** Returns the change of the share of a frame, from -1 to 1. */
 export function change(frame: Frame, root: Frame): number {
     const now = root.total > 0 ? frame.total / root.total : 0;
     const then = root.before > 0 ? frame.before / root.before : 0;
     return now - then;
 }
 
-/** The sum of what is in frames of which the name has a text; frames within such frames count once. */
+/** Returns the total of frames whose name contains a text. Frames within such frames count once. */
 export function matched(root: Frame, text: string): number {
     let sum = 0;
     const rest = [root];

@@ -1,4 +1,4 @@
-// Times and numbers as people read them.
+// Times and numbers as readable text.
 
 const UNITS: [number, string][] = [
     [86_400e9, 'd'],
@@ -10,7 +10,7 @@ const UNITS: [number, string][] = [
     [1, 'ns'],
 ];
 
-/** A number in groups of three digits, with so many behind the point. `toLocaleString` would take longer than a frame. */
+/** Formats a number with groups of three digits and a number of decimals between two bounds. `toLocaleString` would take longer than a frame. */
 function decimal(value: number, least: number, most: number): string {
     const [whole, behind = ''] = Math.abs(value).toFixed(most).split('.');
     let end = behind.length;
@@ -23,7 +23,7 @@ function decimal(value: number, least: number, most: number): string {
 const digits = (value: number, most: number) => decimal(value, 0, most);
 const two = (value: number) => String(value).padStart(2, '0');
 
-/** A duration with about four significant digits. */
+/** Formats a duration with about four significant digits. */
 export function duration(ns: number): string {
     if (ns < 0) return `−${duration(-ns)}`;
     for (const [size, unit] of UNITS) {
@@ -35,7 +35,7 @@ export function duration(ns: number): string {
     return '0 ns';
 }
 
-/** A time since the beginning, exact to the nanosecond. */
+/** Formats a time since the beginning with nanoseconds. */
 export function instant(ns: number): string {
     const sign = ns < 0 ? '−' : '';
     const whole = Math.round(Math.abs(ns));
@@ -44,7 +44,7 @@ export function instant(ns: number): string {
     return `${sign}${count(seconds)}.${fraction.slice(0, 3)} ${fraction.slice(3, 6)} ${fraction.slice(6)} s`;
 }
 
-/** A time since the beginning for the ruler, as exact as a step between its lines asks. */
+/** Formats a time of the ruler with the precision of its step. */
 export function tick(ns: number, step: number): string {
     const [size, unit] = UNITS.find(([size]) => Math.max(Math.abs(ns), step) >= size && size <= 1e9) ?? [1, 'ns'];
     const places = Math.max(0, Math.ceil(Math.log10(size / step) - 1e-9));
@@ -52,7 +52,7 @@ export function tick(ns: number, step: number): string {
     return `${decimal(value, places, places)} ${unit}`;
 }
 
-/** A time of day of the place the browser is in, as exact as a step asks. */
+/** Formats a local time of day with the precision of a step. */
 export function clock(unixNs: bigint, step: number): string {
     const date = new Date(Number(unixNs / 1_000_000n));
     const base = [date.getHours(), date.getMinutes(), date.getSeconds()].map(two).join(':');
@@ -70,7 +70,7 @@ export function count(value: number): string {
     return decimal(value, 0, 3);
 }
 
-/** A value with its unit. Bytes get binary prefixes, times decimal ones. */
+/** Formats a value with its unit: bytes with binary prefixes, times with decimal ones. */
 export function quantity(value: number, unit: string): string {
     if (!Number.isFinite(value)) return '–';
     if (unit === 'ns') return duration(value);

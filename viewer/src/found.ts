@@ -1,4 +1,4 @@
-// The tab of what a search found.
+// The tab with the matches of a search.
 
 import type { App } from './app';
 import { el, name } from './dom';
@@ -25,7 +25,7 @@ export function found(app: App): HTMLElement {
             el('td', { class: 'name' }, name(title(nodes, row.node))));
     };
     const lines = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => line(from + i));
-    // The matches around the one that is selected.
+    // The matches around the selected one.
     let first = Math.max(0, Math.min(app.hit - SHOWN / 2, it.rows.length - SHOWN));
     let behind = Math.min(first + SHOWN, it.rows.length);
     const body = el('tbody', {}, ...lines(first, behind));
@@ -46,7 +46,7 @@ export function found(app: App): HTMLElement {
     const head = (text: string, number = false) => el('th', { scope: 'col', class: number ? 'number' : '' }, el('button', { disabled: true }, text));
     return el('div', {},
         el('h2', { class: 'title' }, `${count(it.total)} ${it.total === 1 ? 'match' : 'matches'}`, el('span', { class: 'faint' }, name(app.query))),
-        it.total > it.rows.length ? el('p', { class: 'hint' }, `The first ${count(it.rows.length)} are listed; search for more letters to see others.`) : null,
+        it.total > it.rows.length ? el('p', { class: 'hint' }, `The first ${count(it.rows.length)} are listed; use a longer search text to narrow the matches.`) : null,
         it.nodes.length > 0
             ? el('section', {}, el('h3', {}, 'Tracks'), el('ul', { class: 'refs' }, ...it.nodes.slice(0, 50).filter((node) => node < nodes.length).map((node) =>
                 el('li', {}, el('button', { class: 'link', click: () => app.setFocus(node) }, name(title(nodes, node)))))))
@@ -55,5 +55,5 @@ export function found(app: App): HTMLElement {
             ? el('div', {}, earlier,
                 el('table', {}, el('thead', {}, el('tr', {}, head('#', true), head('Name'), head('Start', true), head('Duration', true), head('Track'))), body),
                 later)
-            : it.nodes.length === 0 ? el('p', { class: 'hint' }, 'No name and no argument has this in it.') : null);
+            : it.nodes.length === 0 ? el('p', { class: 'hint' }, 'No name or argument contains this text.') : null);
 }

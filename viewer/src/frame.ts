@@ -1,5 +1,5 @@
-// Frames: tables as the server sends them and exports embed them. A header in JSON names the columns, whose values
-// follow it.
+// Frames: tables in the encoding of the server and of exports. A header in JSON has the names of the columns, and their
+// values follow.
 
 export interface Column {
     type: 'u8' | 'u16' | 'u32' | 'i32' | 'f64';
@@ -41,7 +41,7 @@ export class Frame {
         return this.header.columns[name] !== undefined;
     }
 
-    /** A column's values; where the frame does not have it, as many of its default as asked for. */
+    /** Returns the values of a column. A missing column has `length` default values. */
     private values<T extends keyof typeof TYPES>(name: string, type: T, length: number, missing: number): InstanceType<(typeof TYPES)[T]> {
         const column = this.header.columns[name] as Column | undefined;
         const Type = TYPES[type];
@@ -69,7 +69,7 @@ export class Frame {
         for (let i = 0; i < values.length; i++) {
             let byte = data[from++];
             let value = byte & 127;
-            // Most are short: words are quicker than numbers of any size.
+            // Most values are short, and integer operations are faster.
             for (let shift = 7; byte > 127 && shift < 28; shift += 7) {
                 byte = data[from++];
                 value |= (byte & 127) << shift;
@@ -103,7 +103,7 @@ export class Frame {
         return this.values(name, 'u8', length, missing);
     }
 
-    /** The number of values in a column, 0 if there is no such column. */
+    /** Returns the number of values of a column, or 0 if there is no such column. */
     length(name: string): number {
         return (this.header.columns[name] as Column | undefined)?.length ?? 0;
     }

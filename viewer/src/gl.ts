@@ -1,8 +1,8 @@
-// Rectangles, many of them in one call: WebGL2 instances, or the 2D canvas where there is no WebGL.
+// Many rectangles in one call: as WebGL2 instances, or on a 2D canvas without WebGL.
 
 const WORDS = 5;
 
-/** A list of rectangles in device pixels, filled anew for each frame. */
+/** A list of rectangles in device pixels, filled for each frame. */
 export class RectList {
     private floats = new Float32Array(4096 * WORDS);
     private words = new Uint32Array(this.floats.buffer);
@@ -32,7 +32,7 @@ export class RectList {
         return new Uint8Array(this.floats.buffer, 0, this.length * WORDS * 4);
     }
 
-    /** Fills them into pixels of so many in a row. All colours are opaque, so the last one counts. */
+    /** Draws the rectangles into a pixel array. All colours are opaque, so the last one is visible. */
     fill(pixels: Uint32Array, width: number, height: number): void {
         const { floats, words } = this;
         for (let at = 0; at < this.length * WORDS; at += WORDS) {
@@ -50,7 +50,7 @@ export class RectList {
     }
 }
 
-/** Something that draws rectangles on its canvas. */
+/** Draws rectangles on its canvas. */
 export interface Painter {
     readonly name: string;
     draw(list: RectList, width: number, height: number): void;
@@ -132,7 +132,7 @@ class GlPainter implements Painter {
     }
 }
 
-/** Fills pixels in memory and hands all over at once. */
+/** Draws into memory and copies it to the canvas. */
 class FlatPainter implements Painter {
     readonly name = '2D canvas';
     private image: ImageData | null = null;
@@ -153,14 +153,14 @@ class FlatPainter implements Painter {
     }
 }
 
-/** A painter in memory, for the first picture: it is there at once. */
+/** Creates a painter in memory for the first picture, since it is ready at once. */
 export function flat(canvas: HTMLCanvasElement): Painter {
     return new FlatPainter(canvas.getContext('2d', { willReadFrequently: true })!);
 }
 
 /**
- * Tells if there is a graphics card, which takes some time. Where WebGL is computed by the processor, the 2D canvas is quicker
- * by an order of magnitude: such renderers draw instances one by one.
+ * Returns true if there is a graphics card. The check takes some time. Where WebGL is emulated, the 2D canvas is faster by
+ * an order of magnitude, since such renderers draw instances one by one.
  */
 export function hasCard(): boolean {
     const probe = document.createElement('canvas').getContext('webgl2', { failIfMajorPerformanceCaveat: true });
@@ -171,7 +171,7 @@ export function hasCard(): boolean {
     return !/swiftshader|llvmpipe|softpipe|software/i.test(card);
 }
 
-/** A painter on the graphics card. */
+/** Creates a painter that uses the graphics card. */
 export function accelerated(canvas: HTMLCanvasElement): Painter | null {
     const gl = canvas.getContext('webgl2', { alpha: true, antialias: false, depth: false });
     return gl && new GlPainter(gl, canvas);

@@ -1,4 +1,4 @@
-// The keys, on one page.
+// The dialog with all keys.
 
 import { byId, el } from './dom';
 
@@ -14,20 +14,20 @@ const KEYS: [string, [string[], string][]][] = [
         [['Page ↑', 'Page ↓'], 'scroll'],
     ]],
     ['Events', [
-        [['click', 'Enter', 'E'], 'select an event; first one of the row'],
-        [['.', ','], 'next and previous one'],
-        [['<', '>'], 'the one around it, the first within it'],
-        [[']', '['], 'follow a flow onwards, or back'],
+        [['click', 'Enter', 'E'], 'select an event, or the first one of the row'],
+        [['.', ','], 'next and previous event'],
+        [['<', '>'], 'parent and first child'],
+        [[']', '['], 'follow a flow forward or back'],
         [['/'], 'search'],
         [['N', 'Shift + N'], 'next and previous match'],
-        [['Esc'], 'select nothing'],
+        [['Esc'], 'clear the selection'],
     ]],
     ['Ranges', [
-        [['drag'], 'select a range of time on these rows'],
+        [['drag'], 'select a time range on these rows'],
         [['drag on the ruler'], 'select a range on all rows'],
-        [['M'], 'the time of the selected event'],
-        [['V'], 'all that is in sight'],
-        [['B'], 'keep the range to compare others with'],
+        [['M'], 'select the time of the event'],
+        [['V'], 'select the visible time'],
+        [['B'], 'keep the range for comparison'],
     ]],
     ['Tracks', [
         [['↑', '↓'], 'row above and below'],

@@ -7,9 +7,9 @@ import { openHelp } from './help';
 import { OVERVIEW, RULER } from './scene';
 import { showTip, hideTip } from './tip';
 
-/** A press that moves less is a click. */
+/** The distance in pixels below which a press is a click. */
 const SLOP = 4;
-/** The share of the width that a key pans by. */
+/** The share of the width that a key pans. */
 const KEY_PAN = 0.12;
 const KEY_ZOOM = 0.75;
 
@@ -142,7 +142,7 @@ function wheel(app: App): void {
         const [dx, dy] = [event.deltaX * unit, event.deltaY * unit];
         const { left } = app.stage.getBoundingClientRect();
         hideTip();
-        // Touchpads send pinches as turns with Ctrl.
+        // Touchpads report pinches as wheel events with Ctrl.
         if (event.ctrlKey || event.metaKey) {
             const strength = Math.abs(dy) < 40 ? 0.012 : 0.0025;
             app.zoom(Math.exp(Math.max(-1, Math.min(1, dy * strength))), Math.max(0, event.clientX - left));
@@ -154,7 +154,7 @@ function wheel(app: App): void {
     byId('labels').addEventListener('wheel', turn, { passive: false });
 }
 
-/** A bar between two parts that moves with the mouse or the arrow keys. */
+/** Makes the bar between two parts movable with the mouse and the arrow keys. */
 function edge(id: string, variable: string, value: () => number, of: (event: PointerEvent) => number, keys: [string, string], least: number, most: () => number): void {
     const bar = byId(id);
     const set = (size: number) => {
@@ -276,11 +276,11 @@ function keys(app: App): void {
     });
 }
 
-/** The time of the selected event, or all that is in sight, as a range. */
+/** Selects the time of the selected event, or the visible time, as a range. */
 function markRange(app: App): void {
     const { selected } = app;
     if (selected && selected.dur > 0) app.setRange({ from: selected.start, to: selected.start + selected.dur, boxes: null });
-    else app.say('Select an event that lasts to mark its time');
+    else app.say('Select an event with a duration first');
 }
 
 function moveRow(app: App, down: boolean): void {
@@ -317,7 +317,7 @@ function bar(app: App): void {
     filter.addEventListener('input', () => {
         const found = app.layout.filter(filter.value);
         app.scroll = 0;
-        if (filter.value.trim()) app.say(found === 0 ? 'No track has this in its name' : `${count(found)} tracks`);
+        if (filter.value.trim()) app.say(found === 0 ? 'No track name contains this text' : `${count(found)} tracks`);
         else app.say('');
         app.invalidate();
     });

@@ -1,4 +1,4 @@
-// The names of the rows, left of the picture: a tree that keyboard and screen readers know.
+// The names of the rows, left of the picture: a tree that is accessible by keyboard and screen reader.
 
 import type { App } from './app';
 import { byId, el } from './dom';
@@ -22,13 +22,13 @@ const NAMES: Record<number, string> = {
     [Kind.Heap]: 'Heap dumps',
 };
 
-/** A node's name as it is shown. */
+/** Returns the displayed name of a node. */
 export function title(nodes: Nodes, node: number): string {
     const name = nodes.name(node);
     const kind = nodes.kind[node];
     const number = nodes.number[node];
     if (kind === Kind.Cpu) return name || `CPU ${number}`;
-    // A thread's own slices have its name.
+    // A thread's own slices take its name.
     if (name === '' && kind === Kind.Slices && nodes.parent[node] >= 0 && nodes.kind[nodes.parent[node]] === Kind.Thread) {
         return title(nodes, nodes.parent[node]);
     }
@@ -56,14 +56,14 @@ function extremes(nodes: Nodes, node: number): string {
     return min === max ? min : `${min} – ${max}`;
 }
 
-/** A name without the folders of a program. */
+/** Returns a name without the folders of a program. */
 function short(name: string): string {
     const [program, ...rest] = name.split(' ');
     const at = program.lastIndexOf('/');
     return at >= 0 && at + 1 < program.length && !program.startsWith('<') ? [program.slice(at + 1), ...rest].join(' ') : name;
 }
 
-/** The name of a process's only thread, if that is not the process's. */
+/** Returns the name of the only thread of a process if it differs from that of the process. */
 function another(nodes: Nodes, node: number, thread: number): string {
     const name = nodes.name(thread);
     return short(nodes.name(node)).startsWith(name) ? '' : name;
@@ -124,7 +124,7 @@ export class Labels {
             const { node } = box;
             const { style } = label.root;
             label.node = node;
-            // A row that begins above still shows its name at the top.
+            // The name of a partly hidden row is at the top of its visible part.
             const cut = box.pinned ? 0 : Math.max(0, Math.min(bodyTop - box.y, box.h - app.layout.unit - 4));
             const top = box.y + cut - above;
             style.top = `${top}px`;

@@ -1,20 +1,20 @@
-// The rows of the picture: which nodes are shown, in which order, how high, and what lies in each row.
+// The rows of the picture: the visible nodes, their order and height, and the lanes of each row.
 
 import { Kind, NONE, type Nodes } from './model';
 
-/** A node's place within a row. */
+/** The place of a node within a row. */
 export interface Lane {
     node: number;
     y: number;
     h: number;
-    /** The height of one depth of slices, for so many of them. */
+    /** The height of one depth of slices, for the first `full` of them. */
     step: number;
     full: number;
-    /** The height of each deeper one. */
+    /** The height of one of the deeper depths. */
     thin: number;
 }
 
-/** The top of a depth within a lane. */
+/** Returns the top of a depth within a lane. */
 export function depthTop(lane: Lane, depth: number): number {
     return Math.min(depth, lane.full) * lane.step + Math.max(0, depth - lane.full) * lane.thin;
 }
@@ -23,7 +23,7 @@ export function depthHeight(lane: Lane, depth: number): number {
     return depth < lane.full ? lane.step : lane.thin;
 }
 
-/** The depth at a height within a lane. */
+/** Returns the depth at a height within a lane. */
 export function depthAt(lane: Lane, y: number): number {
     const below = y - lane.full * lane.step;
     return below < 0 || lane.thin === 0 ? Math.floor(y / lane.step) : lane.full + Math.floor(below / lane.thin);
@@ -36,12 +36,12 @@ export interface Row {
     level: number;
 }
 
-/** Tells if a node has others below it rather than events of its own. */
+/** Returns true if a node contains other nodes and has no events of its own. */
 export function isGroup(kind: number): boolean {
     return kind === Kind.Machine || kind === Kind.Process || kind === Kind.Thread || kind === Kind.Group;
 }
 
-/** Kinds of siblings in the order in which they are shown. */
+/** The order of siblings by their kinds. */
 const ORDER: number[][] = [
     [Kind.Machine, Kind.Cpu],
     [Kind.Process, Kind.Thread],
@@ -50,28 +50,28 @@ const ORDER: number[][] = [
     [Kind.Counter],
 ];
 
-/** More nodes than this are not all opened at the start. */
+/** The number of nodes up to which all are open at the start. */
 const OPEN_ALL = 90;
 const OPEN_ROWS = 60;
-/** Tracks that are nested more deeply are bounded until they are opened: the outer slices, and stripes of the inner ones. */
+/** Tracks that are deeper have a reduced height until they are opened: the outer slices, and stripes for the inner ones. */
 const DEEP = 8;
 const DEEP_FULL = 6;
 const STRIPE = 3;
-const MOST_STRIPES = 20;
+const MAX_STRIPES = 20;
 
 export class Layout {
     readonly first: Int32Array;
     readonly next: Int32Array;
-    /** The top of the tree: the first node without a parent. */
+    /** The root: the first node without a parent. */
     private root = NONE;
     private open: Uint8Array;
-    /** Of tracks of slices: drawn lower than they are deep. */
+    /** Set for tracks of slices with a reduced height. */
     private low: Uint8Array;
     private shown: Uint8Array | null = null;
     private inRow: Uint8Array;
-    /** Of processes with a single thread: the thread, which is drawn in their row. */
+    /** The only thread of a process, which is drawn in the row of the process. */
     private only: Int32Array;
-    /** Events of the node and all below it. */
+    /** The number of events of the node and its descendants. */
     readonly weight: Float64Array;
     pinned: number[] = [];
 
@@ -82,7 +82,7 @@ export class Layout {
 
     constructor(
         public nodes: Nodes,
-        /** The height of a slice, in pixels. */
+        /** The height of a slice in pixels. */
         public unit: number,
     ) {
         const { length: count, parent, kind } = nodes;
@@ -103,7 +103,7 @@ export class Layout {
             if (kind[node] === Kind.Cpu) cpus[parent[node]] = 1;
             if (kind[node] === Kind.Counter && kind[parent[node]] === Kind.Group) counters[parent[node]] = 1;
         }
-        // CPUs come first and counters last, all others as they are numbered.
+        // CPUs come first and counters last. All others keep their order.
         for (let rank = ORDER.length; rank >= 0; rank--) {
             for (let node = count - 1; node >= 0; node--) {
                 const of = cpus[node] ? Kind.Cpu : counters[node] ? Kind.Counter : kind[node];
@@ -138,17 +138,17 @@ export class Layout {
         this.arrange();
     }
 
-    /** The only thread of a process, which has no row of its own. */
+    /** Returns the only thread of a process, which has no row of its own. */
     onlyThread(node: number): number {
         return this.only[node];
     }
 
-    /** The thread whose events are drawn in a row: its own, or the only one of a process. */
+    /** Returns the thread that is drawn in a row: the node itself, or the only thread of a process. */
     threadIn(node: number): number {
         return this.nodes.kind[node] === Kind.Thread ? node : this.only[node];
     }
 
-    /** Tells if a process has nothing to look into but counters: its row shows the rest as it is. */
+    /** Returns true if a process has no children to open except counters, since its row shows the rest. */
     private isPlain(node: number): boolean {
         const thread = this.only[node];
         if (thread === NONE) return false;
@@ -161,18 +161,18 @@ export class Layout {
         return true;
     }
 
-    /** Tells if a node is a group of counters, which are looked into when there is a reason to. */
+    /** Returns true if a node is a group of counters. These are closed at the start. */
     private hasCounters(node: number): boolean {
         const { kind } = this.nodes;
         return kind[node] === Kind.Group && kind[this.first[node]] === Kind.Counter;
     }
 
-    /** Tells if a node has no row although those below it have. */
+    /** Returns true if a node has no row of its own, but its children do. */
     private isPassed(node: number): boolean {
         return this.inRow[node] === 1 && this.nodes.kind[node] === Kind.Thread;
     }
 
-    /** The same tree with more events. */
+    /** Replaces the nodes by the same tree with more events. */
     renew(nodes: Nodes): void {
         this.nodes = nodes;
         this.weight.fill(0);
@@ -183,7 +183,7 @@ export class Layout {
         this.arrange();
     }
 
-    /** The nodes that are drawn in a thread's own row. */
+    /** Returns the nodes that are drawn in the row of a thread. */
     private threadLanes(thread: number): number[] {
         const lanes: number[] = [];
         let slices = false;
@@ -207,7 +207,7 @@ export class Layout {
             for (let node = 0; node < count; node++) this.open[node] = isClosed(node) ? 0 : 1;
             return;
         }
-        // Level by level, CPUs and the busiest first, until enough rows are added.
+        // Opens level by level, CPUs and the busiest nodes first, until there are enough rows.
         let rows = 0;
         let level: number[] = [];
         for (let node = this.root; node !== NONE; node = this.next[node]) level.push(node);
@@ -235,7 +235,7 @@ export class Layout {
         return this.nodes.kind[node] === Kind.Slices && this.nodes.depth[node] > DEEP;
     }
 
-    /** The tracks in a thread's row that are bounded. */
+    /** Returns the tracks of the row of a thread with a reduced height. */
     private bounded(thread: number): number[] {
         return this.threadLanes(thread).filter((lane) => this.isDeep(lane) && this.low[lane]);
     }
@@ -246,7 +246,7 @@ export class Layout {
         return this.open[node] === 1 && (thread === NONE || this.bounded(thread).length === 0);
     }
 
-    /** Tells if there is something to open or to make small. */
+    /** Returns true if a row can be opened or closed. */
     canOpen(node: number): boolean {
         if (this.nodes.kind[node] === Kind.Slices && this.nodes.depth[node] > 1) return true;
         if (this.only[node] !== NONE && this.canOpen(this.only[node])) return true;
@@ -273,7 +273,7 @@ export class Layout {
         this.arrange();
     }
 
-    /** Draws all tracks in their whole heights if there is room for that. */
+    /** Draws all tracks at full height if there is enough room. */
     openIfRoom(room: number): void {
         const before = this.low;
         if (this.total > room || !before.includes(1)) return;
@@ -284,14 +284,14 @@ export class Layout {
         this.arrange();
     }
 
-    /** Draws a track in its whole height, if a depth of it has no room for a name. */
+    /** Draws a track at full height if the name of a slice at this depth would not fit. */
     deepen(node: number, depth: number): void {
         if (!this.isDeep(node) || !this.low[node] || depth < DEEP_FULL) return;
         this.low[node] = 0;
         this.arrange();
     }
 
-    /** Opens all above a node, so that it has a row. */
+    /** Opens all ancestors of a node, so that it has a row. */
     reveal(node: number): void {
         let changed = false;
         for (let above = this.nodes.parent[node]; above !== NONE; above = this.nodes.parent[above]) {
@@ -307,7 +307,7 @@ export class Layout {
         if (changed) this.arrange();
     }
 
-    /** Shows only nodes whose name has the text, with what is above and below them. Returns how many have it. */
+    /** Shows only nodes whose name contains the text, with their ancestors and descendants. Returns the number of matches. */
     filter(text: string): number {
         const wanted = text.trim().toLowerCase();
         if (wanted === '') {
@@ -336,7 +336,7 @@ export class Layout {
         return this.shown !== null;
     }
 
-    /** Moves a node before its previous sibling, or behind the next. */
+    /** Moves a node before its previous or after its next sibling. */
     move(node: number, down: boolean): boolean {
         const siblings: number[] = [];
         const parent = this.nodes.parent[node];
@@ -361,7 +361,7 @@ export class Layout {
         this.pinned = this.pinned.includes(node) ? this.pinned.filter((other) => other !== node) : [...this.pinned, node];
     }
 
-    /** Computes the rows anew. */
+    /** Recomputes the rows. */
     arrange(): void {
         const { length: count, parent } = this.nodes;
         if (this.rows.length < count) {
@@ -415,14 +415,14 @@ export class Layout {
         };
     }
 
-    /** The node in whose row a node is drawn. */
+    /** Returns the node in whose row a node is drawn. */
     rowOf(node: number): number {
         let at = node;
         while (at !== NONE && this.inRow[at]) at = this.nodes.parent[at];
         return at;
     }
 
-    /** The index of the row at a height, or the nearest. */
+    /** Returns the index of the row at a height, or of the nearest row. */
     at(y: number): number {
         let low = 0;
         let high = this.length - 1;
@@ -434,7 +434,7 @@ export class Layout {
         return low;
     }
 
-    /** The row that shows a node: its own, its thread's, or that of the nearest one above that is closed. */
+    /** Returns the index of the row that shows a node: its own, that of its thread, or that of its nearest closed ancestor. */
     indexOf(node: number): number {
         for (let at = node; at !== NONE; at = this.nodes.parent[at]) {
             if (this.inRow[at]) continue;
@@ -463,7 +463,7 @@ export class Layout {
                 lanes.push(placed);
                 y += placed.h + 2;
             }
-            // In the middle of a row that has to be higher.
+            // Centres the lanes in a row that is higher than they are.
             const rest = Math.floor((this.unit + 8 - (y + 1)) / 2);
             if (rest > 0) for (const lane of lanes) lane.y += rest;
             return lanes;
@@ -479,12 +479,12 @@ export class Layout {
         let [step, full, thin] = [unit, depth, 0];
         if (depth > 1 && !open) {
             step = Math.max(STRIPE, Math.round(unit / (depth > 4 ? 6 : 4)));
-            full = Math.min(depth, DEEP_FULL + MOST_STRIPES);
+            full = Math.min(depth, DEEP_FULL + MAX_STRIPES);
         } else if (depth > 1 && this.low[node]) {
             if (this.isDeep(node)) [full, thin] = [DEEP_FULL, STRIPE];
             else step = Math.max(STRIPE, Math.round(unit / (depth > 4 ? 6 : 4)));
         }
-        const stripes = thin > 0 ? Math.min(depth - full, MOST_STRIPES) : 0;
+        const stripes = thin > 0 ? Math.min(depth - full, MAX_STRIPES) : 0;
         const h = depth > 1 ? full * step + stripes * thin : this.laneHeight(node);
         return { node, y, h, step, full, thin };
     }
@@ -492,7 +492,7 @@ export class Layout {
     private laneHeight(node: number): number {
         switch (this.nodes.kind[node]) {
             case Kind.Counter:
-                // One that never changes needs no room.
+                // A constant counter needs less height.
                 return this.nodes.min[node] === this.nodes.max[node] ? this.unit : Math.round(this.unit * 2.1);
             case Kind.States:
                 return Math.round(this.unit * 0.55);

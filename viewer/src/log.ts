@@ -1,4 +1,4 @@
-// The tab of lines: messages and kernel events of a range, as a list.
+// The tab with a list of messages and kernel events of a range.
 
 import type { App } from './app';
 import { el, name } from './dom';
@@ -17,7 +17,7 @@ export async function log(app: App): Promise<HTMLElement> {
         ? { from: range.from, to: range.to, nodes: app.rangeNodes() }
         : { from: 0, to: app.trace.end + 1, nodes: null };
     let { total, rows } = await app.source.list(window, 0, PAGE);
-    // Boxes that touch no row with lines still have a time.
+    // If no line is on the rows of a box, its time range applies to all rows.
     if (total === 0 && window.nodes) {
         window = { ...window, nodes: null };
         ({ total, rows } = await app.source.list(window, 0, PAGE));
@@ -34,7 +34,7 @@ export async function log(app: App): Promise<HTMLElement> {
             shown += next.rows.length;
             more.hidden = shown >= total || next.rows.length === 0;
         }));
-    if (total === 0) return el('p', { class: 'hint' }, 'No lines in this time.');
+    if (total === 0) return el('p', { class: 'hint' }, 'No lines in this time range.');
     return el('div', {},
         el('h2', { class: 'title' }, `${count(total)} ${total === 1 ? 'line' : 'lines'}`, el('span', { class: 'faint' }, range ? 'of the range' : 'of the whole trace')),
         el('table', { class: 'lines' },

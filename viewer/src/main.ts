@@ -1,4 +1,4 @@
-// The page: opens the trace that is in it, or the server's, and draws.
+// The page: opens the embedded trace or that of the server, and draws it.
 
 import { App, text } from './app';
 import { byId } from './dom';
@@ -47,7 +47,7 @@ function follow(app: App, from: Source): void {
     });
     const renew = () =>
         void app.task(from.open(), (trace) => {
-            // Answers may overtake each other.
+            // Replies may arrive out of order.
             if (trace.generation < app.trace.generation) return;
             live.hidden = !trace.live;
             app.renew(trace);
@@ -56,7 +56,7 @@ function follow(app: App, from: Source): void {
         () => {
             if (live.getAttribute('aria-pressed') === 'true') renew();
         },
-        () => app.say('The server has ended; what is on the screen stays'),
+        () => app.say('The server has ended; the page shows the last state'),
     );
 }
 

@@ -1,11 +1,11 @@
-// Levels of detail of an exported trace, made when they are looked at.
+// Levels of detail of an export, computed on demand.
 
 import { REF_NONE } from './frame';
 import { Kind, type Tile, type Window } from './model';
 import { lowerBound, runs, type Store, type Table } from './store';
 import { emptyTile } from './tiles';
 
-/** Rows of a tile while it is made. */
+/** The rows of a tile under construction. */
 class Rows {
     start: number[] = [];
     dur: number[] = [];
@@ -33,7 +33,7 @@ export function makeTile(store: Store, node: number, window: Window): Tile {
     return finish(store, node, kind, window, table, rows);
 }
 
-/** Rows that are shorter than a step become one with their neighbours in the same step. */
+/** Merges rows that are shorter than a step with their neighbours in the same step. */
 function merge(start: Float64Array, dur: Float64Array, depth: Uint16Array, first: number, end: number, window: Window, rows: Rows): void {
     const step = 2 ** window.level;
     let i = lowerBound(start, first, end, window.from);
@@ -87,7 +87,7 @@ function points(store: Store, table: Table, [first, end]: [number, number], wind
     }
 }
 
-/** Values of counters, which are not whole numbers as other columns are. */
+/** Returns the values of counters, which are not integers as other columns are. */
 export function values(store: Store): Float64Array {
     const frame = store.frames.get('counters')!;
     const known = cached.get(frame);
@@ -145,7 +145,7 @@ function finish(store: Store, node: number, kind: number, window: Window, table:
     };
 }
 
-/** The times at which a heap was dumped; many allocations have the same one. */
+/** Returns the times of heap dumps. Many allocations have the same time. */
 function dumps(store: Store, node: number, window: Window): Tile {
     const frame = store.frames.get('heap');
     const tile = { ...emptyTile(node, window.from, window.to, window.level), exact: true };
@@ -173,7 +173,7 @@ function dumps(store: Store, node: number, window: Window): Tile {
     };
 }
 
-/** The load of a process: the part of each step in which its threads run, of all CPUs that it has at most. */
+/** Returns the load of a process: the share of each step in which its threads run, relative to the CPUs it can use. */
 function activity(store: Store, node: number, window: Window): Tile {
     const tile = { ...emptyTile(node, window.from, window.to, window.level) };
     const states = store.states;

@@ -1,5 +1,6 @@
-// The words that the page's parts share: a trace, its nodes, and what is asked of them, as `crates/view/PROTOCOL.md`
-// defines them. Times are nanoseconds since the trace began; a 64-bit float holds 104 days of them exactly.
+// The types that the parts of the page share: a trace, its nodes, and the requests for it, as defined in
+// `crates/view/PROTOCOL.md`. Times are nanoseconds since the start of the trace; a 64-bit float represents 104 days of
+// them exactly.
 
 /** The kinds of nodes. */
 export const Kind = {
@@ -17,7 +18,7 @@ export const Kind = {
     Heap: 12,
 } as const;
 
-/** No node, no row, no frame above. */
+/** No node, no row, and no parent frame. */
 export const NONE = -1;
 
 /** Data that was lost, or may have been. */
@@ -28,7 +29,7 @@ export interface Loss {
     text: string;
 }
 
-/** A kind of samples that flamegraphs can be made of. */
+/** A profile to draw as a flamegraph. */
 export interface Profile {
     id: number;
     kind: string;
@@ -36,7 +37,7 @@ export interface Profile {
     unit: string;
 }
 
-/** All nodes, a column each. Parents come before their children. */
+/** All nodes, as one array for each field. Parents come before their children. */
 export interface Nodes {
     readonly length: number;
     readonly parent: Int32Array;
@@ -55,16 +56,16 @@ export interface Nodes {
 export interface Trace {
     name: string;
     end: number;
-    /** Nanoseconds since 1970 at the trace's beginning, if a clock of the trace tells. */
+    /** The Unix time of the start of the trace in nanoseconds, if it is known. */
     wall: bigint | null;
     live: boolean;
-    /** Counts up when there is more of it. */
+    /** Increases whenever the trace has grown. */
     generation: number;
-    /** There is a second trace to compare profiles with. */
+    /** Set if there is a second trace to compare profiles with. */
     before: boolean;
     profiles: Profile[];
     losses: Loss[];
-    /** Sentences on what is missing. */
+    /** Sentences about missing data. */
     remarks: string[];
     facts: [string, string][];
     /** The load of the whole trace in equal steps, from 0 to 255. */
@@ -78,7 +79,7 @@ export interface Tile {
     from: number;
     to: number;
     level: number;
-    /** Nothing is merged: the tile serves every closer look, too. */
+    /** Set if no rows are merged, so that the tile serves all finer levels as well. */
     exact: boolean;
     length: number;
     start: Float64Array;
@@ -105,7 +106,7 @@ export interface Window {
     level: number;
 }
 
-/** A row of a node: enough to select it. */
+/** A row of a node, with enough fields to select it. */
 export interface Ref {
     node: number;
     id: number;
@@ -130,7 +131,7 @@ export interface Details extends Ref {
 export interface Found {
     total: number;
     rows: Ref[];
-    /** Nodes of which the name contains the text. */
+    /** The nodes whose name contains the text. */
     nodes: number[];
 }
 
@@ -190,7 +191,7 @@ export interface Lines {
 export type Step = 'next' | 'previous' | 'parent' | 'child';
 export type By = 'none' | 'process' | 'thread';
 
-/** A range of time on all nodes, or on some and all below them. */
+/** A time range on all nodes, or on some and their descendants. */
 export interface Range {
     from: number;
     to: number;

@@ -1,4 +1,4 @@
-// The panel below the picture: one tab at a time. It is closed until there is something to show.
+// The panel below the picture, with one tab at a time. It is closed until it has content.
 
 import type { App } from './app';
 import { text } from './app';
@@ -84,18 +84,18 @@ export class Panel {
         if (TABS[at]) this.open(TABS[at]);
     }
 
-    /** Shows a tab that got something to show, unless the reader is in the list of matches. */
+    /** Shows a tab with new content, unless the list of matches is in use. */
     show(tab: Tab): void {
         if (this.shown === 'search' && tab === 'details') return this.redraw();
         this.open(tab);
     }
 
-    /** A tab's content is on its way. */
+    /** Opens a tab whose content is being loaded. */
     loading(tab: Tab): void {
         if (this.shown === tab) this.content.setAttribute('aria-busy', 'true');
     }
 
-    /** A range was chosen: the tab that is open shows it if it can. */
+    /** Updates the open tab for a new range if it depends on it. */
     ranged(): void {
         this.open(this.shown === 'flame' || this.shown === 'log' ? this.shown : 'range');
     }

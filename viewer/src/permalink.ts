@@ -1,4 +1,4 @@
-// The fragment of the address: a link to what is seen of the trace.
+// The fragment of the address: a link to the current view.
 
 import type { App } from './app';
 import type { Tab } from './panel';
@@ -9,7 +9,7 @@ export class Link {
 
     constructor(private app: App) {}
 
-    /** Notes that the address is to be written when nothing is under way. */
+    /** Requests an update of the address when the page is no longer busy. */
     note(): void {
         this.wanted = true;
     }
@@ -37,7 +37,7 @@ export class Link {
         try {
             history.replaceState(null, '', hash);
         } catch {
-            // Browsers allow only so many changes in a time; the next one tells of this one, too.
+            // Browsers limit the rate of changes. The next change includes this one.
             this.shown = '';
         }
     }
@@ -71,7 +71,7 @@ export class Link {
             try {
                 query = decodeURIComponent(parts.get('find')!);
             } catch {
-                // An address that was cut.
+                // The address was truncated.
             }
             app.remember(query);
         }

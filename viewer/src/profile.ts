@@ -33,7 +33,7 @@ export function profile(store: Store, id: number, { from, to, nodes }: Range, by
         return at;
     };
     const parent = store.column('callsites', 'parent', REF_NONE);
-    // Callsites that are known already, for each group.
+    // The callsites with a place in the tree, for each group.
     const known = new Map<number, Map<number, number>>();
     const node = (group: number, callsite: number): number => {
         let mine = known.get(group);

@@ -1,4 +1,4 @@
-// A trace that the server has in its memory.
+// A trace of the server.
 
 import { Frame } from './frame';
 import type { By, Details, Found, Lines, Range, Ref, Stacks, Step, Summary, Tile, Trace, Window } from './model';
@@ -13,7 +13,7 @@ export class RemoteSource implements Source {
     private trace: Frame | undefined;
     private generation = 0;
 
-    /** Requests are relative to the page's own address, which has the token in it. Some frames came with the page. */
+    /** Requests are relative to the address of the page, which contains the token. The page may contain some frames. */
     constructor(
         private base: string,
         first: Map<string, Frame>,
@@ -97,7 +97,7 @@ export class RemoteSource implements Source {
     follow(grown: () => void, gone: () => void): void {
         const stream = new EventSource(`${this.base}alive?generation=${this.generation}`);
         stream.addEventListener('more', grown);
-        // A stream that breaks is begun anew by the browser, for ever.
+        // The browser reopens a broken stream without end.
         let tries = 0;
         stream.addEventListener('open', () => (tries = 0));
         stream.addEventListener('error', () => {

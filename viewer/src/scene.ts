@@ -1,5 +1,5 @@
-// The picture: the whole trace in small, the ruler, pinned rows and the rows in sight, on two canvases that lie on each
-// other: rectangles below, text above.
+// The picture: the overview, the ruler, pinned rows and the visible rows, on two canvases, one above the other:
+// rectangles below, text above.
 
 import { ticks, type Axis } from './axis';
 import type { Cache } from './cache';
@@ -13,7 +13,7 @@ import type { Loss, Nodes, Ref } from './model';
 export const OVERVIEW = 30;
 export const RULER = 40;
 
-/** A row as it is on the screen, in CSS pixels from the top of the stage. */
+/** A visible row, in CSS pixels from the top of the stage. */
 export interface Box {
     node: number;
     y: number;
@@ -27,7 +27,7 @@ export interface Arrow {
     to: Ref;
 }
 
-/** All that the picture shows. */
+/** The content of the picture. */
 export interface Picture {
     axis: Axis;
     layout: Layout;
@@ -67,10 +67,10 @@ export class Scene {
         this.text = letters.getContext('2d', { willReadFrequently: true })!;
     }
 
-    /** Leaves the drawing to the graphics card if there is one. Tells if so. */
+    /** Switches to the graphics card if there is one. Returns true if it did. */
     useCard(): boolean {
         if (!hasCard()) return false;
-        // A canvas is drawn on in one way for ever.
+        // The kind of context of a canvas cannot be changed, so new canvases replace the old ones.
         const [boxes, letters] = [this.boxes, this.letters].map((canvas) => canvas.cloneNode() as HTMLCanvasElement);
         const painter = accelerated(boxes);
         if (!painter) return false;
@@ -85,7 +85,7 @@ export class Scene {
         return this.painter.name;
     }
 
-    /** Tells if the picture has this size already. */
+    /** Returns true if the picture has this size. */
     has(width: number, height: number, ratio: number, em: number): boolean {
         return this.width === width && this.height === height && this.ratio === ratio && this.em === em;
     }
@@ -105,7 +105,7 @@ export class Scene {
         this.font = font;
     }
 
-    /** The top of the rows that scroll. */
+    /** Returns the top of the rows that scroll. */
     top(picture: Picture): number {
         let y = OVERVIEW + RULER;
         for (const box of this.pinned(picture)) y = box.y + box.h;
@@ -124,7 +124,7 @@ export class Scene {
         return boxes;
     }
 
-    /** The rows in sight. */
+    /** Returns the visible rows. */
     visible(picture: Picture): Box[] {
         const boxes = this.pinned(picture);
         const last = boxes[boxes.length - 1];
@@ -140,7 +140,7 @@ export class Scene {
         return boxes;
     }
 
-    /** The nodes that have to be drawn. */
+    /** Returns the nodes to draw. */
     wanted(picture: Picture): number[] {
         const nodes = new Set<number>();
         for (const box of this.visible(picture)) for (const lane of picture.layout.lanes(box.node)) nodes.add(lane.node);
@@ -241,7 +241,7 @@ export class Scene {
         return width;
     }
 
-    /** As much of a text as there is room for, with a sign of what is missing. */
+    /** Truncates a text to the available width, and marks the truncation. */
     private fit(word: string, room: number): string {
         const long = word.length > 400 ? word.slice(0, 400) : word;
         const full = this.measure(long);
@@ -281,7 +281,7 @@ export class Scene {
         text.fill();
     }
 
-    /** The middle of an event on the screen, in device pixels; at its row's edge if its depth is out of sight. */
+    /** Returns the vertical place of an event on the screen, in device pixels. At the edge of its row if its depth is hidden. */
     private place(picture: Picture, boxes: Box[], ref: Ref): { y: number; h: number; box: Box } | null {
         for (const box of boxes) {
             for (const lane of picture.layout.lanes(box.node)) {
@@ -368,7 +368,7 @@ export class Scene {
         const { layout, scroll } = picture;
         const ratio = this.ratio;
         const height = this.height * ratio;
-        // Ends out of sight are where their rows would be.
+        // Ends that are not visible are placed at the position of their row.
         const y = (ref: Ref): number => {
             const place = this.place(picture, boxes, ref);
             if (place) return place.y + place.h / 2;
@@ -402,7 +402,7 @@ export class Scene {
         text.restore();
     }
 
-    /** The whole trace in small, and the ruler. They cover what scrolls below them. */
+    /** Draws the overview and the ruler. They cover the rows that scroll below them. */
     private head(picture: Picture, width: number): void {
         const { axis, colors, end, overview, hits, wall } = picture;
         const text = this.text;
@@ -439,7 +439,7 @@ export class Scene {
         const { step, times } = ticks(axis.t0, axis.t1, this.width, 8 * this.em);
         const upper = small + 11 * ratio;
         const lower = small + 28 * ratio;
-        // The length of the range stands where times of day would be.
+        // The length of the range replaces the times of day.
         const { range } = picture;
         const length = range ? duration(range.to - range.from) : '';
         const long = range ? this.measure(length) + 12 * ratio : 0;

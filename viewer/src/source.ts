@@ -1,13 +1,13 @@
 import type { By, Details, Found, Lines, Range, Ref, Stacks, Step, Summary, Tile, Trace, Window } from './model';
 
-/** The place that the page has its trace from. */
+/** The source of the trace. */
 export interface Source {
-    /** The levels by which rows are coarser where there are none yet: less to wait for. */
+    /** The number of levels by which the first rows of a node are coarser, for a faster first picture. */
     readonly coarse: number;
-    /** Rows that are there already. */
+    /** Rows that came with the page. */
     readonly first: Tile[];
     open(): Promise<Trace>;
-    /** Answers for each node in the order of the request. */
+    /** Returns a tile for each node, in the order of the request. */
     tiles(window: Window): Promise<Tile[]>;
     details(node: number, id: number): Promise<Details>;
     step(from: Ref, to: Step): Promise<Ref | null>;
@@ -15,6 +15,6 @@ export interface Source {
     summary(range: Range): Promise<Summary>;
     profile(profile: number, range: Range, by: By, before: boolean): Promise<Stacks>;
     list(range: Range, offset: number, limit: number): Promise<Lines>;
-    /** Calls back when a live trace has grown, and when the other side is gone. */
+    /** Calls `grown` when a live trace has grown, and `gone` when the server has ended. */
     follow?(grown: () => void, gone: () => void): void;
 }

@@ -1,15 +1,15 @@
-// The tables of an exported trace, as they are embedded in the page.
+// The tables of an export.
 
 import { Frame, REF_NONE } from './frame';
 import { Kind, NONE, type Nodes, type Trace } from './model';
 import { readTrace } from './trace';
 
-/** Rows of many nodes, one node's behind the other's. */
+/** Rows of several nodes, grouped by node. */
 export interface Table {
     frame: Frame;
-    /** Beginning and end of each node's rows. */
+    /** Start and end of the rows of each node. */
     blocks: Map<number, [number, number]>;
-    /** Blocks in order, to find the node of a row. */
+    /** Blocks in order, to look up the node of a row. */
     nodes: Uint32Array;
     ends: Uint32Array;
     start: Float64Array;
@@ -55,12 +55,12 @@ export class Store {
     readonly logs: Table | null;
     readonly samples: Table | null;
     private columns = new Map<string, Uint32Array>();
-    /** For each node the one behind all that is below it. */
+    /** For each node, the index after its last descendant. */
     readonly behind: Uint32Array;
 
     constructor(readonly frames: Map<string, Frame>) {
         const trace = frames.get('trace');
-        if (!trace) throw new Error('this page has no trace in it');
+        if (!trace) throw new Error('this page contains no trace');
         this.trace = readTrace(trace);
         this.slices = table(frames.get('slices'));
         this.sched = table(frames.get('sched'));
@@ -82,7 +82,7 @@ export class Store {
         return this.trace.nodes;
     }
 
-    /** A column of a frame, decoded once. */
+    /** Returns a column of a frame, which is decoded once. */
     column(frame: string, name: string, missing = 0): Uint32Array {
         const key = `${frame} ${name}`;
         let column = this.columns.get(key);
@@ -153,7 +153,7 @@ export class Store {
         }
     }
 
-    /** The node of a kind that is directly below another. */
+    /** Returns the child of a kind. */
     below(node: number, kind: number): number {
         for (let at = node + 1; at < this.behind[node]; at++) {
             if (this.nodes.parent[at] === node && this.nodes.kind[at] === kind) return at;
@@ -161,7 +161,7 @@ export class Store {
         return NONE;
     }
 
-    /** All nodes with events among some and what is below them. */
+    /** Returns all nodes with events among some nodes and their descendants. */
     within(nodes: number[] | null): number[] {
         const chosen = new Uint8Array(this.nodes.length);
         if (nodes === null) chosen.fill(1);
@@ -172,7 +172,7 @@ export class Store {
     }
 }
 
-/** Rows of one depth lie behind each other; these are their bounds within a node's rows. */
+/** Calls `visit` with the bounds of the rows of each depth within the rows of a node. */
 export function runs(table: Table, from: number, to: number, visit: (from: number, to: number) => void): void {
     for (let at = from; at < to; ) {
         const depth = table.depth[at];
@@ -188,7 +188,7 @@ export function runs(table: Table, from: number, to: number, visit: (from: numbe
     }
 }
 
-/** The first row between two that begins at or after a time. */
+/** Returns the first row in a range that starts at or after a time. */
 export function lowerBound(times: Float64Array, from: number, to: number, time: number): number {
     while (from < to) {
         const middle = (from + to) >> 1;
@@ -198,7 +198,7 @@ export function lowerBound(times: Float64Array, from: number, to: number, time: 
     return from;
 }
 
-/** Reads the frames of a document: this page's, or an export that was opened beside it. */
+/** Reads the frames of a document: this page, or another export. */
 export async function readFrames(page: Document): Promise<Map<string, Frame> | null> {
     const elements = [...page.querySelectorAll<HTMLScriptElement>('script.ferretto-frame')];
     if (elements.length === 0) return null;
@@ -207,7 +207,7 @@ export async function readFrames(page: Document): Promise<Map<string, Frame> | n
         elements.map(async (element) => {
             const kind = element.dataset.kind ?? '';
             const text = element.textContent ?? '';
-            // The text is not needed any more, and is most of what the page takes.
+            // Frees the text, which is most of the memory of the page.
             if (page === document) element.remove();
             frames.set(kind, Frame.read(await unpack(bytes(text.trim()))));
         }),
@@ -215,7 +215,7 @@ export async function readFrames(page: Document): Promise<Map<string, Frame> | n
     return frames;
 }
 
-/** Reads frames that the server put into the page as they are: those of the first picture. */
+/** Reads the uncompressed frames of the first picture, which the server put into the page. */
 export function readFirst(page: Document): Map<string, Frame> {
     const frames = new Map<string, Frame>();
     for (const element of page.querySelectorAll<HTMLScriptElement>('script.ferretto-first')) {

@@ -1,4 +1,4 @@
-// The tab of the selected range: what happened in it.
+// The tab with statistics of the selected range.
 
 import type { App } from './app';
 import { stateName } from './colors';
@@ -12,8 +12,8 @@ export async function summary(app: App): Promise<HTMLElement> {
     const { range } = app;
     if (!range) {
         return el('p', { class: 'hint' },
-            'Drag across the picture, or on the ruler for all rows, to sum up what happened in a range of time. ',
-            'Without a mouse: ', el('kbd', {}, 'V'), ' takes all that is in sight, ', el('kbd', {}, 'M'), ' the time of the selected event.');
+            'Drag across the picture, or on the ruler for all rows, to summarize a time range. ',
+            'Without a mouse: ', el('kbd', {}, 'V'), ' selects the visible time, ', el('kbd', {}, 'M'), ' the time of the selected event.');
     }
     const { from, to } = range;
     const sums = await app.source.summary({ from, to, nodes: app.rangeNodes() });
@@ -56,13 +56,13 @@ export async function summary(app: App): Promise<HTMLElement> {
     return el('div', {},
         el('h2', { class: 'title' }, duration(span), el('span', { class: 'faint' }, `${instant(from)} – ${instant(to)}`)),
         el('div', { class: 'buttons' },
-            el('button', { title: 'F', click: () => { app.selected = null; app.fit(); } }, 'Zoom to it'),
-            app.trace.profiles.length > 0 && el('button', { click: () => app.panel.open('flame') }, 'Flamegraph of it'),
+            el('button', { title: 'F', click: () => { app.selected = null; app.fit(); } }, 'Zoom to range'),
+            app.trace.profiles.length > 0 && el('button', { click: () => app.panel.open('flame') }, 'Flamegraph'),
             el('button', { title: 'B', click: () => app.panel.setBaseline() }, 'Keep to compare')),
         sums.left_out > 0 ? el('p', { class: 'hint' }, `${count(sums.left_out)} more names are left out.`) : null,
         parts.length > 0
             ? el('div', { class: 'columns' }, ...parts)
-            : el('p', { class: 'hint' }, 'Nothing happened on these rows in this time.'));
+            : el('p', { class: 'hint' }, 'No events on these rows in this time range.'));
 }
 
 function find(app: App, text: string): void {

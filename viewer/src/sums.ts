@@ -1,11 +1,11 @@
-// Sums over a range of an exported trace.
+// Statistics of a range of an export.
 
 import { REF_NONE } from './frame';
 import { Kind, type CounterSum, type NameSum, type Range, type Summary } from './model';
 import { values } from './merge';
 import { lowerBound, runs, type Store } from './store';
 
-const MOST = 1000;
+const MAX_ENTRIES = 1000;
 
 export function sums(store: Store, { from, to, nodes }: Range): Summary {
     const names = new Map<string, NameSum>();
@@ -56,7 +56,7 @@ export function sums(store: Store, { from, to, nodes }: Range): Summary {
                 sum.max = Math.max(sum.max, dur);
                 names.set(name, sum);
                 if (above) {
-                    // Not the own time of what is around it.
+                    // The time of a slice does not count as the own time of its parent.
                     while (outer + 1 < above[1] && table.start[outer + 1] <= start) outer += 1;
                     const around = names.get(strings[texts![outer]] ?? '');
                     if (around && table.start[outer] <= start && table.start[outer] + table.dur[outer] >= start + table.dur[row]) around.self -= dur;
@@ -72,11 +72,11 @@ export function sums(store: Store, { from, to, nodes }: Range): Summary {
         .sort((a, b) => b.cpu - a.cpu);
     const all = [...names.values()].sort((a, b) => b.total - a.total);
     return {
-        names: all.slice(0, MOST),
-        threads: threads.slice(0, MOST),
+        names: all.slice(0, MAX_ENTRIES),
+        threads: threads.slice(0, MAX_ENTRIES),
         states: [...states.values()].sort((a, b) => b.total - a.total),
-        counters: counters.slice(0, MOST),
-        left_out: Math.max(0, all.length - MOST) + Math.max(0, threads.length - MOST) + Math.max(0, counters.length - MOST),
+        counters: counters.slice(0, MAX_ENTRIES),
+        left_out: Math.max(0, all.length - MAX_ENTRIES) + Math.max(0, threads.length - MAX_ENTRIES) + Math.max(0, counters.length - MAX_ENTRIES),
     };
 }
 

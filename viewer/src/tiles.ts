@@ -1,4 +1,4 @@
-// The frame `tiles`, cut into one tile for each node.
+// The frame `tiles`, split into one tile for each node.
 
 import type { Frame } from './frame';
 import type { Tile } from './model';
@@ -35,7 +35,7 @@ export function readTiles(frame: Frame): Tile[] {
         let exact = true;
         for (let k = row; exact && k < row + r; k++) exact = count[k] <= 1;
         for (let k = value; exact && k < value + p; k++) exact = min[k] === max[k];
-        // Parts of the columns, not copies of them.
+        // Views of the columns, not copies.
         const cut = <T extends { subarray(from: number, to: number): T }>(column: T) => column.subarray(row, row + r);
         const cutPoints = <T extends { subarray(from: number, to: number): T }>(column: T) => column.subarray(value, value + p);
         tiles.push({
@@ -65,7 +65,7 @@ export function readTiles(frame: Frame): Tile[] {
     return tiles;
 }
 
-/** A tile with nothing in it, for where an answer failed to come. */
+/** Returns an empty tile, in place of one that could not be loaded. */
 export function emptyTile(node: number, from: number, to: number, level: number): Tile {
     const none = new Float64Array(0);
     const words = new Uint32Array(0);

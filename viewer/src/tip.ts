@@ -1,4 +1,4 @@
-// A word on what is under the mouse.
+// The tooltip at the mouse.
 
 import type { App } from './app';
 import { stateName } from './colors';

@@ -1,4 +1,4 @@
-// The frame `trace`: what there is to draw.
+// The frame `trace`: the nodes and the properties of the trace.
 
 import { NONE, type Nodes, type Trace } from './model';
 import type { Frame } from './frame';
@@ -26,7 +26,7 @@ export function readTrace(frame: Frame): Trace {
 function readNodes(frame: Frame, strings: string[]): Nodes {
     const length = frame.length('kind');
     const parent = frame.i32('parent', length, NONE);
-    // A parent that does not come first would let walks up the tree never end.
+    // Walks up the tree end only if parents come before their children.
     for (let node = 0; node < length; node++) if (parent[node] >= node) parent[node] = NONE;
     const names = frame.u32('name', length);
     const units = frame.u32('unit', length);

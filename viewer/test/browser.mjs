@@ -1,4 +1,4 @@
-// A headless browser without a network, and what tests do with the page in it.
+// A headless browser without a network, and operations of tests on the page.
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -8,7 +8,7 @@ import { chromium } from 'playwright-core';
 
 const candidates = [process.env.CHROMIUM, '/usr/lib/chromium/chromium', '/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
 
-/** Without a graphics card, with `gl` that WebGL is computed. */
+/** Starts a browser without a graphics card. With `gl`, WebGL is emulated. */
 export async function launch(gl = false, ...more) {
     const { existsSync } = await import('node:fs');
     const executablePath = candidates.find((path) => path && existsSync(path));
@@ -24,7 +24,7 @@ export function folder() {
     return { path, write: (name, text) => (writeFileSync(join(path, name), text), pathToFileURL(join(path, name)).href), remove: () => rmSync(path, { recursive: true }) };
 }
 
-/** Opens a page and waits until it has drawn all it needs. */
+/** Opens a page and waits until it is completely drawn. */
 export async function open(browser, url, options = {}) {
     const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, colorScheme: 'light', offline: url.startsWith('file:'), ...options });
     const page = await context.newPage();
@@ -41,7 +41,7 @@ export async function open(browser, url, options = {}) {
     return { page, wrong, close: () => context.close() };
 }
 
-/** Runs a test on a page of its own, on which nothing may go wrong. */
+/** Runs a test on a page of its own. Fails on any error of the page. */
 export async function visit(browser, address, work, options) {
     const { page, wrong, close } = await open(browser, address, options);
     try {
@@ -59,7 +59,7 @@ export async function press(page, ...keys) {
     }
 }
 
-/** Waits until nothing is under way any more, for some frames: events of the keyboard may be on their way to the page. */
+/** Waits until the page has been idle for some frames, since keyboard events may still be on their way. */
 export async function settled(page) {
     await page.evaluate(
         () =>
@@ -75,7 +75,7 @@ export async function settled(page) {
     );
 }
 
-/** The parts of the address: what is seen. */
+/** Returns the parameters of the address. */
 export async function seen(page) {
     const hash = await page.evaluate(() => location.hash);
     return new Map(hash.slice(1).split('&').map((part) => part.split('=', 2)));
@@ -85,13 +85,13 @@ export async function span(page) {
     return (await seen(page)).get('at').split(',').map(Number);
 }
 
-/** The place of a row on the screen, by the name on its label, or that of the thread in it. */
+/** Returns the place of a row on the screen, by the name on its label or that of its thread. */
 export async function row(page, name) {
     const label = page.locator('#labels .label:visible', { has: page.locator('.what, .meta', { hasText: name }) }).first();
     return label.boundingBox();
 }
 
-/** The place of a time on the screen. */
+/** Returns the horizontal place of a time on the screen. */
 export async function xOf(page, time) {
     const [from, to] = await span(page);
     const box = await page.locator('#stage').boundingBox();

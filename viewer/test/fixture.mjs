@@ -1,4 +1,4 @@
-// Traces for tests, written as exports are: frames in the page, as crates/view/PROTOCOL.md defines them.
+// Traces for tests in the format of exports: frames in the page, as defined in crates/view/PROTOCOL.md.
 import { readFileSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
 
@@ -9,7 +9,7 @@ const NONE = 0xffffffff;
 const MARK = '<!-- ferretto:data -->';
 const page = () => readFileSync(new URL('../../crates/view/page/index.html', import.meta.url), 'utf8');
 
-/** A frame: `columns` has type and values by name. */
+/** Encodes a frame. `columns` has type and values by name. */
 export function frame(kind, fields, strings, columns) {
     const header = { kind, ...fields, strings, columns: {} };
     const parts = [];
@@ -109,7 +109,7 @@ export class Trace {
     flow(from, to) {
         this.flows.push([from, to]);
     }
-    /** The callsite of functions, the outermost first. */
+    /** Returns the callsite of functions, the outermost first. */
     callsite(...names) {
         let parent = NONE;
         let key = '';
@@ -125,7 +125,7 @@ export class Trace {
         return parent;
     }
 
-    /** The share of each of 200 steps in which CPUs are busy. */
+    /** Returns the share of each of 200 steps in which CPUs are busy. */
     overview() {
         const step = this.end / 200;
         const cpus = this.nodes.filter(({ kind }) => kind === Kind.Cpu).length;
@@ -224,7 +224,7 @@ export class Trace {
                 set: column(flat, 'set', 'u32'), key: named(flat, 'key', own), type: named(flat, 'type', own), value: named(flat, 'value', own),
             })]);
         }
-        // Names in the trace frame's header are known only now.
+        // All names in the header of the trace frame are known only after the other frames.
         return frames.map(([kind, bytes]) => [kind, bytes]);
     }
 

@@ -1,4 +1,4 @@
-// The page as people use it, with the network blocked.
+// The page in use, with the network blocked.
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { after, before, test } from 'node:test';
@@ -32,7 +32,7 @@ test('a file opens without a network, and shows the whole trace', () =>
         for (const name of ['Machine', 'CPU 0', 'server 100', 'worker-1', 'client 200', 'caller']) assert.ok(await row(page, name), name);
     }));
 
-test('zoom keeps the time under the mouse where it is', () =>
+test('zoom keeps the time under the mouse in place', () =>
     on(url, async (page) => {
         const x = await xOf(page, 100 * MS);
         const { y, height } = await page.locator('#stage').boundingBox();
@@ -47,7 +47,7 @@ test('zoom keeps the time under the mouse where it is', () =>
         assert.ok(Math.abs((await xOf(page, 100 * MS)) - x) < 1.5);
     }));
 
-test('swipes, Shift and the wheel, Shift and dragging pan', () =>
+test('swipes, Shift with the wheel, and Shift with dragging pan', () =>
     on(url, async (page) => {
         await press(page, 'w', 'w', 'w');
         const { x, y, width } = await page.locator('#stage').boundingBox();
@@ -71,7 +71,7 @@ test('swipes, Shift and the wheel, Shift and dragging pan', () =>
         assert.ok(dragged < 0);
     }));
 
-test('a click selects an event: arguments, what is around it, its thread', () =>
+test('a click selects an event and shows its arguments, parents and thread', () =>
     on(url, async (page) => {
         await clickEvent(page, 'caller', 34 * MS);
         const text = await content(page);
@@ -86,7 +86,7 @@ test('a click selects an event: arguments, what is around it, its thread', () =>
         assert.equal((await seen(page)).has('event'), false);
     }));
 
-test('nested events lead to each other, by keys and by links', () =>
+test('keys and links select parents and children', () =>
     on(url, async (page) => {
         const { y } = await row(page, 'worker-1');
         await page.mouse.click(await xOf(page, 4 * MS), y + 35);
@@ -106,7 +106,7 @@ test('nested events lead to each other, by keys and by links', () =>
         assert.match(await content(page), /^request/);
     }));
 
-test('a flow is followed from event to event, and back', () =>
+test('keys and links follow a flow forward and back', () =>
     on(url, async (page) => {
         await clickEvent(page, 'caller', 4 * MS);
         assert.match(await content(page), /Flows from here\s+accept/);
@@ -121,7 +121,7 @@ test('a flow is followed from event to event, and back', () =>
         assert.match(await content(page), /^accept/);
     }));
 
-test('a time on a CPU says who woke its thread', () =>
+test('details of a CPU slice include the waker of its thread', () =>
     on(url, async (page) => {
         await clickEvent(page, 'CPU 1', 3 * MS);
         const text = await content(page);
@@ -133,7 +133,7 @@ test('a time on a CPU says who woke its thread', () =>
         assert.match(await content(page), /accept 101/);
     }));
 
-test('search counts matches and goes through them', () =>
+test('search counts matches and selects one after the other', () =>
     on(url, async (page) => {
         await press(page, '/');
         await page.keyboard.type('request');
@@ -153,7 +153,7 @@ test('search counts matches and goes through them', () =>
         assert.match(await page.locator('#hits').innerText(), /No match/);
     }));
 
-test('a long list of matches is shown in parts, and keys go through all of it', async () => {
+test('a long list of matches is shown in parts, and keys reach all of them', async () => {
     const trace = new Trace();
     const thread = trace.node(trace.node(-1, Kind.Process, 'loop', { number: 1 }), Kind.Thread, 'main', { number: 1 });
     const slices = trace.node(thread, Kind.Slices, 'main');
@@ -174,7 +174,7 @@ test('a long list of matches is shown in parts, and keys go through all of it', 
         await page.getByRole('button', { name: 'Show earlier ones' }).click();
         assert.equal(await listed(), 600);
         await page.getByRole('button', { name: 'turn 150', exact: true }).scrollIntoViewIfNeeded();
-        // From the field, by buttons and by keys, and around the end.
+        // From the search field, by buttons and by keys, and past the end.
         await press(page, 'n');
         assert.equal(await hits(), '601 of 1,000');
         assert.equal(await page.locator('#content [aria-current]').innerText().then((text) => /turn 600/.test(text)), true);
@@ -201,7 +201,7 @@ test('a long list of matches is shown in parts, and keys go through all of it', 
     });
 });
 
-test('fingers pan, and two of them zoom to where they are', () =>
+test('one finger pans, and two fingers zoom at their position', () =>
     on(url, async (page) => {
         const { x, y, width } = await page.locator('#stage').boundingBox();
         const session = await page.context().newCDPSession(page);
@@ -243,7 +243,7 @@ const drag = async (page, from, to, y0, y1 = y0) => {
     await settled(page);
 };
 
-test('a box sums up what is in it: names, CPU time, counters', () =>
+test('a box has statistics of names, CPU time and counters', () =>
     on(url, async (page) => {
         const { y } = await row(page, 'caller');
         await drag(page, 19 * MS, 50.5 * MS, y + 10);
@@ -263,7 +263,7 @@ test('a box sums up what is in it: names, CPU time, counters', () =>
 
 const share = (page) => page.locator('.flamefoot').innerText();
 
-test('a flamegraph of a range: zoom, search, invert, compare', () =>
+test('a flamegraph of a range can be zoomed, searched, inverted and compared', () =>
     on(url, async (page) => {
         const ruler = (await page.locator('#stage').boundingBox()).y + 50;
         await page.getByRole('tab', { name: 'Flamegraph' }).click();
@@ -316,7 +316,7 @@ test('a flamegraph is compared with that of another file', () =>
         assert.match(await share(page), /points \(before: [\d.]+ %\)/);
     }));
 
-test('times of waiting and heaps are flamegraphs, too', async () => {
+test('waiting times and heaps have flamegraphs', async () => {
     const trace = new Trace();
     trace.header.profiles = [
         { id: 0, kind: 'cpu', name: 'CPU samples', unit: 'samples' },
@@ -358,7 +358,7 @@ test('times of waiting and heaps are flamegraphs, too', async () => {
     });
 });
 
-test('messages are a list that leads to their time', () =>
+test('a click on a listed message shows its time', () =>
     on(url, async (page) => {
         await page.getByRole('tab', { name: 'Log' }).click();
         await settled(page);
@@ -369,7 +369,7 @@ test('messages are a list that leads to their time', () =>
         assert.match(await content(page), /Text\s+request 13 is read/);
     }));
 
-test('rows are pinned, closed, filtered and moved', () =>
+test('rows can be pinned, closed, filtered and moved', () =>
     on(url, async (page) => {
         const names = () => page.locator('#labels .label:visible .what').allInnerTexts();
         await page.locator('#labels .label', { hasText: 'rss' }).hover();
@@ -391,7 +391,7 @@ test('rows are pinned, closed, filtered and moved', () =>
         assert.ok(order.indexOf('CPU 1') < order.indexOf('CPU 0'));
     }));
 
-test('a process with one thread is one row', async () => {
+test('a process with a single thread has one row', async () => {
     await on(url, async (page) => {
         const label = page.locator('#labels .label', { hasText: 'client 200' });
         assert.equal(await label.locator('.meta').innerText(), 'caller');
@@ -414,7 +414,7 @@ test('a process with one thread is one row', async () => {
     });
 });
 
-test('a thread that has ended leaves nothing behind, and states of no length are no events', () => {
+test('states of ended threads and states without duration are not drawn', () => {
     const trace = new Trace();
     const thread = trace.node(trace.node(-1, Kind.Process, 'shell', { number: 1 }), Kind.Thread, 'shell', { number: 1 });
     const states = trace.node(thread, Kind.States, 'states');
@@ -434,7 +434,7 @@ test('a thread that has ended leaves nothing behind, and states of no length are
     });
 });
 
-test('the first picture waits for no words of the browser', async () => {
+test('the first picture is drawn without locale functions of the browser', async () => {
     const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, offline: true });
     const page = await context.newPage();
     await page.addInitScript(() => {
@@ -451,7 +451,7 @@ test('the first picture waits for no words of the browser', async () => {
     await context.close();
 });
 
-test('deep tracks are bounded until they are opened, and leave room for others', async () => {
+test('deep tracks have a reduced height until they are opened', async () => {
     const address = dir.write('deep.html', deep().html());
     await on(address, async (page) => {
         const height = async (name) => (await row(page, name)).height;
@@ -461,7 +461,7 @@ test('deep tracks are bounded until they are opened, and leave room for others',
         const stage = await page.locator('#stage').boundingBox();
         const process = await row(page, 'server');
         assert.ok(process.y + 30 < stage.y + stage.height / 2);
-        // The inner ones are stripes, which can be clicked.
+        // Inner slices are stripes, which can be clicked.
         const { y } = await row(page, 'requests');
         await page.mouse.click(await xOf(page, 50 * MS), y + 2 + 6 * 18 + 3 * 4 + 1);
         await settled(page);
@@ -476,19 +476,19 @@ test('deep tracks are bounded until they are opened, and leave room for others',
         await press(page, 'ArrowRight');
         assert.ok((await height('requests')) > 30 * 16);
         await press(page, 'ArrowLeft');
-        // What is searched for has room for its name.
+        // A match is drawn high enough for its name.
         await press(page, '/');
         await page.locator('#query').fill('call 11');
         await press(page, 'Enter', 'Escape');
         assert.ok((await height('main')) > 12 * 16);
     });
-    // Where there is room for all of it, all of it is there.
+    // With enough room, the track has its full height.
     await on(address, async (page) => {
         assert.ok((await row(page, 'requests')).height > 30 * 16);
     }, { viewport: { width: 1280, height: 1400 } });
 });
 
-test('the panel is closed until there is something in it', () =>
+test('the panel is closed until it has content', () =>
     on(url, async (page) => {
         const shown = () => page.locator('#content').isVisible();
         const hint = () => page.locator('#hint').isVisible();
@@ -507,7 +507,7 @@ test('the panel is closed until there is something in it', () =>
         await page.getByRole('tab', { name: 'Trace' }).click();
         await page.getByLabel('Close the panel').click();
         assert.equal(await shown(), false);
-        // Dragging its edge opens it, too, and the row that was selected stays in sight.
+        // Dragging its edge opens the panel as well, and the selected row stays in sight.
         const edge = await page.locator('#panel-edge').boundingBox();
         await page.mouse.move(edge.x + 300, edge.y + 2);
         await page.mouse.down();
@@ -520,7 +520,7 @@ test('the panel is closed until there is something in it', () =>
         assert.ok(selected && selected.y < stage.y + stage.height);
     }));
 
-test('all of it goes by keyboard alone', () =>
+test('the page can be used by keyboard alone', () =>
     on(url, async (page) => {
         await press(page, 'g');
         assert.equal(await page.evaluate(() => document.activeElement.id), 'labels');
@@ -556,7 +556,7 @@ test('all of it goes by keyboard alone', () =>
         assert.equal(await page.locator('#help').isVisible(), false);
         await press(page, 't');
         assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), 'dark');
-        // Every control can be reached, in an order that ends.
+        // Every control is reachable, and the order ends.
         const reached = new Set();
         for (let i = 0; i < 120; i++) {
             await page.keyboard.press('Tab');
@@ -565,7 +565,7 @@ test('all of it goes by keyboard alone', () =>
         for (const id of ['query', 'zoom-in', 'help-open', 'filter', 'labels', 'stage', 'panel-edge', 'content']) assert.ok(reached.has(id), id);
     }));
 
-test('an address brings back what was seen', () =>
+test('an address restores the view', () =>
     on(url, async (page) => {
         await press(page, 'w', 'w', 'd');
         await clickEvent(page, 'caller', 104 * MS);
@@ -574,14 +574,14 @@ test('an address brings back what was seen', () =>
             assert.equal(await again.evaluate(() => location.hash), hash);
             assert.match(await content(again), /^call 10/);
         });
-        // One that somebody made up does no harm.
+        // An invalid address is ignored.
         await on(`${url}#at=x,NaN&event=9999,0,-1,e&range=5&pin=77.-1&find=%E0%A4%A&tab=constructor&y=1e99`, async (again) => {
             assert.equal((await seen(again)).has('tab'), false);
             assert.equal((await seen(again)).has('event'), false);
         });
     }));
 
-test('lost data is marked, and told of', () =>
+test('lost data is marked and listed', () =>
     on(url, async (page) => {
         const { y } = await page.locator('#stage').boundingBox();
         await page.mouse.move(await xOf(page, 150 * MS), y + 65);
@@ -591,10 +591,10 @@ test('lost data is marked, and told of', () =>
         assert.match(await content(page), /37 packets/);
     }));
 
-test('a trace of nothing says so', async () => {
+test('an empty trace has a message', async () => {
     const empty = dir.write('empty.html', nothing().html());
     await on(empty, async (page) => {
-        assert.match(await page.locator('#empty').innerText(), /no events that can be drawn/);
+        assert.match(await page.locator('#empty').innerText(), /no events to draw/);
         await press(page, '6');
         assert.match(await content(page), /No data source wrote anything/);
         for (const tab of ['2', '3', '4', '5']) await press(page, tab);
@@ -602,7 +602,7 @@ test('a trace of nothing says so', async () => {
     });
 });
 
-test('texts of traces are texts: markup, and scripts from right to left', async () => {
+test('texts of traces are not markup, and may be written from right to left', async () => {
     const address = dir.write('hostile.html', hostile().html());
     await on(address, async (page) => {
         const visible = async () => page.evaluate(() => document.body.innerText);
@@ -629,7 +629,7 @@ test('texts of traces are texts: markup, and scripts from right to left', async 
     });
 });
 
-test('a million tracks are a list like others', async () => {
+test('a million tracks can be listed', async () => {
     const trace = new Trace();
     const process = trace.node(-1, Kind.Process, 'many', { number: 1 });
     for (let i = 0; i < 1_000_000; i++) {
@@ -655,7 +655,7 @@ test('a million tracks are a list like others', async () => {
     });
 });
 
-test('nothing overlaps from narrow to wide, and with large letters', async () => {
+test('elements do not overlap at any width and with large letters', async () => {
     for (const [width, height, zoom] of [[800, 600, 100], [2560, 1440, 100], [1280, 800, 125], [800, 600, 125]]) {
         await on(url, async (page) => {
             if (zoom !== 100) {
@@ -682,7 +682,7 @@ test('nothing overlaps from narrow to wide, and with large letters', async () =>
     }
 });
 
-test('with a default font of 125 % rows are higher, and no text is cut', async () => {
+test('with a default font of 125 %, rows are higher and no text is truncated', async () => {
     const large = await launch(false, '--blink-settings=defaultFontSize=20');
     const { page, wrong, close } = await open(large, url, { viewport: { width: 1280, height: 800 } });
     try {
@@ -711,7 +711,7 @@ test('with a default font of 125 % rows are higher, and no text is cut', async (
     }
 });
 
-test('with a graphics card the picture is the same', async () => {
+test('a graphics card draws the same picture', async () => {
     const computed = await launch(true);
     const shots = [];
     const names = [];
@@ -719,7 +719,7 @@ test('with a graphics card the picture is the same', async () => {
         for (const card of [false, true]) {
             const context = await computed.newContext({ viewport: { width: 1000, height: 700 }, offline: true });
             const page = await context.newPage();
-            // The page takes WebGL only from cards; here one that is computed says that it is one.
+            // The page uses WebGL only with graphics cards. Here, an emulated one reports to be a card.
             if (card) {
                 await page.addInitScript(() => {
                     const ask = WebGL2RenderingContext.prototype.getParameter;
@@ -759,7 +759,7 @@ test('with a graphics card the picture is the same', async () => {
     }
 });
 
-/** A server of a recording that grows. Answers wait until they are given out, but for the first. */
+/** A server of a growing recording. It holds back all replies after the first until the test releases them. */
 async function growing() {
     const send = (response, generation, end) => {
         const trace = new Trace();
@@ -783,7 +783,7 @@ async function growing() {
         request.on('data', (part) => (asked += part));
         request.on('end', () => {
             const { nodes, from, to, level } = JSON.parse(asked);
-            // One event on each, as long as the trace.
+            // One event on each node, with the duration of the trace.
             const each = (type, value) => [type, nodes.map(() => value)];
             const columns = { node: ['u32', nodes], rows: each('u32', 1), points: each('u32', 0), start: each('f64', 0), dur: each('f64', 90 * MS), count: each('u32', 2) };
             response.end(frame('tiles', { from, to, level }, [''], columns));
@@ -792,9 +792,9 @@ async function growing() {
     await new Promise((done) => server.listen(0, '127.0.0.1', done));
     return {
         url: `http://127.0.0.1:${server.address().port}/`,
-        /** The page has said that it is open. */
+        /** Resolved when the page has opened its event stream. */
         listening: events,
-        /** Says that there is more, and returns what answers the page when it asks for that. */
+        /** Announces that the trace has grown, and returns the function that answers the resulting request. */
         grow: async () => {
             const stream = await events;
             const asked = new Promise((done) => (wanted = done));
@@ -808,7 +808,7 @@ async function growing() {
     };
 }
 
-test('an answer about a growing trace is left unread when a newer one has come', async () => {
+test('a late reply about a growing trace is ignored after a newer one', async () => {
     const server = await growing();
     try {
         await on(server.url, async (page) => {
@@ -827,7 +827,7 @@ test('an answer about a growing trace is left unread when a newer one has come',
     }
 });
 
-test('the picture stays when the server has ended, and the page says so', async () => {
+test('the picture stays after the server has ended, with a message', async () => {
     const server = await growing();
     try {
         const { page, close } = await open(browser, server.url);
@@ -842,7 +842,7 @@ test('the picture stays when the server has ended, and the page says so', async 
         server.close();
         await page.locator('#where', { hasText: 'The server has ended' }).waitFor();
         await press(page, 'w', 'w', 'w');
-        assert.match(await page.locator('#where').innerText(), /could not be fetched: the server does not answer/);
+        assert.match(await page.locator('#where').innerText(), /could not be loaded: the server does not answer/);
         assert.ok(await drawn());
         await close();
     } finally {

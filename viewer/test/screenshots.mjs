@@ -1,5 +1,5 @@
-// Pictures of recordings, to be looked at: `npm run screenshots`. $FERRETTO records them, and exports each as one file.
-// A recording that the kernel does not allow is skipped, and said.
+// Screenshots of recordings: `npm run screenshots`. The program in $FERRETTO records and exports each of them. Reports
+// and skips recordings that the kernel does not permit.
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -15,7 +15,7 @@ mkdirSync(out, { recursive: true });
 
 const run = (program, ...args) => execFileSync(program, args, { cwd: dir.path, stdio: ['ignore', 'ignore', 'pipe'] });
 
-/** A small crate to build: its compiler is what the recording shows. */
+/** Creates a small crate. The recording shows its compilation. */
 function crate() {
     const root = join(dir.path, 'hello');
     mkdirSync(join(root, 'src'), { recursive: true });
@@ -37,10 +37,10 @@ const recordings = {
     processes: () => writeFileSync(join(dir.path, 'processes.html'), server().html()),
 };
 
-/** Steps before the picture is taken. */
+/** Steps before each screenshot. */
 const scenes = {
     build: async (page) => {
-        // The compiler's process, opened, and where its time went.
+        // The process of the compiler, opened, and its flamegraph.
         await page.locator('#filter').fill('rustc');
         await settled(page);
         await page.locator('#labels .label.group', { hasText: 'rustc' }).first().click();
@@ -84,7 +84,7 @@ try {
             console.log(`skipped: ${name}: ${String(error.stderr ?? error).trim().split('\n').pop()}`);
             continue;
         }
-        // As it opens.
+        // The page after opening.
         const url = pathToFileURL(join(dir.path, `${name}.html`)).href;
         const opened = await open(browser, url, { viewport: { width: 1400, height: 900 } });
         await opened.page.screenshot({ path: join(out, `${name}-opened.png`) });

@@ -1,4 +1,4 @@
-// The page on what the program makes of a trace: served, and exported. Needs $FERRETTO, the program.
+// The page with traces that the program serves and exports. Needs the program in $FERRETTO.
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
@@ -11,7 +11,7 @@ const ferretto = process.env.FERRETTO && resolve(process.env.FERRETTO);
 let browser;
 let dir;
 
-/** Two threads, nested slices, a flow, a counter and an instant, in Chrome's format. */
+/** Two threads, nested slices, a flow, a counter and an instant, in the format of Chrome. */
 function events() {
     const all = [
         { ph: 'M', name: 'process_name', pid: 1, args: { name: 'shop' } },
@@ -87,7 +87,7 @@ async function look(url) {
     }
 }
 
-/** Serves a trace while `work` looks at its address. */
+/** Serves a trace while `work` uses its address. */
 async function served(args, work) {
     const server = spawn(ferretto, ['view', '--no-browser', ...args], { cwd: dir.path, stdio: ['ignore', 'pipe', 'pipe'] });
     try {
@@ -112,7 +112,7 @@ async function served(args, work) {
 const on = (address, work) => visit(browser, address, work);
 const foot = (page) => page.locator('.flamefoot').innerText();
 
-/** The names of the boxes of a row of the flamegraph, by keyboard. */
+/** Returns the names of the boxes of a row of the flamegraph, by keyboard. */
 async function boxes(page, depth) {
     await page.locator('#content canvas').focus();
     await press(page, ...Array(depth).fill('ArrowDown'));
@@ -148,14 +148,14 @@ test('the first picture comes with the page', async (t) => {
     );
 });
 
-/** What `perf script` prints: samples of two functions. */
+/** Returns output of `perf script`: samples of two functions. */
 function samples(parse, query) {
     let time = 1;
     const sample = (name) => `app 10/10 [000] ${(time += 0.001).toFixed(6)}: 1 cycles:\n\t10 ${name}+0x4 (/bin/app)\n\t20 main+0x4 (/bin/app)\n\n`;
     return sample('parse').repeat(parse) + sample('query').repeat(query);
 }
 
-test('a trace is compared with the one before', async (t) => {
+test('a trace is compared with the previous one', async (t) => {
     if (!ferretto) return t.skip('$FERRETTO names no program');
     dir.write('old.txt', samples(10, 10));
     dir.write('new.txt', samples(30, 10));
@@ -163,7 +163,7 @@ test('a trace is compared with the one before', async (t) => {
         on(url, async (page) => {
             await press(page, '3');
             assert.match(await foot(page), /^40 samples/);
-            await page.getByLabel('Compare with').selectOption({ label: 'the trace before' });
+            await page.getByLabel('Compare with').selectOption({ label: 'the previous trace' });
             await settled(page);
             await page.locator('#content canvas').focus();
             await press(page, 'ArrowDown', 'ArrowDown');
@@ -181,7 +181,7 @@ test('a recording is shown while it grows', async (t) => {
     if (!ferretto) return t.skip('$FERRETTO names no program');
     execFileSync('mkfifo', [`${dir.path}/gate`]);
     let why = '';
-    // The command ends when somebody writes into the pipe.
+    // The command ends after the first write into the pipe.
     const work = (url, server) =>
         on(url, async (page) => {
             const live = page.locator('#live');
@@ -193,7 +193,7 @@ test('a recording is shown while it grows', async (t) => {
             writeFileSync(`${dir.path}/gate`, 'x');
             await live.waitFor({ state: 'hidden', timeout: 0 });
             await settled(page);
-            // All of it is there, and stays after the recording has ended.
+            // All events are shown, and stay after the recording has ended.
             await page.getByLabel('Filter tracks').fill('head');
             await settled(page);
             assert.ok(await row(page, 'head'));
@@ -232,7 +232,7 @@ test('a stripped program has one box for each function', async (t) => {
     );
 });
 
-/** A trace as it is in a file, packet by packet. */
+/** An encoded trace file, packet by packet. */
 class Packets {
     bytes = Buffer.alloc(64 << 20);
     at = 0;
@@ -264,7 +264,7 @@ class Packets {
 }
 const [BEGIN, END, INSTANT] = [1, 2, 3];
 
-/** The requests that were answered before the picture was sharp. */
+/** Returns the requests that were answered before the picture was sharp. */
 const requests = (page) =>
     page.evaluate(() => {
         const until = performance.getEntriesByName('sharp')[0].startTime;
@@ -272,7 +272,7 @@ const requests = (page) =>
         return all.map((it) => ({ name: it.name.split('/').pop(), bytes: it.transferSize }));
     });
 
-test('a picture of many events begins with few bytes', async (t) => {
+test('the first picture of many events needs few bytes', async (t) => {
     if (!ferretto) return t.skip('$FERRETTO names no program');
     const trace = new Packets();
     const tracks = 40;
@@ -285,13 +285,13 @@ test('a picture of many events begins with few bytes', async (t) => {
     dir.write('events.pftrace', trace.all);
     await served(['events.pftrace'], (url) =>
         on(url, async (page) => {
-            // The page brings its first picture: one request makes it sharp.
+            // The page contains its first picture. One request completes it.
             const itself = await page.evaluate(() => performance.getEntriesByType('navigation')[0].transferSize);
             assert.ok(itself < 500_000, `${itself}`);
             const all = await requests(page);
             assert.deepEqual(all.map(({ name }) => name), ['tiles']);
             assert.ok(all[0].bytes < 4_000_000, JSON.stringify(all));
-            // Nothing is asked for again that is there.
+            // Events that are already loaded are not requested again.
             await press(page, 'w', 's', 'Home');
             const again = await page.evaluate(() => performance.getEntriesByType('resource').length);
             await press(page, 'Home', 'ArrowDown', 't');
@@ -300,7 +300,7 @@ test('a picture of many events begins with few bytes', async (t) => {
     );
 });
 
-/** A million tracks, each with an instant; one in a thousand has a slice instead. */
+/** Returns a million tracks, each with an instant; one in a thousand has a slice instead. */
 function million() {
     const trace = new Packets();
     for (let i = 1; i <= 1_000_000; i++) {
@@ -317,7 +317,7 @@ test('a million tracks are served', async (t) => {
     dir.write('million.pftrace', million());
     await served(['million.pftrace'], (url) =>
         on(url, async (page) => {
-            // Only what is in sight is asked for.
+            // Only visible tracks are requested.
             const sizes = await requests(page);
             assert.ok(sizes.length <= 3 && sizes.slice(1).every(({ bytes }) => bytes < 100_000), JSON.stringify(sizes));
             await page.getByLabel('Filter tracks').fill('track 999000');

@@ -1,5 +1,5 @@
-// Measures the page with a trace: `node test/speed.mjs FILE.pftrace|FILE.html`. Traces are served by the program that
-// $FERRETTO names. Prints the first picture, frames a second while panning and zooming, and the memory of the tab.
+// Measures the page with a trace: `node test/speed.mjs FILE.pftrace|FILE.html`. The program in $FERRETTO serves traces.
+// Prints the time of the first picture, frames per second while panning and zooming, and the memory of the tab.
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
@@ -37,12 +37,12 @@ const times = async () => {
     };
     return (await renderers()).map(of);
 };
-/** The CPU time of the page's process in milliseconds: other programs do not count. */
+/** Returns the CPU time of the process of the page in milliseconds. Other programs do not count. */
 const used = async () => Math.max(...(await times()));
-/** That of all pages. */
+/** Returns the CPU time of all pages. */
 const all = async () => (await times()).reduce((sum, time) => sum + time, 0);
 try {
-    // The browser has started and its window is there, with all that a browser loads for its own window: a trace opens in a tab.
+    // Waits until the browser has started and loaded its own window, since traces open in a tab.
     const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
     const other = await context.newPage();
     await other.setContent('<canvas></canvas>');

@@ -1,9 +1,9 @@
-// The traces that tests and screenshots look at.
+// The traces of tests and screenshots.
 import { Kind, Trace } from './fixture.mjs';
 
 const MS = 1e6;
 
-/** Numbers that look random and are the same each time. */
+/** Returns pseudo-random numbers from a fixed seed. */
 export function dice(seed = 1) {
     let state = seed;
     return () => {
@@ -12,7 +12,7 @@ export function dice(seed = 1) {
     };
 }
 
-/** A small server: two processes, requests with nested slices, flows between threads, a counter, a log, samples, loss. */
+/** Returns a small server: two processes, requests with nested slices, flows between threads, a counter, a log, samples, loss. */
 export function server() {
     const trace = new Trace();
     trace.header.profiles = [{ id: 0, kind: 'cpu', name: 'CPU samples', unit: 'samples' }];
@@ -71,7 +71,7 @@ export function nothing() {
     return trace;
 }
 
-/** A track nested thirty deep above a process, and a thread nested twelve deep. */
+/** Returns a track nested thirty deep above a process, and a thread nested twelve deep. */
 export function deep() {
     const trace = new Trace();
     const machine = trace.node(-1, Kind.Machine, 'Machine');
@@ -84,7 +84,7 @@ export function deep() {
     return trace;
 }
 
-/** Names that would be markup, in scripts from right to left, and that turn the direction of writing. */
+/** Names with markup, in right-to-left scripts, and with control characters of the writing direction. */
 export const NAMES = ['<img src=x onerror="window.hacked=1">', '<script>window.hacked=1</script>', 'שלום עולם', 'مرحبا', '\u202Egnirts\u202C', '&amp;', '</script><b>bold</b>'];
 
 export function hostile() {
